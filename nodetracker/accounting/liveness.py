@@ -1,0 +1,17 @@
+"""Whether a service is up: the one place where that is judged."""
+
+from datetime import datetime
+
+from nodetracker.model.service import ServiceRecord
+
+
+def is_service_up(service: ServiceRecord, now: datetime, service_down_time: int) -> bool:
+    """Tell whether a service has been heard of lately and is not forced down.
+
+    Args:
+        now: the database's time, as `service`'s own times are; no host's clock
+            takes part.
+        service_down_time: seconds of silence after which a service is down.
+    """
+    heard = service.last_seen_up or service.created_at
+    return not service.forced_down and (now - heard).total_seconds() <= service_down_time

@@ -1,0 +1,86 @@
+"""The errors of nodetracker, each named for what its catcher does next.
+
+::
+
+    NodetrackerError
+    ├── ConfigError             the operator mends the configuration; exit 78
+    ├── IdentityError           this agent may not run here; exit 78
+    │   └── FencedError         a newer agent has taken over: write nothing more
+    ├── DriverUnavailableError  keep the last rows, ask again
+    ├── DriverFeatureError      the driver cannot do this at all (501)
+    ├── HostDataError           hold the fact
+    ├── NotFoundError           the named thing is not there
+    ├── RefusedError            the operation is not allowed now; it says why
+    └── StoreError
+        ├── StoreUnavailableError   nothing was written; the next pass tries again
+        ├── SchemaError             run ``nodetracker-manage db sync``
+        └── ConflictError           read again and decide again
+"""
+
+
+class NodetrackerError(Exception):
+    """Base of all errors that nodetracker raises on purpose."""
+
+
+class ConfigError(NodetrackerError):
+    """A value of the configuration cannot be used; the message names it."""
+
+
+class IdentityError(NodetrackerError):
+    """This process may not act as the agent it claims to be."""
+
+
+class FencedError(IdentityError):
+    """A newer incarnation holds this agent's epoch; stop without writing."""
+
+
+class DriverUnavailableError(NodetrackerError):
+    """The driver's source does not answer; the rows stay as they are."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")
+        self.source = source
+        self.reason = reason
+
+
+class DriverFeatureError(NodetrackerError):
+    """The driver has no such ability; asking again does not help."""
+
+
+class HostDataError(NodetrackerError):
+    """A source answered, but what it said cannot be used; the fact is held.
+
+    Args:
+        source: the file, call or entry that was read.
+        reason: what is wrong with it, in words that stay the same from one
+            audit to the next (no ages, no counters), as it is stored.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")
+        self.source = source
+        self.reason = reason
+
+
+class NotFoundError(NodetrackerError):
+    """What was named does not exist."""
+
+
+class RefusedError(NodetrackerError):
+    """The operation is understood and not allowed now."""
+
+
+class StoreError(NodetrackerError):
+    """The database did not do what was asked."""
+
+
+class StoreUnavailableError(StoreError):
+    """The database cannot be reached or is read-only or full; nothing was written."""
+
+
+class SchemaError(StoreError):
+    """The database's schema is missing or is not this version's."""
+
+
+class ConflictError(StoreError):
+    """Somebody else wrote first; read again and decide again."""

@@ -1,0 +1,76 @@
+"""A change: what an audit found different, as one value.
+
+The same value feeds the row, its history, notifications, metrics and the page.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from nodetracker.model.guest import Guest
+from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.model.pci import PciDevice
+
+T = TypeVar("T")
+
+
+class ChangeKind(enum.StrEnum):
+    """What happens to the row."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    MEASURE = "measure"  # volatile columns alone: no generation, no history
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDiff(Generic[T]):
+    """What happens to the guests or devices below a row."""
+
+    added: tuple[T, ...] = ()
+    changed: tuple[T, ...] = ()
+    removed: tuple[T, ...] = ()
+
+    def __bool__(self) -> bool:
+        """True when there is anything to do."""
+        return bool(self.added or self.changed or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """One node's difference between what its row says and what it should say.
+
+    Attributes:
+        uuid: of the row; for a new one, what it shall get.
+        record: the row that the decision was made on; None for a new one.
+            Applying compares its generation.
+        values: what the row shall say (unused by a deletion).
+        columns: the fields of `values` that differ, in their order.
+        diff: the history entry: column -> [old, new], and ``guests`` and
+            ``devices`` -> {"added": […], "changed": […], "removed": […]}.
+            Plain JSON.
+    """
+
+    kind: ChangeKind
+    host: str
+    nodename: str
+    uuid: str
+    record: NodeRecord | None
+    values: NodeValues
+    columns: tuple[str, ...] = ()
+    guests: ItemDiff[Guest] = field(default_factory=ItemDiff)
+    devices: ItemDiff[PciDevice] = field(default_factory=ItemDiff)
+    diff: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One line of a node's history as stored."""
+
+    at: datetime
+    host: str
+    nodename: str
+    what: ChangeKind
+    diff: Mapping[str, Any]

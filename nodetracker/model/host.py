@@ -1,0 +1,152 @@
+"""What a machine is made of: processors, memory, disks, GPUs and its identity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nodetracker.model.cpuset import CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class CpuInfo:
+    """The processors of a host.
+
+    Attributes:
+        online: ids that the kernel schedules on.
+        offline: ids that are present and switched off.
+        sockets: physical packages with at least one online CPU.
+        cores: physical cores with at least one online CPU, of the whole host.
+        threads: the most online threads that share one core.
+        siblings: online CPUs grouped by core, each group ascending by first id.
+        socket_of: online CPU id -> physical package id, where the kernel tells.
+        architecture: machine as ``uname -m`` calls it, e.g. ``x86_64``.
+        model, vendor: as ``/proc/cpuinfo`` has them, "" when it does not.
+        flags: features in ascending order.
+    """
+
+    online: CpuSet
+    offline: CpuSet = frozenset()
+    sockets: int = 1
+    cores: int = 1
+    threads: int = 1
+    siblings: tuple[CpuSet, ...] = ()
+    socket_of: Mapping[int, int] = field(default_factory=dict)
+    architecture: str = ""
+    model: str = ""
+    vendor: str = ""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """The memory of a host in MiB, as the kernel sees it (never a cgroup's share).
+
+    Attributes:
+        total_mb: MemTotal.
+        available_mb: MemAvailable, estimated from free and caches on kernels
+            that do not have it.
+        swap_total_mb, swap_free_mb: swap space.
+    """
+
+    total_mb: int
+    available_mb: int
+    swap_total_mb: int = 0
+    swap_free_mb: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One block device that holds data: a whole disk, not a partition, loop or RAM device."""
+
+    name: str
+    size_mb: int
+    model: str = ""
+    serial: str = ""
+    is_rotational: bool = False
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem:
+    """The filesystem that holds guests' disks, measured at `path`.
+
+    Attributes:
+        path: the existing directory that was measured: the asked one or its
+            nearest existing parent.
+        total_mb, used_mb, available_mb: MiB; available is what an
+            unprivileged writer may still take.
+        device, fs_type: as in mountinfo, "" when not found.
+        device_id: st_dev of `path`; equal ids are the same filesystem.
+    """
+
+    path: str
+    total_mb: int
+    used_mb: int
+    available_mb: int
+    device: str = ""
+    fs_type: str = ""
+    device_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """Where guests' disks go, and the block devices of the host."""
+
+    instances: Filesystem
+    disks: tuple[Disk, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SystemInfo:
+    """Who this machine is and what it runs.
+
+    Attributes:
+        hostname: the kernel's node name.
+        os_type: ``linux``.
+        os: distribution and version, e.g. ``Debian GNU/Linux 12 (bookworm)``.
+        kernel_version: release, e.g. ``6.1.0-18-amd64``.
+        boot_id: the kernel's random id of this boot, None when unreadable.
+        booted_at: when it booted (UTC, whole seconds), None when unknown.
+        vendor, product, product_version, serial, uuid: DMI identity, "" where
+            the firmware or the permissions do not tell.
+    """
+
+    hostname: str
+    os_type: str
+    os: str
+    kernel_version: str
+    boot_id: str | None = None
+    booted_at: datetime | None = None
+    vendor: str = ""
+    product: str = ""
+    product_version: str = ""
+    serial: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. `address` is its PCI address, `uuid` and `driver_version` NVML's."""
+
+    address: str
+    vendor: str
+    name: str
+    memory_mb: int = 0
+    uuid: str = ""
+    driver_version: str = ""
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HypervisorInfo:
+    """What runs the guests.
+
+    Attributes:
+        type: e.g. ``QEMU``, ``docker``, ``fake``, ``local``.
+        version: 1,000,000 x major + 1,000 x minor + micro, as Nova counts.
+        supported_instances: (architecture, hypervisor type, vm mode) triples.
+    """
+
+    type: str
+    version: int = 0
+    supported_instances: tuple[tuple[str, str, str], ...] = ()

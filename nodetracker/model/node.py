@@ -1,0 +1,222 @@
+"""Nodes: what a driver read of one, what its row says, and what it should say.
+
+A reading is a `HostSnapshot`. A row is a `NodeRecord`: identity and
+`NodeValues`, its guests and its devices. Accounting turns the first into a
+`NodeView` of the second's shape; values only move in that direction.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nodetracker.model.fact import Fact, FactEntry, failed
+from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.host import (
+    CpuInfo,
+    Gpu,
+    HypervisorInfo,
+    MemoryInfo,
+    StorageInfo,
+    SystemInfo,
+)
+from nodetracker.model.numa import NumaTopology
+from nodetracker.model.pci import PciDevice
+from nodetracker.model.warning import HostWarning
+
+_VOLATILE = {"volatile": True}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeListing:
+    """The nodes that a driver manages now.
+
+    Attributes:
+        nodenames: in the driver's order, each once.
+        unreachable: sources that did not answer; while there is one, no row
+            is judged an orphan.
+    """
+
+    nodenames: tuple[str, ...]
+    unreachable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostSnapshot:
+    """One reading of one node. Every fact stands alone: each is fresh or failed.
+
+    Attributes:
+        uuid: the node's own stable uuid, for drivers that know one.
+        overhead_mb: memory the driver adds to each guest's own, in MiB.
+        warnings: what the driver noticed beside the facts.
+    """
+
+    nodename: str
+    hypervisor: Fact[HypervisorInfo]
+    cpu: Fact[CpuInfo]
+    memory: Fact[MemoryInfo]
+    numa: Fact[NumaTopology]
+    storage: Fact[StorageInfo]
+    pci: Fact[tuple[PciDevice, ...]]
+    gpus: Fact[tuple[Gpu, ...]]
+    system: Fact[SystemInfo]
+    guests: Fact[GuestListing]
+    uuid: str | None = None
+    overhead_mb: int = 0
+    traits: tuple[str, ...] = ()
+    warnings: tuple[HostWarning, ...] = ()
+
+    def facts(self) -> dict[str, Fact[Any]]:
+        """Return every fact by its name, in a fixed order."""
+        return {name: getattr(self, name) for name in FACT_NAMES}
+
+
+FACT_NAMES = (
+    "hypervisor", "cpu", "memory", "numa", "storage", "pci", "gpus", "system", "guests",
+)  # fmt: skip
+
+
+def failed_snapshot(nodename: str, source: str, error: str) -> HostSnapshot:
+    """Build the snapshot of a node that could not be read at all: every fact failed."""
+    nothing: Fact[Any] = failed(source, error)
+    return HostSnapshot(
+        nodename=nodename,
+        hypervisor=nothing,
+        cpu=nothing,
+        memory=nothing,
+        numa=nothing,
+        storage=nothing,
+        pci=nothing,
+        gpus=nothing,
+        system=nothing,
+        guests=nothing,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeValues:
+    """The columns of a ``compute_nodes`` row that accounting decides.
+
+    Names and units are Nova's and Zun's (MiB, GiB); every field is a column.
+    JSON columns hold plain lists, dicts, strings and numbers. Fields marked
+    volatile are measurements: they never touch generation or history.
+    """
+
+    vcpus: int = 0
+    vcpus_used: int = 0
+    memory_mb: int = 0
+    memory_mb_used: int = 0
+    local_gb: int = 0
+    local_gb_used: int = 0
+    free_ram_mb: int = 0
+    free_disk_gb: int = 0
+    current_workload: int = 0
+    running_vms: int = 0
+    hypervisor_type: str = ""
+    hypervisor_version: int = 0
+    hypervisor_uuid: str | None = None
+    host_ip: str = ""
+    cpu_info: Mapping[str, Any] = field(default_factory=dict)
+    supported_instances: list[list[str]] = field(default_factory=list)
+    pci_stats: list[dict[str, Any]] = field(default_factory=list)
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    numa_topology: Mapping[str, Any] = field(default_factory=dict)
+    cpu_allocation_ratio: float = 0.0
+    ram_allocation_ratio: float = 0.0
+    disk_allocation_ratio: float = 0.0
+    cpu_used: float = 0.0
+    disk_used: float = 0.0
+    total_containers: int = 0
+    running_containers: int = 0
+    paused_containers: int = 0
+    stopped_containers: int = 0
+    architecture: str = ""
+    os_type: str = ""
+    os: str = ""
+    kernel_version: str = ""
+    boot_id: str | None = None
+    booted_at: datetime | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    runtimes: list[str] = field(default_factory=list)
+    disk_quota_supported: bool = False
+    enable_cpu_pinning: bool = False
+    pcpus: int = 0
+    pcpus_used: int = 0
+    reserved: Mapping[str, Any] = field(default_factory=dict)
+    overhead: Mapping[str, Any] = field(default_factory=dict)
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+    traits: list[str] = field(default_factory=list)
+    system: Mapping[str, Any] = field(default_factory=dict)
+    disks: list[dict[str, Any]] = field(default_factory=list)
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    facts: Mapping[str, FactEntry] = field(default_factory=dict)
+    mem_available: int | None = field(default=None, metadata=_VOLATILE)
+    disk_available_least: int | None = field(default=None, metadata=_VOLATILE)
+    metrics: Mapping[str, int] = field(default_factory=dict, metadata=_VOLATILE)
+
+
+NODE_COLUMNS = tuple(item.name for item in dataclasses.fields(NodeValues))
+VOLATILE_COLUMNS = frozenset(
+    item.name for item in dataclasses.fields(NodeValues) if item.metadata.get("volatile")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStamp:
+    """Just enough of a row to know whether it moved since it was last read."""
+
+    id: int
+    generation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostStamps:
+    """All stamps of one host with the database's time, read by one statement.
+
+    Attributes:
+        now: the database's clock, UTC.
+        epoch: of the host's services row; an agent with a lower one is fenced.
+    """
+
+    now: datetime
+    epoch: int
+    by_nodename: Mapping[str, NodeStamp]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One node as stored: a ``compute_nodes`` row with its guests and devices."""
+
+    id: int
+    uuid: str
+    host: str
+    nodename: str
+    generation: int
+    epoch: int
+    values: NodeValues
+    guests: Mapping[str, Guest] = field(default_factory=dict)
+    devices: Mapping[str, PciDevice] = field(default_factory=dict)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What a row should say: a snapshot accounted against what is stored.
+
+    Attributes:
+        uuid: the node's own uuid if its driver knows one.
+        missing: facts without which no row can be made, when there is no row
+            yet; empty when the view can be written.
+        warnings: what an operator should know of this node now.
+    """
+
+    nodename: str
+    uuid: str | None
+    values: NodeValues
+    guests: Mapping[str, Guest]
+    devices: Mapping[str, PciDevice]
+    missing: tuple[str, ...] = ()
+    warnings: tuple[HostWarning, ...] = ()

@@ -1,0 +1,66 @@
+"""Services: one row a host and binary, its identity, heartbeat and admin state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+COMPUTE_BINARY = "nodetracker-compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One run of one agent: enough to tell it from every other run anywhere.
+
+    Attributes:
+        agent_id: the uuid in ``state_path/compute_id``.
+        boot_id: the kernel's id of this boot, "" when unreadable.
+        pid_ns: inode of the process's pid namespace, 0 when unreadable.
+        pid: process id within that namespace.
+        process_started_at: clock ticks after boot at which the process began.
+        report_interval: seconds between its heartbeats.
+    """
+
+    agent_id: str
+    boot_id: str
+    pid_ns: int
+    pid: int
+    process_started_at: int
+    report_interval: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRecord:
+    """A row of ``services`` as read; times are UTC by the database's clock."""
+
+    uuid: str
+    host: str
+    binary: str
+    topic: str
+    version: str
+    incarnation: Incarnation
+    epoch: int
+    report_count: int
+    created_at: datetime
+    last_seen_up: datetime | None = None
+    disabled: bool = False
+    disabled_reason: str | None = None
+    maintenance: bool = False
+    forced_down: bool = False
+    clock_skew_ms: int | None = None
+    last_audit: Mapping[str, Any] = field(default_factory=dict)
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditState:
+    """What the heartbeat carries of the audits: how old the last good one is, and what is not fine.
+
+    Attributes:
+        age_seconds: since the last audit in which every node was read; None = never.
+        nodes: nodename -> {"age_seconds": float | None, "error": str} of each
+            node that is not fine.
+    """
+
+    age_seconds: float | None = None
+    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

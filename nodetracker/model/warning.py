@@ -1,0 +1,50 @@
+"""Typed warnings: what an operator should look at, until it resolves itself."""
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+
+class WarningKind(enum.StrEnum):
+    """What a warning is about."""
+
+    FACT_HELD = "fact_held"
+    GUEST_UNREADABLE = "guest_unreadable"
+    MEMORY_MISMATCH = "memory_mismatch"
+    CPU_SET_OFFLINE = "cpu_set_offline"
+    DRIVER_NOT_READY = "driver_not_ready"
+    NODE_UUID_REFUSED = "node_uuid_refused"
+    ORPHAN_NODE_KEPT = "orphan_node_kept"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostWarning:
+    """One thing to look at; (kind, nodename, item) tells it from others of its host.
+
+    Attributes:
+        nodename: "" when the host as a whole is meant.
+        item: the fact, guest or device concerned, "" when none is.
+        message: a line for the operator.
+    """
+
+    kind: WarningKind
+    nodename: str
+    item: str
+    message: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes two sightings the same warning."""
+        return (self.kind, self.nodename, self.item)
+
+
+@dataclass(frozen=True, slots=True)
+class WarningRecord:
+    """A warning as stored: first and last seen, how often, and when it resolved itself."""
+
+    warning: HostWarning
+    host: str
+    first_seen: datetime
+    last_seen: datetime
+    count: int
+    resolved_at: datetime | None

@@ -1,0 +1,208 @@
+"""The ports: what the agent's core asks of drivers and of the database.
+
+Each has a contract suite below ``tests/contract`` that every implementation
+passes, and a fake that ships in the package (``virt/fake``, ``db/memory.py``).
+"""
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import HistoryEntry, NodeChange
+from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
+from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.warning import HostWarning, WarningRecord
+
+
+class DriverCapability(enum.Enum):
+    """What a driver can do; ask for one of these and never for a driver's name."""
+
+    REMOTE_NODES = "remote_nodes"  # its nodes are not necessarily this machine
+    UPTIME = "uptime"
+    POWER_ACTIONS = "power_actions"
+
+
+class Driver(Protocol):
+    """Facts and guests of the nodes that one hypervisor, engine or file stands for.
+
+    Called from several threads at once. Every call ends within the probe
+    budget, whatever the source does.
+    """
+
+    @property
+    def capabilities(self) -> frozenset[DriverCapability]:
+        """What this driver can do."""
+
+    def init_host(self) -> None:
+        """Get ready; called once before anything else.
+
+        Raises:
+            ConfigError: the driver's own options cannot be used.
+        """
+
+    def get_available_nodes(self) -> NodeListing:
+        """Return the nodes that are there now, and which sources did not answer.
+
+        Raises:
+            DriverUnavailableError: no source answers; all rows stay.
+            ConfigError: two sources give one nodename; the message names both.
+        """
+
+    def get_available_resource(self, nodename: str) -> HostSnapshot:
+        """Read one node. A probe that fails is a failed fact, not an exception.
+
+        Raises:
+            DriverUnavailableError: the node cannot be asked at all.
+        """
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """Return how long the node has been up.
+
+        Raises:
+            DriverFeatureError: this driver cannot tell.
+        """
+
+    def host_power_action(self, action: str) -> None:
+        """Do ``reboot``, ``shutdown`` or ``startup`` to the host.
+
+        Raises:
+            DriverFeatureError: this driver cannot.
+        """
+
+    def close(self) -> None:
+        """Let go of connections; nothing is called afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKey:
+    """Who writes: every write of an agent is compared with its epoch."""
+
+    host: str
+    binary: str
+    agent_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What one transaction of changes did.
+
+    Attributes:
+        records: nodename -> the row as it now is, for each change written
+            (not for deletions).
+        conflicts: nodenames whose row moved meanwhile; nothing of theirs was
+            written. Read again and decide again.
+        refused: nodename -> why it may not be written (its uuid stands under
+            another host that is alive).
+    """
+
+    records: Mapping[str, NodeRecord] = field(default_factory=dict)
+    conflicts: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """The rows. Times are UTC and the database's; every method is one transaction.
+
+    Every method may raise StoreUnavailableError (nothing was written, try
+    again later) or SchemaError (run ``nodetracker-manage db sync``).
+    """
+
+    # The agent's own path.
+
+    def load_stamps(self, host: str, binary: str) -> HostStamps:
+        """Return id, generation and epoch of the host's rows and the time, by one statement.
+
+        Raises:
+            NotFoundError: the host has no services row.
+        """
+
+    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
+        """Return nodes of a host with guests and devices, by a fixed number of statements.
+
+        Args:
+            node_ids: only these rows; None is all of the host's.
+        """
+
+    def apply_changes(
+        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
+    ) -> ApplyResult:
+        """Write at most 100 changes in one ledger transaction.
+
+        Rows are locked in id order; a change whose row has another generation
+        than its record is a conflict, the others are written. A creation whose
+        uuid stands under another host takes that row over when that host is
+        down, and is refused while it is up.
+
+        Raises:
+            FencedError: a row or the service carries a newer epoch.
+        """
+
+    def sync_warnings(self, host: str, active: Sequence[HostWarning]) -> None:
+        """Make these the host's unresolved warnings: raise, count again, resolve."""
+
+    # Services.
+
+    def register_agent(
+        self, host: str, binary: str, topic: str, version: str, incarnation: Incarnation
+    ) -> ServiceRecord:
+        """Make or take the services row and raise its epoch and that of the host's nodes.
+
+        Raises:
+            ConflictError: another agent did the same at the same moment.
+        """
+
+    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+        """Write the heartbeat's columns by one UPDATE, the time being the database's.
+
+        Raises:
+            FencedError: no row has this agent_id and epoch and a lower report_count.
+        """
+
+    def list_services(
+        self, host: str | None = None, binary: str | None = None
+    ) -> list[ServiceRecord]:
+        """Return services in order of host and binary."""
+
+    # Operators' questions.
+
+    def now(self) -> datetime:
+        """Return the database's time."""
+
+    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
+        """Return rows without guests and devices, in order of host and nodename."""
+
+    def list_history(
+        self,
+        host: str,
+        nodename: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """Return what agents changed, oldest first; `limit` keeps the newest."""
+
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """Return unresolved and resolved warnings, oldest first seen first."""
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """Delete one row with its guests and devices, and say so in the history.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+
+    def purge(self, before: datetime) -> Mapping[str, int]:
+        """Delete history and resolved warnings older than `before`; table -> rows deleted."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class AuditObserver(Protocol):
+    """Is told of every audit after its last commit; must not block and must not raise."""
+
+    def audited(self, report: AuditReport) -> None:
+        """Take note of one audit."""

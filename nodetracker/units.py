@@ -1,0 +1,52 @@
+"""The only place where units are converted: down for capacity, up for usage."""
+
+KIB_PER_MIB = 1024
+MIB_PER_GIB = 1024
+BYTES_PER_MIB = 1024 * 1024
+MILLI = 1000
+
+
+def capacity_mib_from_kib(kib: int) -> int:
+    """Return KiB as whole MiB, rounded down.
+
+    >>> capacity_mib_from_kib(2047)
+    1
+    """
+    return kib // KIB_PER_MIB
+
+
+def capacity_mib_from_bytes(size: int) -> int:
+    """Return bytes as whole MiB, rounded down."""
+    return size // BYTES_PER_MIB
+
+
+def usage_mib_from_bytes(size: int) -> int:
+    """Return bytes as whole MiB, rounded up."""
+    return -(-size // BYTES_PER_MIB)
+
+
+def capacity_gib_from_mib(mib: int) -> int:
+    """Return MiB as whole GiB, rounded down; a negative amount rounds away from zero.
+
+    >>> capacity_gib_from_mib(2047), capacity_gib_from_mib(-1)
+    (1, -1)
+    """
+    return mib // MIB_PER_GIB
+
+
+def usage_gib_from_mib(mib: int) -> int:
+    """Return MiB as whole GiB, rounded up.
+
+    >>> usage_gib_from_mib(1025)
+    2
+    """
+    return -(-mib // MIB_PER_GIB)
+
+
+def usage_units_from_milli(milli: int) -> int:
+    """Return thousandths as whole units, rounded up.
+
+    >>> usage_units_from_milli(1500)
+    2
+    """
+    return -(-milli // MILLI)
