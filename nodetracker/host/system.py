@@ -1,0 +1,126 @@
+"""Who this machine is and what it runs: names from the kernel, the system and the firmware."""
+
+import re
+import socket
+from datetime import UTC, datetime
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text
+from nodetracker.model.host import SystemInfo
+
+_BOOT_TIME = re.compile(r"^btime +(\S+)$", re.MULTILINE)
+_SECONDS = re.compile(r"[0-9]{1,11}")
+_RELEASE = re.compile(r"Linux version (\S+)")
+_ESCAPE = re.compile(r"\\([\\\"$`])")
+_OS_LINE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)")
+
+
+def parse_boot_time(text: str, source: str = "/proc/stat") -> datetime | None:
+    r"""Read when the machine booted from the text of ``/proc/stat``.
+
+    Returns:
+        UTC, whole seconds; None when there is no ``btime`` line.
+
+    Raises:
+        HostDataError: the line is there and is no time.
+
+    >>> parse_boot_time("cpu 1 2\nbtime 1636312915\n")
+    datetime.datetime(2021, 11, 7, 19, 21, 55, tzinfo=datetime.timezone.utc)
+    """
+    match = _BOOT_TIME.search(text)
+    if match is None:
+        return None
+    if not _SECONDS.fullmatch(match[1]):
+        raise HostDataError(source, "btime is not a number of seconds")
+    return datetime.fromtimestamp(int(match[1]), UTC)
+
+
+def parse_os_release(text: str) -> str:
+    r"""Return the system's name for people from the text of ``os-release``.
+
+    The file is the distribution's and is written by hand: a line that is no
+    assignment is passed over, a value whose quotes do not match is taken as
+    it stands.
+
+    Returns:
+        PRETTY_NAME, else NAME with VERSION, else "".
+
+    Source: os-release(5).
+
+    >>> parse_os_release('PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
+    'Debian GNU/Linux 12 (bookworm)'
+    """
+    values: dict[str, str] = {}
+    for line in text.split("\n"):
+        match = _OS_LINE.fullmatch(line.strip())
+        if match:
+            values[match[1]] = _unquote(match[2])
+    name = f"{values.get('NAME', '')} {values.get('VERSION', '')}"
+    return values.get("PRETTY_NAME") or name.strip()
+
+
+def parse_kernel_release(text: str) -> str:
+    """Return the release from the text of ``/proc/version``, "" when it is another kernel's.
+
+    >>> parse_kernel_release("Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)")
+    '6.1.0-18-amd64'
+    """
+    match = _RELEASE.match(text)
+    return match[1] if match else ""
+
+
+def read_system_info(roots: Roots) -> SystemInfo:
+    """Return who this machine is and what it runs.
+
+    Names that nothing tells are "": a captured machine has few of these
+    files, and firmware's serial numbers are readable by root alone.
+
+    Raises:
+        HostDataError: ``/proc/stat`` cannot be read or its boot time is
+            malformed; the fact is held.
+    """
+    kernel = roots.procfs / "sys/kernel"
+    stat = roots.procfs / "stat"
+    hostname = read_label(kernel / "hostname")
+    if not hostname:
+        own = is_this_machine(roots)
+        hostname = socket.gethostname() if own else read_label(roots.rootfs / "etc/hostname")
+    product = _read_dmi(roots, "product_name")
+    if not product:
+        product = read_label(roots.procfs / "device-tree/model")
+    return SystemInfo(
+        hostname=hostname,
+        os_type="linux",
+        os=_read_os_name(roots),
+        kernel_version=read_label(kernel / "osrelease")
+        or parse_kernel_release(read_label(roots.procfs / "version")),
+        boot_id=read_label(kernel / "random/boot_id") or None,
+        booted_at=parse_boot_time(read_optional_text(stat) or "", str(stat)),
+        vendor=_read_dmi(roots, "sys_vendor"),
+        product=product,
+        product_version=_read_dmi(roots, "product_version"),
+        serial=_read_dmi(roots, "product_serial"),
+        uuid=_read_dmi(roots, "product_uuid").lower(),
+    )
+
+
+def _read_os_name(roots: Roots) -> str:
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        text = read_optional_text(roots.rootfs / name, errors="replace")
+        if text is not None:
+            return parse_os_release(text)
+    return ""
+
+
+def _read_dmi(roots: Roots, name: str) -> str:
+    return read_label(roots.sysfs / "class/dmi/id" / name) or read_label(
+        roots.sysfs / "devices/virtual/dmi/id" / name
+    )
+
+
+def _unquote(text: str) -> str:
+    quote = text[:1]
+    if quote not in {'"', "'"} or len(text) == 1 or not text.endswith(quote):
+        return text
+    inner = text[1:-1]
+    return _ESCAPE.sub(r"\1", inner) if quote == '"' else inner

@@ -1,0 +1,89 @@
+"""Memory of the host is MemTotal in whole MiB."""
+
+import pytest
+from host_tree import MakeRoots
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.memory import parse_meminfo, read_memory_info
+from nodetracker.model.host import MemoryInfo
+
+MEMINFO = """MemTotal:       527031224 kB
+MemFree:        470642660 kB
+MemAvailable:   478155232 kB
+Buffers:          308488 kB
+Cached:          9472868 kB
+SwapTotal:       2097151 kB
+SwapFree:        1048576 kB
+HugePages_Total:       0
+"""
+
+
+def test_amounts_are_rounded_down_to_mib(make_roots: MakeRoots) -> None:
+    roots = make_roots({"proc/meminfo": MEMINFO})
+    assert read_memory_info(roots) == MemoryInfo(514678, 466948, 2047, 1024)
+
+
+def test_a_control_group_does_not_shrink_the_total(make_roots: MakeRoots) -> None:
+    roots = make_roots(
+        {
+            "proc/meminfo": MEMINFO,
+            "sys/fs/cgroup/memory.max": "1048576\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576\n",
+        }
+    )
+    assert read_memory_info(roots).total_mb == 514678
+
+
+def test_available_memory_is_estimated_on_an_old_kernel() -> None:
+    text = "MemTotal: 1000000 kB\nMemFree: 1000 kB\nBuffers: 200 kB\nCached: 30 kB\n"
+    assert parse_meminfo(text).available_kb == 1230
+
+
+def test_available_memory_is_never_more_than_all() -> None:
+    assert parse_meminfo("MemTotal: 4096 kB\nMemAvailable: 9999 kB").available_kb == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "MemTotal is missing or zero"),
+        ("MemFree: 1 kB\n", "MemTotal is missing or zero"),
+        ("MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal is missing or zero"),
+        ("MemTotal: 1023 kB\nMemAvailable: 0 kB\n", "MemTotal is missing or zero"),
+        ("MemTotal: many kB\n", "MemTotal is not an amount in kB"),
+        ("MemTotal: -1 kB\n", "MemTotal is not an amount in kB"),
+        ("MemTotal: 4 MB\n", "MemTotal is not an amount in kB"),
+        ("MemTotal: 4096 kB\nMemAvailable:\n", "MemAvailable is not an amount in kB"),
+        ("MemTotal: 4096 kB\n", "neither MemAvailable nor MemFree is there"),
+    ],
+    ids=[
+        "empty",
+        "no-total",
+        "zero",
+        "less-than-a-mib",
+        "garbage",
+        "negative",
+        "other-unit",
+        "blank-available",
+        "nothing-available",
+    ],
+)
+def test_a_text_that_cannot_be_used_is_an_error_with_its_file(
+    text: str, reason: str, make_roots: MakeRoots
+) -> None:
+    roots = make_roots({"proc/meminfo": text})
+    with pytest.raises(HostDataError) as raised:
+        read_memory_info(roots)
+    assert raised.value.source == str(roots.procfs / "meminfo")
+    assert raised.value.reason == reason
+
+
+@given(st.text() | st.lists(st.sampled_from([*MEMINFO.split(), "\n", "-", ":"])).map(" ".join))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        meminfo = parse_meminfo(text)
+    except HostDataError:
+        return
+    assert 0 <= meminfo.available_kb <= meminfo.total_kb

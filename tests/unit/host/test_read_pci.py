@@ -1,0 +1,141 @@
+"""PCI functions: what they are, where they are, and what is gone is gone."""
+
+from collections.abc import Mapping
+
+import pytest
+from host_tree import MakeRoots
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.pci import parse_pci_address, parse_pci_id, read_pci_devices
+from nodetracker.model.pci import PciDevice, PciDeviceType
+
+DEVICES = "sys/bus/pci/devices"
+
+
+def device(address: str, **files: str) -> dict[str, str]:
+    texts = {"vendor": "0x8086", "device": "0x10fb", "class": "0x020000"} | files
+    return {f"{DEVICES}/{address}/{name}": f"{text}\n" for name, text in texts.items()}
+
+
+def test_without_a_pci_bus_there_are_no_devices(make_roots: MakeRoots) -> None:
+    assert read_pci_devices(make_roots()) == ()
+
+
+def test_a_plain_function_is_read(make_roots: MakeRoots) -> None:
+    files = device("0000:02:00.0", vendor="0x1AF4", numa_node="-1")
+    (only,) = read_pci_devices(make_roots(files))
+    assert only == PciDevice("0000:02:00.0", "1af4", "10fb", class_id="020000")
+
+
+def test_driver_group_and_cell_are_read(make_roots: MakeRoots) -> None:
+    links = {
+        f"{DEVICES}/0000:02:00.0/driver": "../../../bus/pci/drivers/vfio-pci",
+        f"{DEVICES}/0000:02:00.0/iommu_group": "../../../kernel/iommu_groups/41",
+    }
+    (only,) = read_pci_devices(make_roots(device("0000:02:00.0", numa_node="1"), links))
+    assert (only.driver, only.iommu_group, only.numa_node) == ("vfio-pci", 41, 1)
+
+
+def test_virtual_functions_hang_below_their_physical_one(make_roots: MakeRoots) -> None:
+    files = device("0000:81:00.0", sriov_totalvfs="63", sriov_numvfs="1")
+    files |= device("0000:81:10.0", device="0x10ed")
+    links = {
+        f"{DEVICES}/0000:81:10.0/physfn": "../0000:81:00.0",
+        f"{DEVICES}/0000:81:00.0/virtfn0": "../0000:81:10.0",
+    }
+    physical, virtual = read_pci_devices(make_roots(files, links))
+    assert physical.dev_type is PciDeviceType.PF
+    assert (physical.vf_total, physical.vf_count, physical.parent_addr) == (63, 1, None)
+    assert virtual.dev_type is PciDeviceType.VF
+    assert (virtual.vf_total, virtual.vf_count, virtual.parent_addr) == (0, 0, "0000:81:00.0")
+
+
+def test_an_old_kernels_physical_function_is_known_by_its_links(make_roots: MakeRoots) -> None:
+    links = {f"{DEVICES}/0000:81:00.0/virtfn{n}": f"../0000:81:10.{n}" for n in range(2)}
+    (only,) = read_pci_devices(make_roots(device("0000:81:00.0"), links))
+    assert (only.dev_type, only.vf_total, only.vf_count) == (PciDeviceType.PF, 2, 2)
+
+
+def test_a_function_that_may_have_no_virtual_ones_is_plain(make_roots: MakeRoots) -> None:
+    files = device("0000:81:00.0", sriov_totalvfs="0", sriov_numvfs="0")
+    (only,) = read_pci_devices(make_roots(files))
+    assert only.dev_type is PciDeviceType.PCI
+
+
+def test_domains_of_five_digits_come_last_and_work(make_roots: MakeRoots) -> None:
+    roots = make_roots(device("10000:e1:00.0") | device("0000:ff:1f.7"))
+    assert [d.address for d in read_pci_devices(roots)] == ["0000:ff:1f.7", "10000:e1:00.0"]
+
+
+def test_a_device_that_vanishes_does_not_lose_the_others(make_roots: MakeRoots) -> None:
+    links = {f"{DEVICES}/0000:03:00.0": "../../../devices/pci0000:00/0000:03:00.0"}
+    roots = make_roots(device("0000:02:00.0") | device("0000:04:00.0"), links)
+    assert [d.address for d in read_pci_devices(roots)] == ["0000:02:00.0", "0000:04:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("files", "source"),
+    [
+        ({"vendor": "garbage"}, "vendor"),
+        ({"vendor": "0x80861"}, "vendor"),
+        ({"device": ""}, "device"),
+        ({"class": "network"}, "class"),
+        ({"numa_node": "x"}, "numa_node"),
+        ({"sriov_totalvfs": "many"}, "sriov_totalvfs"),
+        ({"sriov_totalvfs": "8", "sriov_numvfs": "few"}, "sriov_numvfs"),
+    ],
+    ids=["vendor", "vendor-too-wide", "device", "class", "numa", "total", "count"],
+)
+def test_a_malformed_file_is_an_error_that_names_it(
+    files: Mapping[str, str], source: str, make_roots: MakeRoots
+) -> None:
+    roots = make_roots(device("0000:02:00.0") | device("0000:03:00.0", **files))
+    with pytest.raises(HostDataError) as raised:
+        read_pci_devices(roots)
+    assert raised.value.source == str(roots.rootfs / DEVICES / "0000:03:00.0" / source)
+
+
+def test_a_device_that_is_there_without_its_vendor_is_an_error(make_roots: MakeRoots) -> None:
+    roots = make_roots({f"{DEVICES}/0000:02:00.0/device": "0x10fb\n"})
+    with pytest.raises(HostDataError, match="vendor: No such file or directory"):
+        read_pci_devices(roots)
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [("physfn", "../elsewhere"), ("iommu_group", "../groups/none")],
+    ids=["physfn", "iommu_group"],
+)
+def test_a_link_to_somewhere_else_is_an_error(
+    link: str, target: str, make_roots: MakeRoots
+) -> None:
+    roots = make_roots(device("0000:02:00.0"), {f"{DEVICES}/0000:02:00.0/{link}": target})
+    with pytest.raises(HostDataError) as raised:
+        read_pci_devices(roots)
+    assert raised.value.source.endswith(link)
+
+
+def test_a_name_that_is_no_address_is_an_error(make_roots: MakeRoots) -> None:
+    with pytest.raises(HostDataError, match="is not a PCI address"):
+        read_pci_devices(make_roots(device("0000:02:00")))
+
+
+@given(st.text() | st.from_regex(r"\s*[0-9A-Fa-f]{3,9}:[0-9A-F]{2}:[0-9a-f]{2}\.[0-9]\s*"))
+def test_any_address_is_read_or_refused(text: str) -> None:
+    try:
+        address = parse_pci_address(text, "file")
+    except HostDataError:
+        return
+    assert parse_pci_address(address, "file") == address
+
+
+@given(st.text() | st.from_regex(r"0x[0-9A-Fa-f]{0,9}\n"), st.sampled_from([4, 6]))
+def test_any_number_is_of_its_width_or_refused(text: str, digits: int) -> None:
+    try:
+        number = parse_pci_id(text, digits, "file")
+    except HostDataError:
+        return
+    assert len(number) == digits
+    assert int(number, 16) >= 0
