@@ -50,3 +50,22 @@ def usage_units_from_milli(milli: int) -> int:
     2
     """
     return -(-milli // MILLI)
+
+
+_PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}
+
+
+def parse_page_size_kb(text: str) -> int:
+    """Read a page size, in KiB unless a suffix says otherwise, as KiB.
+
+    Raises:
+        ValueError: it is no page size.
+
+    >>> parse_page_size_kb("2048"), parse_page_size_kb("1GB")
+    (2048, 1048576)
+    """
+    digits = text.strip().rstrip("KMGBkmgb")
+    suffix = text.strip()[len(digits) :].upper()
+    if not digits.isdigit() or suffix not in _PAGE_SUFFIXES:
+        raise ValueError(f"{text!r} is no page size")
+    return int(digits) * _PAGE_SUFFIXES[suffix]

@@ -1,0 +1,1 @@
+"""The agent's core: audits, heartbeat and identity; it reaches the world through ports."""

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def fresh(source: str, value: T) -> Fact[T]:
     return Fact(source, value)
 
 
-def failed(source: str, error: str) -> Fact[T]:
+def failed(source: str, error: str) -> Fact[Any]:
     """Build the fact of a probe that failed; `error` must not change while the failure lasts."""
     return Fact(source, None, error)
 

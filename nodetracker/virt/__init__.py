@@ -1,0 +1,1 @@
+"""Drivers: a folder each, found by entry point, behind one port."""

@@ -1,0 +1,235 @@
+"""What a node has: the capacity columns of a row, one function a fact.
+
+Each fact decides its own columns and no other's, so a held fact leaves just
+its columns as they are.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
+from nodetracker.model.host import (
+    CpuInfo,
+    Gpu,
+    HypervisorInfo,
+    MemoryInfo,
+    StorageInfo,
+    SystemInfo,
+)
+from nodetracker.model.numa import NumaCell, NumaTopology
+from nodetracker.settings import AllocationRatios, Policy, ReservedPages
+from nodetracker.units import capacity_gib_from_mib
+
+GPU_RESOURCE_CLASS = "PGPU"
+
+
+def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
+    """Return the CPUs that guests may share and those that may be pinned.
+
+    As Nova: without either set all online CPUs are shared; with a dedicated
+    set alone none is.
+    """
+    dedicated = (policy.cpu_dedicated_set or frozenset()) & online
+    if policy.cpu_shared_set is not None:
+        return policy.cpu_shared_set & online, dedicated
+    return (frozenset() if policy.cpu_dedicated_set else online), dedicated
+
+
+def unusable_cpu_sets(online: CpuSet, policy: Policy) -> list[tuple[str, CpuSet, bool]]:
+    """Return each configured set that names CPUs which are not online.
+
+    Returns:
+        (option name, the CPUs that are not online, whether none is left).
+    """
+    found = []
+    for option, wanted in (
+        ("cpu_shared_set", policy.cpu_shared_set),
+        ("cpu_dedicated_set", policy.cpu_dedicated_set),
+    ):
+        if wanted and not wanted <= online:
+            found.append((option, wanted - online, not wanted & online))
+    return found
+
+
+def cpu_columns(cpu: CpuInfo, policy: Policy) -> dict[str, Any]:
+    """Build the columns of the CPU fact."""
+    shared, dedicated = offered_cpus(cpu.online, policy)
+    return {
+        "vcpus": len(shared),
+        "pcpus": len(dedicated),
+        "enable_cpu_pinning": bool(dedicated),
+        "architecture": cpu.architecture,
+        "cpu_info": {
+            "arch": cpu.architecture,
+            "model": cpu.model,
+            "vendor": cpu.vendor,
+            "topology": {"sockets": cpu.sockets, "cores": cpu.cores, "threads": cpu.threads},
+            "online": render_cpu_set(cpu.online),
+            "offline": render_cpu_set(cpu.offline),
+            "shared": render_cpu_set(shared),
+            "dedicated": render_cpu_set(dedicated),
+            "features": list(cpu.flags),
+        },
+    }
+
+
+def memory_columns(memory: MemoryInfo) -> dict[str, Any]:
+    """Build the columns of the memory fact."""
+    return {"memory_mb": memory.total_mb, "mem_available": memory.available_mb}
+
+
+def storage_columns(storage: StorageInfo) -> dict[str, Any]:
+    """Build the columns of the storage fact."""
+    return {
+        "local_gb": capacity_gib_from_mib(storage.instances.total_mb),
+        "disk_available_least": capacity_gib_from_mib(storage.instances.available_mb),
+        "disks": [
+            {
+                "name": disk.name,
+                "size_mb": disk.size_mb,
+                "model": disk.model,
+                "serial": disk.serial,
+                "rotational": disk.is_rotational,
+                "numa_node": disk.numa_node,
+            }
+            for disk in storage.disks
+        ],
+    }
+
+
+def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict[str, int]:
+    """Return what is in use right now, in MiB, of what could be measured."""
+    metrics = {}
+    if memory is not None:
+        metrics["memory_used_mb"] = memory.total_mb - memory.available_mb
+        metrics["swap_used_mb"] = memory.swap_total_mb - memory.swap_free_mb
+    if storage is not None:
+        metrics["disk_used_mb"] = storage.instances.used_mb
+    return metrics
+
+
+def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
+    """Build the column of the NUMA fact: Nova's cell fields, one object a cell."""
+    return {"numa_topology": {"cells": [_cell_object(cell, policy) for cell in topology.cells]}}
+
+
+def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
+    """Build the columns of the GPU fact: the devices, and how many placement may count."""
+    inventory = {}
+    if gpus:
+        inventory[GPU_RESOURCE_CLASS] = {
+            "total": len(gpus),
+            "reserved": 0,
+            "min_unit": 1,
+            "max_unit": len(gpus),
+            "step_size": 1,
+            "allocation_ratio": 1.0,
+        }
+    return {
+        "inventory": inventory,
+        "gpus": [
+            {
+                "address": gpu.address,
+                "vendor": gpu.vendor,
+                "name": gpu.name,
+                "memory_mb": gpu.memory_mb,
+                "uuid": gpu.uuid,
+                "driver_version": gpu.driver_version,
+                "numa_node": gpu.numa_node,
+            }
+            for gpu in gpus
+        ],
+    }
+
+
+def system_columns(system: SystemInfo) -> dict[str, Any]:
+    """Build the columns of the system fact."""
+    return {
+        "os_type": system.os_type,
+        "os": system.os,
+        "kernel_version": system.kernel_version,
+        "boot_id": system.boot_id,
+        "booted_at": system.booted_at,
+        "hypervisor_uuid": system.uuid or None,
+        "system": {
+            "hostname": system.hostname,
+            "vendor": system.vendor,
+            "product": system.product,
+            "product_version": system.product_version,
+            "serial": system.serial,
+        },
+    }
+
+
+def hypervisor_columns(hypervisor: HypervisorInfo) -> dict[str, Any]:
+    """Build the columns of the hypervisor fact."""
+    return {
+        "hypervisor_type": hypervisor.type,
+        "hypervisor_version": hypervisor.version,
+        "supported_instances": [list(triple) for triple in hypervisor.supported_instances],
+    }
+
+
+def policy_columns(policy: Policy, stored_ratios: AllocationRatios) -> dict[str, Any]:
+    """Build the columns that the operator decides.
+
+    A ratio is the configured one, else the row's, else the initial one.
+
+    Args:
+        stored_ratios: what the row has; 0 or None is none.
+    """
+    return {
+        "host_ip": policy.host_ip,
+        "cpu_allocation_ratio": _ratio(
+            policy.configured_ratios.cpu, stored_ratios.cpu, policy.initial_ratios.cpu
+        ),
+        "ram_allocation_ratio": _ratio(
+            policy.configured_ratios.ram, stored_ratios.ram, policy.initial_ratios.ram
+        ),
+        "disk_allocation_ratio": _ratio(
+            policy.configured_ratios.disk, stored_ratios.disk, policy.initial_ratios.disk
+        ),
+        "reserved": {
+            "vcpus": policy.reserved_cpus,
+            "memory_mb": policy.reserved_memory_mb,
+            "disk_mb": policy.reserved_disk_mb,
+            "huge_pages": [
+                {"cell": pages.cell, "size_kb": pages.size_kb, "count": pages.count}
+                for pages in policy.reserved_pages
+            ],
+        },
+    }
+
+
+def _ratio(configured: float | None, stored: float | None, initial: float | None) -> float:
+    return configured or stored or initial or 1.0
+
+
+def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:
+    shared, dedicated = offered_cpus(cell.cpus, policy)
+    return {
+        "id": cell.id,
+        "cpuset": sorted(shared),
+        "pcpuset": sorted(dedicated),
+        "memory": cell.memory_mb,
+        "cpu_usage": 0,
+        "memory_usage": 0,
+        "pinned_cpus": [],
+        "siblings": [sorted(group) for group in cell.siblings],
+        "mempages": [
+            {
+                "size_kb": pool.size_kb,
+                "total": pool.total,
+                "used": 0,
+                "reserved": pool.reserved
+                + _reserved_count(policy.reserved_pages, cell.id, pool.size_kb),
+            }
+            for pool in cell.pages
+        ],
+        "socket": cell.socket,
+        "distances": {str(other): value for other, value in sorted(cell.distances.items())},
+    }
+
+
+def _reserved_count(reserved: Sequence[ReservedPages], cell: int, size_kb: int) -> int:
+    return sum(pages.count for pages in reserved if pages.cell == cell and pages.size_kb == size_kb)

@@ -1,0 +1,118 @@
+"""What is promised on a node: the sum of its charges, and the columns that show it.
+
+Amounts are whole MiB and thousandths of a CPU until they reach the row, so
+adding and removing a workload in any order comes back to the same numbers.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.settings import Policy
+from nodetracker.units import (
+    MIB_PER_GIB,
+    MILLI,
+    capacity_gib_from_mib,
+    usage_gib_from_mib,
+    usage_units_from_milli,
+)
+
+_STOPPED = {PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NOSTATE}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one workload costs its node."""
+
+    vcpu_milli: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+
+    def __add__(self, other: "Charge") -> "Charge":
+        """Return both together."""
+        return Charge(
+            self.vcpu_milli + other.vcpu_milli,
+            self.memory_mb + other.memory_mb,
+            self.disk_mb + other.disk_mb,
+        )
+
+
+def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
+    """Return what an unclaimed guest costs: its own amounts and its driver's overhead.
+
+    Powered-off guests cost the same as running ones: they may be started at
+    any time without asking.
+    """
+    return Charge(guest.vcpu_milli, guest.memory_mb + overhead_mb, guest.disk_mb)
+
+
+def sum_charges(charges: Iterable[Charge]) -> Charge:
+    """Add charges up; none is nothing."""
+    total = Charge()
+    for charge in charges:
+        total = total + charge
+    return total
+
+
+def usage_columns(
+    total: Charge, policy: Policy, memory_mb: int, local_disk_gb: int
+) -> dict[str, Any]:
+    """Build the usage columns of a row: reserved and charges together, and what is left.
+
+    Args:
+        memory_mb, local_disk_gb: the node's capacity as its row shows it.
+
+    Returns:
+        Column -> value; free amounts may be negative and are shown so.
+    """
+    memory_used = policy.reserved_memory_mb + total.memory_mb
+    disk_used_mb = policy.reserved_disk_mb + total.disk_mb
+    vcpu_milli = policy.reserved_cpus * MILLI + total.vcpu_milli
+    return {
+        "vcpus_used": usage_units_from_milli(vcpu_milli),
+        "memory_mb_used": memory_used,
+        "local_gb_used": usage_gib_from_mib(disk_used_mb),
+        "free_ram_mb": memory_mb - memory_used,
+        "free_disk_gb": capacity_gib_from_mib(local_disk_gb * MIB_PER_GIB - disk_used_mb),
+        "cpu_used": total.vcpu_milli / MILLI,
+        "disk_used": total.disk_mb / MIB_PER_GIB,
+    }
+
+
+def count_columns(guests: Iterable[Guest]) -> dict[str, Any]:
+    """Build the columns that count guests: Nova's instances and Zun's containers.
+
+    Container counts add up: total = running + paused + stopped.
+    """
+    by_kind_state: Counter[tuple[WorkloadKind, PowerState]] = Counter()
+    by_project: Counter[str] = Counter()
+    for guest in guests:
+        by_kind_state[guest.kind, guest.power_state] += 1
+        if guest.kind is WorkloadKind.INSTANCE and guest.project_id:
+            by_project[guest.project_id] += 1
+    instances = {
+        state: count
+        for (kind, state), count in by_kind_state.items()
+        if kind is WorkloadKind.INSTANCE
+    }
+    containers = {
+        state: count
+        for (kind, state), count in by_kind_state.items()
+        if kind is WorkloadKind.CONTAINER
+    }
+    total = sum(containers.values())
+    stopped = sum(count for state, count in containers.items() if state in _STOPPED)
+    running = containers.get(PowerState.RUNNING, 0)
+    stats: dict[str, Any] = {"num_instances": sum(instances.values()), "io_workload": 0}
+    stats |= {f"num_vm_{state}": count for state, count in sorted(instances.items())}
+    stats |= {f"num_proj_{project}": count for project, count in sorted(by_project.items())}
+    return {
+        "running_vms": sum(instances.values()),
+        "stats": stats,
+        "total_containers": total,
+        "running_containers": running,
+        "paused_containers": total - running - stopped,
+        "stopped_containers": stopped,
+    }

@@ -1,0 +1,166 @@
+"""One node accounted: a snapshot and what is stored become what the row should say."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from nodetracker.accounting import inventory, usage
+from nodetracker.accounting.facts import track_facts
+from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.fact import Fact, FactState, failed
+from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.host import CpuInfo
+from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
+from nodetracker.model.pci import PciDevice
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.settings import AllocationRatios, Policy
+
+ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
+"""Without these a row would claim zeros; it is not made before they are known once."""
+
+
+def account(
+    snapshot: HostSnapshot, stored: NodeRecord | None, policy: Policy, now: datetime
+) -> NodeView:
+    """Say what a node's row should say.
+
+    A fresh fact decides its columns; a failed one leaves them as stored. Used
+    is reserved and the unclaimed guests together.
+
+    Args:
+        stored: the row as last read or written, None when there is none.
+        now: the database's time.
+
+    Returns:
+        A view whose `missing` names the facts that keep a first row from
+        being made, if any.
+    """
+    snapshot = replace(snapshot, cpu=_usable_cpu(snapshot.cpu, policy))
+    before = stored.values if stored else NodeValues()
+    known = _known_columns(snapshot, policy, before)
+    guests = _guests_now(snapshot.guests, stored.guests if stored else {})
+    devices = _devices_now(snapshot.pci, stored.devices if stored else {})
+    facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
+    values = replace(before, **known, facts=facts)
+    total = usage.sum_charges(
+        usage.charge_of_guest(guest, values.overhead.get("memory_mb", 0))
+        for guest in guests.values()
+    )
+    values = replace(
+        values,
+        **usage.usage_columns(total, policy, values.memory_mb, values.local_gb),
+        **usage.count_columns(guests.values()),
+    )
+    missing = () if stored else tuple(
+        name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH
+    )  # fmt: skip
+    return NodeView(
+        nodename=snapshot.nodename,
+        uuid=snapshot.uuid,
+        values=values,
+        guests=guests,
+        devices=devices,
+        missing=missing,
+        warnings=_warnings(snapshot, policy),
+    )
+
+
+def _usable_cpu(cpu: Fact[CpuInfo], policy: Policy) -> Fact[CpuInfo]:
+    if cpu.value is None:
+        return cpu
+    for option, lacking, none_left in inventory.unusable_cpu_sets(cpu.value.online, policy):
+        if none_left:
+            return failed(cpu.source, f"{option}: none of {render_cpu_set(lacking)} is online")
+    return cpu
+
+
+def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
+    ratios = AllocationRatios(
+        before.cpu_allocation_ratio, before.ram_allocation_ratio, before.disk_allocation_ratio
+    )
+    columns = inventory.policy_columns(policy, ratios)
+    if snapshot.hypervisor.value is not None:
+        columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
+    if snapshot.cpu.value is not None:
+        columns |= inventory.cpu_columns(snapshot.cpu.value, policy)
+    if snapshot.memory.value is not None:
+        columns |= inventory.memory_columns(snapshot.memory.value)
+    if snapshot.storage.value is not None:
+        columns |= inventory.storage_columns(snapshot.storage.value)
+    if snapshot.numa.value is not None:
+        columns |= inventory.numa_columns(snapshot.numa.value, policy)
+    if snapshot.gpus.value is not None:
+        columns |= inventory.gpu_columns(snapshot.gpus.value)
+    if snapshot.system.value is not None:
+        columns |= inventory.system_columns(snapshot.system.value)
+        if columns["boot_id"] == before.boot_id and before.booted_at is not None:
+            columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
+    columns["metrics"] = dict(before.metrics) | inventory.measured_use(
+        snapshot.memory.value, snapshot.storage.value
+    )
+    if snapshot.hypervisor.value is not None:
+        columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
+        columns["traits"] = sorted(snapshot.traits)
+    return columns
+
+
+def _guests_now(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> Mapping[str, Guest]:
+    """Return the guests that count; a stored one stays while its absence proves nothing."""
+    if fact.value is None:
+        return stored
+    listed = {guest.uuid: guest for guest in fact.value.guests}
+    return listed if fact.value.is_complete else dict(stored) | listed
+
+
+def _devices_now(
+    fact: Fact[tuple[PciDevice, ...]], stored: Mapping[str, PciDevice]
+) -> Mapping[str, PciDevice]:
+    if fact.value is None:
+        return stored
+    return {device.address: device for device in fact.value}
+
+
+def _warnings(snapshot: HostSnapshot, policy: Policy) -> tuple[HostWarning, ...]:
+    nodename = snapshot.nodename
+    found = list(snapshot.warnings)
+    stale = {name: fact for name, fact in snapshot.facts().items() if not fact.is_fresh}
+    if stale:
+        errors = sorted({f"{fact.source}: {fact.error}" for fact in stale.values()})
+        names = ", ".join(stale)
+        found.append(
+            HostWarning(
+                WarningKind.FACT_HELD, nodename, "", f"not read: {names} ({'; '.join(errors)})"
+            )
+        )
+    if snapshot.guests.value is not None:
+        found.extend(
+            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, line[:255], line)
+            for line in snapshot.guests.value.unreadable
+        )
+    if snapshot.cpu.value is not None:
+        found.extend(
+            HostWarning(
+                WarningKind.CPU_SET_OFFLINE,
+                nodename,
+                option,
+                f"{option}: {render_cpu_set(lacking)} is not online and left out",
+            )
+            for option, lacking, _ in inventory.unusable_cpu_sets(snapshot.cpu.value.online, policy)
+        )
+    if snapshot.memory.value is not None and snapshot.numa.value is not None:
+        mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)
+        if mismatch:
+            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, "", mismatch))
+    return tuple(found)
+
+
+def _memory_mismatch(total_mb: int, cells_mb: int) -> str | None:
+    """Say that the cells' sum and the kernel's total differ by more than a tenth.
+
+    Less than that is ordinary: the kernel keeps memory back per cell, and its
+    share moves from boot to boot.
+    """
+    if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
+        return None
+    return f"the NUMA cells say {cells_mb} MiB, the kernel {total_mb} MiB; the row has the kernel's"

@@ -1,0 +1,334 @@
+"""One audit: read, load, account, plan, apply, report.
+
+The tracker remembers what it last read from or committed to the store, so a
+steady audit costs one statement; whatever a crash or an outage interrupts is
+computed afresh by the next audit.
+"""
+
+import logging
+import time
+import uuid as uuid_module
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+
+from nodetracker.accounting.inventory import unusable_cpu_sets
+from nodetracker.accounting.reconcile import plan, plan_delete
+from nodetracker.accounting.view import account
+from nodetracker.errors import ConfigError, DriverUnavailableError, FencedError
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.fact import FactState
+from nodetracker.model.node import (
+    HostSnapshot,
+    NodeListing,
+    NodeRecord,
+    NodeView,
+    failed_snapshot,
+)
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import AgentKey, Driver, Store
+from nodetracker.settings import AgentSettings
+from nodetracker.workers import Task, WorkerPool
+
+LOG = logging.getLogger(__name__)
+
+BATCH_SIZE = 100
+"""The most nodes that one transaction writes."""
+
+FULL_LOAD_SECONDS = 600
+"""All rows are read again this often, moved or not."""
+
+ORPHAN_AUDITS = 2
+"""Complete audits that must miss a node before its row goes."""
+
+SETTLE_SECONDS = 1.0
+"""Nodes that are read by then are written at once and do not wait for slow ones."""
+
+MAX_CONFLICT_ROUNDS = 3
+
+
+class ResourceTracker:
+    """Keeps one true row per node of one host.
+
+    Not safe for several threads: one audit at a time, by whoever owns it.
+
+    Args:
+        monotonic: seconds that never go back, for pacing.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        driver: Driver,
+        store: Store,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._store = store
+        self._monotonic = monotonic
+        self._readers = WorkerPool("audit", settings.max_concurrent_audits)
+        self._hung: dict[str, Task[HostSnapshot]] = {}
+        self._records: dict[str, NodeRecord] = {}
+        self._loaded_at: float | None = None
+        self._missed: dict[str, int] = {}
+        self._told_warnings: frozenset[HostWarning] | None = None
+        self._unreported: list[NodeChange] = []
+
+    def audit(self, agent: AgentKey, startup: bool = False) -> AuditReport:
+        """Bring every row of the host up to date.
+
+        A node, probe or row that fails never stops the others.
+
+        Args:
+            startup: the configuration is judged against the nodes as well.
+
+        Raises:
+            ConfigError: at startup, when the configuration leaves a node
+                without CPUs, or two sources give one nodename.
+            FencedError: a newer agent has taken this host over.
+            StoreError: the database did not take it; nothing is lost.
+        """
+        began = self._monotonic()
+        if self._loaded_at is None:
+            self._load(agent)
+        run = _Run(agent)
+        listing_error: str | None = None
+        try:
+            listing = self._driver.get_available_nodes()
+        except DriverUnavailableError as error:
+            listing_error = str(error)
+            self._write(run, self._failed_snapshots(error))
+        else:
+            listing_error = "; ".join(listing.unreachable) or None
+            for snapshots in self._read(listing.nodenames):
+                if startup:
+                    self._judge_configuration(snapshots)
+                self._write(run, snapshots)
+            self._delete_orphans(run, listing)
+        if listing_error is not None:
+            run.warnings.append(HostWarning(WarningKind.DRIVER_NOT_READY, "", "", listing_error))
+        self._tell_warnings(agent.host, run.warnings)
+        changes, self._unreported = tuple(self._unreported), []
+        return AuditReport(
+            nodes=dict(self._records),
+            changes=changes,
+            errors=run.errors,
+            listing_error=listing_error,
+            duration_seconds=self._monotonic() - began,
+        )
+
+    # Read.
+
+    def _failed_snapshots(self, error: DriverUnavailableError) -> list[HostSnapshot]:
+        return [failed_snapshot(name, error.source, error.reason) for name in self._records]
+
+    def _read(self, nodenames: Sequence[str]) -> Iterator[list[HostSnapshot]]:
+        """Read nodes side by side; give those that are quick first, then the others."""
+        tasks: dict[str, Task[HostSnapshot]] = {}
+        first: list[HostSnapshot] = []
+        for name in nodenames:
+            hung = self._hung.get(name)
+            if hung is not None and not hung.is_done:
+                first.append(self._hung_snapshot(name))
+                continue
+            self._hung.pop(name, None)
+            tasks[name] = self._readers.submit(partial(self._read_one, name))
+        settle_at = time.monotonic() + SETTLE_SECONDS
+        slow: dict[str, Task[HostSnapshot]] = {}
+        for name, task in tasks.items():
+            if task.wait_until(settle_at):
+                first.append(task.result())
+            else:
+                slow[name] = task
+        if first or not slow:
+            yield first
+        rest = [self._await(name, task) for name, task in slow.items()]
+        if rest:
+            yield rest
+
+    def _read_one(self, nodename: str) -> HostSnapshot:
+        try:
+            return self._driver.get_available_resource(nodename)
+        except DriverUnavailableError as error:
+            return failed_snapshot(nodename, error.source, error.reason)
+        except Exception as error:  # a driver's fault costs its node this audit, no more
+            LOG.exception("Reading node %s failed", nodename)
+            return failed_snapshot(nodename, "driver", f"{type(error).__name__}: {error}")
+
+    def _await(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
+        # Every probe is bounded, so this bound is for drivers that run none.
+        if task.wait(self._settings.probe_timeout * 2):
+            return task.result()
+        if self._readers.abandon(task):
+            self._hung[nodename] = task
+        return self._hung_snapshot(nodename)
+
+    def _hung_snapshot(self, nodename: str) -> HostSnapshot:
+        return failed_snapshot(nodename, "driver", "does not answer")
+
+    # Load.
+
+    def _load(self, agent: AgentKey) -> datetime:
+        """Bring the remembered rows up to date, reading only those that moved."""
+        stamps = self._store.load_stamps(agent.host, agent.binary)
+        if stamps.epoch != agent.epoch:
+            raise FencedError(
+                f"another agent has taken over host {agent.host} "
+                f"(epoch {stamps.epoch}, mine is {agent.epoch})"
+            )
+        is_due = self._loaded_at is None or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS
+        gone = self._records.keys() - stamps.by_nodename.keys()
+        for name in gone:
+            del self._records[name]
+        if is_due:
+            self._records = {
+                record.nodename: record for record in self._store.load_nodes(agent.host)
+            }
+            self._loaded_at = self._monotonic()
+            return stamps.now
+        moved = [
+            stamp.id
+            for name, stamp in stamps.by_nodename.items()
+            if (known := self._records.get(name)) is None
+            or (known.id, known.generation, known.epoch)
+            != (stamp.id, stamp.generation, stamp.epoch)
+        ]
+        if moved:
+            self._records |= {
+                record.nodename: record for record in self._store.load_nodes(agent.host, moved)
+            }
+        return stamps.now
+
+    # Account, plan, apply.
+
+    def _write(self, run: "_Run", snapshots: Sequence[HostSnapshot]) -> None:
+        pending = {snapshot.nodename: snapshot for snapshot in snapshots}
+        for _ in range(MAX_CONFLICT_ROUNDS):
+            now = self._load(run.agent)
+            views = {
+                name: account(snapshot, self._records.get(name), self._settings.policy, now)
+                for name, snapshot in pending.items()
+            }
+            uuids = {
+                name: view.uuid or self._derive_uuid(run.agent, name)
+                for name, view in views.items()
+                if name not in self._records
+            }
+            changes = plan(run.agent.host, views.values(), self._records, uuids, now)
+            conflicts, refused = self._apply(run, changes)
+            for name, view in views.items():
+                if name not in conflicts:
+                    run.note(view, refused.get(name))
+            pending = {name: pending[name] for name in conflicts}
+            if not pending:
+                return
+        for name in pending:
+            run.errors[name] = "its row was written by others again and again"
+
+    def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> tuple[set[str], dict[str, str]]:
+        conflicts: set[str] = set()
+        refused: dict[str, str] = {}
+        for start in range(0, len(changes), BATCH_SIZE):
+            batch = changes[start : start + BATCH_SIZE]
+            result = self._store.apply_changes(run.agent, batch, self._settings.service_down_time)
+            # Remembered only now, after the commit.
+            self._records |= result.records
+            conflicts.update(result.conflicts)
+            refused.update(result.refused)
+            for change in batch:
+                if change.nodename in result.conflicts or change.nodename in result.refused:
+                    continue
+                if change.kind is ChangeKind.DELETE:
+                    self._records.pop(change.nodename, None)
+                self._unreported.append(change)
+        return conflicts, refused
+
+    def _derive_uuid(self, agent: AgentKey, nodename: str) -> str:
+        return str(uuid_module.uuid5(uuid_module.UUID(agent.agent_id), nodename))
+
+    def _delete_orphans(self, run: "_Run", listing: NodeListing) -> None:
+        """Delete rows whose nodes two complete audits in a row did not see."""
+        if listing.unreachable:
+            return
+        orphans = [name for name in self._records if name not in set(listing.nodenames)]
+        self._missed = {name: self._missed.get(name, 0) + 1 for name in orphans}
+        for name, count in self._missed.items():
+            if count == 1:
+                LOG.warning(
+                    "Node %s is no longer there; its row goes if the next audit misses it too",
+                    name,
+                )
+        due = [
+            plan_delete(self._records[name])
+            for name, count in self._missed.items()
+            if count >= ORPHAN_AUDITS
+        ]
+        self._apply(run, due)
+        for change in due:
+            LOG.info("Node %s is gone; its row has been deleted", change.nodename)
+
+    # Judge and tell.
+
+    def _judge_configuration(self, snapshots: Sequence[HostSnapshot]) -> None:
+        for snapshot in snapshots:
+            if snapshot.cpu.value is None:
+                continue
+            unusable = unusable_cpu_sets(snapshot.cpu.value.online, self._settings.policy)
+            for option, lacking, none_left in unusable:
+                if none_left:
+                    raise ConfigError(
+                        f"[compute] {option}: none of {render_cpu_set(lacking)} is online "
+                        f"on node {snapshot.nodename}"
+                    )
+
+    def _tell_warnings(self, host: str, warnings: Sequence[HostWarning]) -> None:
+        """Log and store what is new or over; nothing while nothing changes."""
+        active = frozenset(warnings)
+        if active == self._told_warnings:
+            return
+        before = self._told_warnings or frozenset()
+        told = {warning.key for warning in before}
+        standing = {warning.key for warning in active}
+        for warning in sorted(active):
+            if warning.key not in told:
+                self._log(logging.WARNING, host, warning, "")
+        for warning in sorted(before):
+            if warning.key not in standing:
+                self._log(logging.INFO, host, warning, "over: ")
+        self._store.sync_warnings(host, sorted(active))
+        self._told_warnings = active
+
+    def _log(self, level: int, host: str, warning: HostWarning, prefix: str) -> None:
+        # A held fact has been logged by its probe; a source that fails would
+        # otherwise be a line for each of its nodes.
+        level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
+        LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
+
+
+class _Run:
+    """What one audit gathers on its way."""
+
+    def __init__(self, agent: AgentKey) -> None:
+        self.agent = agent
+        self.errors: dict[str, str] = {}
+        self.warnings: list[HostWarning] = []
+
+    def note(self, view: NodeView, refusal: str | None) -> None:
+        """Keep what is not fine about one node."""
+        self.warnings.extend(view.warnings)
+        if refusal is not None:
+            self.warnings.append(
+                HostWarning(WarningKind.NODE_UUID_REFUSED, view.nodename, "", refusal)
+            )
+            self.errors[view.nodename] = refusal
+            return
+        errors = {
+            f"{name}: {entry.error}"
+            for name, entry in view.values.facts.items()
+            if entry.state is not FactState.FRESH
+        }
+        if errors:
+            self.errors[view.nodename] = "; ".join(sorted(errors))

@@ -1,0 +1,99 @@
+"""Nodes from a file: as many as one likes, failing and hanging on demand."""
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+from nodetracker.errors import DriverFeatureError, DriverUnavailableError, HostDataError
+from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
+from nodetracker.ports import DriverCapability
+from nodetracker.virt.fake.inventory import HANG, FakeInventory, parse_inventory
+from nodetracker.virt.probes import ProbeKey, ProbeRunner
+
+_POLL_SECONDS = 0.1
+
+
+class FakeDriver:
+    """The nodes of an inventory file, read again at every audit."""
+
+    capabilities = frozenset({DriverCapability.REMOTE_NODES})
+
+    def __init__(self, inventory_file: str, probes: ProbeRunner) -> None:
+        self._path = Path(inventory_file)
+        self._source = f"fake:{inventory_file}"
+        self._probes = probes
+        self._lock = threading.Lock()
+        self._text: str | None = None
+        self._inventory = FakeInventory()
+
+    def init_host(self) -> None:
+        """Do nothing: a file that is missing now may come later."""
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def get_available_nodes(self) -> NodeListing:
+        """Read the file again and return the nodes that it names."""
+        fact = self._probes.ask(ProbeKey(self._source, "", "nodes"), self._load)
+        if fact.value is None:
+            raise DriverUnavailableError(self._source, fact.error or "is not ready")
+        if not fact.value.is_ready:
+            raise DriverUnavailableError(self._source, "is not ready")
+        return NodeListing(fact.value.nodenames, fact.value.nameless)
+
+    def get_available_resource(self, nodename: str) -> HostSnapshot:
+        """Return the node's entry as the last listing found it."""
+        key = ProbeKey(self._source, nodename, "inventory")
+        fact = self._probes.ask(key, lambda: self._read(nodename))
+        if fact.value is None:
+            return failed_snapshot(nodename, self._source, fact.error or "")
+        return fact.value
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """Refuse: nothing here was ever booted."""
+        raise DriverFeatureError("the fake driver knows no uptime")
+
+    def host_power_action(self, action: str) -> None:
+        """Refuse: there is nothing to switch."""
+        raise DriverFeatureError(f"the fake driver cannot {action} a host")
+
+    def _load(self) -> FakeInventory:
+        text = self._read_text()
+        with self._lock:
+            if text != self._text:
+                self._inventory = parse_inventory(text, self._source)
+                self._text = text
+            return self._inventory
+
+    def _read_text(self) -> str:
+        try:
+            return self._path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise HostDataError(self._source, error.strerror or type(error).__name__) from error
+        except UnicodeDecodeError as error:
+            raise HostDataError(self._source, "is no UTF-8 text") from error
+
+    def _read(self, nodename: str) -> HostSnapshot:
+        with self._lock:
+            inventory, text = self._inventory, self._text
+        failure = inventory.failure_of(nodename)
+        if failure == HANG:
+            self._hang(text)
+        elif failure is not None:
+            raise HostDataError(self._source, failure)
+        if nodename in inventory.errors:
+            raise HostDataError(self._source, inventory.errors[nodename])
+        if nodename not in inventory.snapshots:
+            raise HostDataError(self._source, f"has no node {nodename!r}")
+        return inventory.snapshots[nodename]
+
+    def _hang(self, text: str | None) -> None:
+        """Return only when the file is another one, as a stuck source would."""
+        pause = threading.Event()
+        while True:
+            try:
+                if self._read_text() != text:
+                    return
+            except HostDataError:
+                return
+            pause.wait(_POLL_SECONDS)

@@ -1,0 +1,35 @@
+"""Finds drivers by their entry points."""
+
+from importlib.metadata import entry_points
+
+from nodetracker.errors import ConfigError
+from nodetracker.virt.plugin import DriverPlugin
+
+NAMESPACE = "nodetracker.virt_drivers"
+
+
+def list_driver_names() -> list[str]:
+    """Return the names of all installed drivers, in order."""
+    return sorted({entry.name for entry in entry_points(group=NAMESPACE)})
+
+
+def load_plugin(name: str) -> DriverPlugin:
+    """Return the plugin of one driver.
+
+    Raises:
+        ConfigError: no installed package offers it, or it cannot be loaded;
+            the message names the option and the drivers that there are.
+    """
+    found = list(entry_points(group=NAMESPACE, name=name))
+    if not found:
+        known = ", ".join(list_driver_names())
+        raise ConfigError(f"[compute] compute_driver: there is no driver {name!r}; known: {known}")
+    try:
+        plugin = found[0].load()
+    except ImportError as error:
+        raise ConfigError(
+            f"[compute] compute_driver: {name!r} cannot be loaded: {error}"
+        ) from error
+    if not isinstance(plugin, DriverPlugin):
+        raise ConfigError(f"[compute] compute_driver: {found[0].value} is no DriverPlugin")
+    return plugin

@@ -1,0 +1,16 @@
+"""The entry point of the ``local`` driver; it has no options of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodetracker.ports import Driver
+from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
+
+
+def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
+    from nodetracker.virt.local.driver import LocalDriver
+
+    return LocalDriver(environment)
+
+
+PLUGIN = DriverPlugin(group="local", options=(), build=_build)

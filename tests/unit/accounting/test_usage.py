@@ -1,0 +1,84 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.accounting.usage import (
+    Charge,
+    charge_of_guest,
+    count_columns,
+    sum_charges,
+    usage_columns,
+)
+from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.settings import Policy
+from tests.builders import make_guest
+
+CHARGES = st.builds(
+    Charge,
+    st.integers(0, 64000),
+    st.integers(0, 1 << 20),
+    st.integers(0, 1 << 24),
+)
+
+
+@given(st.lists(CHARGES), st.randoms())
+def test_order_does_not_change_a_sum(charges, random):
+    shuffled = list(charges)
+    random.shuffle(shuffled)
+    assert sum_charges(charges) == sum_charges(shuffled)
+
+
+def test_a_powered_off_guest_costs_as_much_as_a_running_one():
+    running = charge_of_guest(make_guest(power_state=PowerState.RUNNING), 0)
+    assert charge_of_guest(make_guest(power_state=PowerState.SHUTDOWN), 0) == running
+
+
+def test_the_drivers_overhead_is_charged_with_each_guest():
+    assert charge_of_guest(make_guest(memory_mb=1000), 128).memory_mb == 1128
+
+
+def test_used_is_reserved_and_charges_together():
+    policy = Policy(reserved_cpus=1, reserved_memory_mb=512, reserved_disk_mb=100)
+    columns = usage_columns(Charge(1500, 2048, 1000), policy, 8192, 10)
+    assert columns == {
+        "vcpus_used": 3,  # 1 + 1.5, rounded up
+        "memory_mb_used": 2560,
+        "local_gb_used": 2,  # 1100 MiB, rounded up
+        "free_ram_mb": 5632,
+        "free_disk_gb": 8,  # 9140 MiB, rounded down
+        "cpu_used": 1.5,
+        "disk_used": 1000 / 1024,
+    }
+
+
+def test_free_may_be_negative():
+    columns = usage_columns(Charge(0, 9000, 20 * 1024), Policy(), 8192, 10)
+    assert columns["free_ram_mb"] == 8192 - 512 - 9000
+    assert columns["free_disk_gb"] == -10
+
+
+def test_container_counts_add_up_whatever_the_states():
+    guests = [
+        make_guest(number, kind=WorkloadKind.CONTAINER, power_state=state)
+        for number, state in enumerate(PowerState)
+    ]
+    columns = count_columns(guests)
+    parts = ("running_containers", "paused_containers", "stopped_containers")
+    assert columns["total_containers"] == len(PowerState) == sum(columns[name] for name in parts)
+    assert columns["running_vms"] == 0
+
+
+def test_instances_are_counted_by_state_and_project():
+    guests = [
+        make_guest(1, project_id="p1"),
+        make_guest(2, project_id="p1", power_state=PowerState.SHUTDOWN),
+        make_guest(3, kind=WorkloadKind.CONTAINER, project_id="p2"),
+    ]
+    columns = count_columns(guests)
+    assert columns["running_vms"] == 2
+    assert columns["stats"] == {
+        "num_instances": 2,
+        "io_workload": 0,
+        "num_vm_running": 1,
+        "num_vm_shutdown": 1,
+        "num_proj_p1": 2,
+    }

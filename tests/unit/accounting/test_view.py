@@ -1,0 +1,186 @@
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.accounting.view import account
+from nodetracker.model.fact import FactState, failed, fresh
+from nodetracker.model.guest import GuestListing
+from nodetracker.model.host import CpuInfo, MemoryInfo, SystemInfo
+from nodetracker.model.node import failed_snapshot
+from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.model.pci import PciDevice
+from nodetracker.model.warning import WarningKind
+from nodetracker.settings import AllocationRatios, Policy, ReservedPages
+from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
+
+BOOM = failed(SOURCE, "boom")
+
+
+def make_stored(*guests, **changes):
+    view = account(make_snapshot("node-1", *guests), None, Policy(), NOW)
+    return make_record(view.values, guests=view.guests, devices=view.devices, **changes)
+
+
+def kinds(view):
+    return [warning.kind for warning in view.warnings]
+
+
+def test_a_fresh_snapshot_decides_every_column():
+    values = account(make_snapshot("node-1", make_guest()), None, Policy(), NOW).values
+    assert (values.vcpus, values.memory_mb, values.local_gb) == (16, 65536, 500)
+    assert (values.vcpus_used, values.memory_mb_used, values.local_gb_used) == (2, 2560, 20)
+    assert values.mem_available == 60000
+    assert values.disk_available_least == 488
+    assert values.metrics == {"memory_used_mb": 5536, "swap_used_mb": 0, "disk_used_mb": 12000}
+    assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hypervisor", "cpu", "memory", "numa", "storage", "pci", "gpus", "system", "guests"],
+)
+def test_a_failed_fact_leaves_its_columns_as_stored(name):
+    stored = make_stored(make_guest())
+    view = account(make_snapshot("node-1", make_guest(), **{name: BOOM}), stored, Policy(), NOW)
+    assert dataclasses.replace(view.values, facts={}) == dataclasses.replace(
+        stored.values, facts={}
+    )
+    assert view.values.facts[name].state is FactState.HELD
+    assert view.guests == stored.guests
+    assert kinds(view) == [WarningKind.FACT_HELD]
+
+
+def test_a_node_that_cannot_be_read_at_all_keeps_its_row():
+    stored = make_stored(make_guest())
+    view = account(failed_snapshot("node-1", SOURCE, "boom"), stored, Policy(), NOW)
+    assert view.values.vcpus == 16
+    assert view.values.memory_mb_used == 2560
+    assert {entry.state for entry in view.values.facts.values()} == {FactState.HELD}
+    assert view.missing == ()
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory", "storage", "guests"])
+def test_a_first_row_is_not_made_from_half_a_reading(name):
+    view = account(make_snapshot(**{name: BOOM}), None, Policy(), NOW)
+    assert view.missing == (name,)
+
+
+def test_a_first_row_may_lack_what_is_not_essential():
+    assert account(make_snapshot(numa=BOOM, pci=BOOM), None, Policy(), NOW).missing == ()
+
+
+def test_guests_missing_from_an_incomplete_listing_still_count():
+    stored = make_stored(make_guest(1), make_guest(2))
+    listing = fresh(SOURCE, GuestListing((make_guest(2, memory_mb=4096),), ("guest 1: broken",)))
+    view = account(make_snapshot(guests=listing), stored, Policy(), NOW)
+    assert sorted(view.guests) == [make_guest(1).uuid, make_guest(2).uuid]
+    assert view.values.memory_mb_used == 512 + 2048 + 4096
+    assert kinds(view) == [WarningKind.GUEST_UNREADABLE]
+
+
+def test_guests_missing_from_a_complete_listing_no_longer_count():
+    view = account(make_snapshot(), make_stored(make_guest()), Policy(), NOW)
+    assert view.guests == {}
+    assert view.values.memory_mb_used == 512
+
+
+class TestCpuSets:
+    cpu = fresh(SOURCE, CpuInfo(online=frozenset(range(8))))
+
+    @pytest.mark.parametrize(
+        ("shared", "dedicated", "vcpus", "pcpus"),
+        [
+            (None, None, 8, 0),
+            ({0, 1, 2}, None, 3, 0),
+            (None, {4, 5, 6, 7}, 0, 4),
+            ({0, 1}, {4, 5}, 2, 2),
+        ],
+        ids=["neither", "shared alone", "dedicated alone", "both"],
+    )
+    def test_offer_as_nova_does(self, shared, dedicated, vcpus, pcpus):
+        policy = Policy(
+            cpu_shared_set=shared and frozenset(shared),
+            cpu_dedicated_set=dedicated and frozenset(dedicated),
+        )
+        values = account(make_snapshot(cpu=self.cpu), None, policy, NOW).values
+        assert (values.vcpus, values.pcpus) == (vcpus, pcpus)
+        assert values.enable_cpu_pinning is bool(dedicated)
+
+    def test_cpus_that_are_not_online_are_left_out_with_a_warning(self):
+        policy = Policy(cpu_shared_set=frozenset({6, 7, 8, 9}))
+        view = account(make_snapshot(cpu=self.cpu), None, policy, NOW)
+        assert view.values.vcpus == 2
+        assert [warning.message for warning in view.warnings] == [
+            "cpu_shared_set: 8-9 is not online and left out"
+        ]
+
+    def test_a_set_without_an_online_cpu_holds_the_fact(self):
+        policy = Policy(cpu_shared_set=frozenset({8, 9}))
+        view = account(make_snapshot(cpu=self.cpu), make_stored(), policy, NOW)
+        assert view.values.vcpus == 16
+        assert view.values.facts["cpu"].error == "cpu_shared_set: none of 8-9 is online"
+
+
+class TestRatios:
+    @pytest.mark.parametrize(
+        ("configured", "stored", "expected"),
+        [(None, 0.0, 4.0), (None, 2.5, 2.5), (8.0, 2.5, 8.0), (0.0, 2.5, 2.5)],
+        ids=["initial for a new row", "the row's own", "configured wins", "0 is not configured"],
+    )
+    def test_follow_configured_then_existing_then_initial(self, configured, stored, expected):
+        record = make_record(dataclasses.replace(make_stored().values, cpu_allocation_ratio=stored))
+        policy = Policy(configured_ratios=AllocationRatios(cpu=configured))
+        values = account(make_snapshot(), record, policy, NOW).values
+        assert values.cpu_allocation_ratio == expected
+
+
+class TestNuma:
+    cells = (
+        NumaCell(0, frozenset({0, 1}), 30000, pages=(PagePool(4, 100), PagePool(2048, 512))),
+        NumaCell(5, frozenset({2, 3}), 34000, distances={0: 21, 5: 10}),
+    )
+
+    def test_cells_keep_their_ids_and_reserved_pages(self):
+        policy = Policy(
+            reserved_pages=(ReservedPages(0, 2048, 64),), cpu_dedicated_set=frozenset({3})
+        )
+        snapshot = make_snapshot(numa=fresh(SOURCE, NumaTopology(self.cells)))
+        first, second = account(snapshot, None, policy, NOW).values.numa_topology["cells"]
+        assert [first["id"], second["id"]] == [0, 5]
+        assert first["mempages"][1] == {"size_kb": 2048, "total": 512, "used": 0, "reserved": 64}
+        assert (second["cpuset"], second["pcpuset"]) == ([], [3])
+        assert second["distances"] == {"0": 21, "5": 10}
+
+    @pytest.mark.parametrize(
+        ("total_mb", "warned"), [(64000, False), (70000, False), (72000, True), (20000, True)]
+    )
+    def test_cells_that_disagree_with_the_kernel_by_over_a_tenth_are_a_warning(
+        self, total_mb, warned
+    ):
+        snapshot = make_snapshot(
+            numa=fresh(SOURCE, NumaTopology(self.cells)),
+            memory=fresh(SOURCE, MemoryInfo(total_mb, 1000)),
+        )
+        view = account(snapshot, None, Policy(), NOW)
+        assert view.values.memory_mb == total_mb
+        assert (WarningKind.MEMORY_MISMATCH in kinds(view)) is warned
+
+
+def test_devices_are_addressed_by_pci_address():
+    device = PciDevice("0000:81:00.0", "8086", "10fb")
+    view = account(make_snapshot(pci=fresh(SOURCE, (device,))), None, Policy(), NOW)
+    assert view.devices == {"0000:81:00.0": device}
+
+
+def test_the_boot_time_stays_while_the_boot_does():
+    def snapshot(boot_id, seconds):
+        system = SystemInfo("h", "linux", "Debian", "6.1", boot_id, later(seconds))
+        return make_snapshot(system=fresh(SOURCE, system))
+
+    first = account(snapshot("b1", 0), None, Policy(), NOW)
+    stored = make_record(first.values)
+    same_boot = account(snapshot("b1", 1), stored, Policy(), NOW)
+    next_boot = account(snapshot("b2", 100), stored, Policy(), NOW)
+    assert same_boot.values == first.values
+    assert next_boot.values.booted_at == NOW + timedelta(seconds=100)

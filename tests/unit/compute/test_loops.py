@@ -1,0 +1,88 @@
+import logging
+import threading
+
+from nodetracker.compute.loops import PeriodicLoop
+from nodetracker.errors import FencedError
+
+
+def fail_test(error):
+    raise AssertionError(error)
+
+
+def run_loop(tick, interval=0.01, on_fatal=fail_test, fatal=()):
+    loop = PeriodicLoop("loop", tick, interval, on_fatal, fatal)
+    loop.start()
+    return loop
+
+
+class Counter:
+    def __init__(self, target, raising=None):
+        self.count = 0
+        self.reached = threading.Event()
+        self._target = target
+        self._raising = raising
+
+    def __call__(self):
+        self.count += 1
+        if self.count == self._target:
+            self.reached.set()
+        if self._raising is not None:
+            raise self._raising
+
+
+def test_ticks_again_and_again():
+    tick = Counter(3)
+    loop = run_loop(tick)
+    assert tick.reached.wait(5)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_goes_on_after_a_failure(caplog):
+    tick = Counter(3, OSError("boom"))
+    loop = run_loop(tick)
+    assert tick.reached.wait(5)
+    loop.stop()
+    assert loop.join(5)
+    assert "loop failed" in caplog.messages
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+def test_ends_and_tells_of_a_fatal_error():
+    told = []
+    loop = run_loop(Counter(9, FencedError("taken")), on_fatal=told.append, fatal=(FencedError,))
+    assert loop.join(5)
+    assert [str(error) for error in told] == ["taken"]
+
+
+def test_without_an_interval_it_ticks_only_when_woken():
+    tick = Counter(1)
+    loop = run_loop(tick, interval=None)
+    assert not tick.reached.wait(0.05)
+    loop.wake()
+    assert tick.reached.wait(5)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_stop_lets_a_running_tick_end():
+    entered, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def tick():
+        entered.set()
+        release.wait(5)
+        ended.set()
+
+    loop = run_loop(tick)
+    assert entered.wait(5)
+    loop.stop()
+    assert not loop.join(0.05)
+    release.set()
+    assert loop.join(5)
+    assert ended.is_set()
+
+
+def test_a_loop_that_never_began_is_joined_at_once():
+    loop = PeriodicLoop("loop", fail_test, 1.0, fail_test)
+    loop.stop()
+    assert loop.join(5)

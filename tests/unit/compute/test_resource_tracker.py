@@ -1,0 +1,357 @@
+"""Audits over the in-memory store and the file-driven driver, each a pass that a test decides."""
+
+import itertools
+import time
+from datetime import timedelta
+
+import pytest
+import yaml
+
+from nodetracker.compute.resource_tracker import FULL_LOAD_SECONDS, ResourceTracker
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import ConfigError, FencedError, StoreUnavailableError
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.fact import FactState
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.ports import AgentKey
+from nodetracker.settings import AgentSettings, Policy
+from nodetracker.virt.fake.driver import FakeDriver
+from nodetracker.virt.probes import ProbeRunner
+from tests.builders import NOW, make_incarnation
+
+HOST = "host-1"
+
+
+def node(number, *guests, **more):
+    return {
+        "nodename": f"node-{number}",
+        "vcpus": 16,
+        "memory_mb": 65536,
+        "disk_gb": 500,
+        "guests": list(guests),
+    } | more
+
+
+def guest(number, **more):
+    return {
+        "uuid": f"00000000-0000-4000-8000-{number:012d}",
+        "vcpus": 2,
+        "memory_mb": 2048,
+        "disk_gb": 20,
+    } | more
+
+
+class Agent:
+    """One agent on a store, and the file that says what its driver sees."""
+
+    def __init__(self, store, path, clock, policy=None, host=HOST, agent_id=None):
+        self.store = store
+        self.path = path
+        self.clock = clock
+        incarnation = make_incarnation(**({"agent_id": agent_id} if agent_id else {}))
+        service = store.register_agent(host, COMPUTE_BINARY, "compute", "0", incarnation)
+        self.key = AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+        self.probes = ProbeRunner(0.2)
+        settings = AgentSettings(
+            host=host, state_path="", policy=policy or Policy(), probe_timeout=0.2
+        )
+        self.tracker = ResourceTracker(
+            settings, FakeDriver(str(path), self.probes), store, clock.monotonic
+        )
+
+    def audit(self, *nodes, startup=False, **more):
+        if nodes or more:
+            self.path.write_text(yaml.safe_dump({"nodes": list(nodes)} | more))
+        return self.tracker.audit(self.key, startup)
+
+    def audit_until_good(self):
+        """Audit until hung threads have noticed that the file is another one."""
+        deadline = time.monotonic() + 10
+        while not self.audit().is_good:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def records(self):
+        return {record.nodename: record for record in self.store.load_nodes(self.key.host)}
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def now(self):
+        self.seconds += 0.001
+        return NOW + timedelta(seconds=self.seconds)
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(clock):
+    return MemoryStore(clock.now)
+
+
+@pytest.fixture
+def agent(store, clock, tmp_path):
+    return Agent(store, tmp_path / "inventory.yaml", clock)
+
+
+def test_a_first_audit_makes_one_row_a_node(agent):
+    report = agent.audit(node(1, guest(1)), node(2))
+    assert report.is_good
+    assert [change.kind for change in report.changes] == [ChangeKind.CREATE] * 2
+    records = agent.records()
+    assert records["node-1"].values.memory_mb_used == 512 + 2048
+    assert list(records["node-1"].guests) == [guest(1)["uuid"]]
+    assert report.nodes == records
+
+
+def test_a_steady_audit_changes_nothing(agent):
+    agent.audit(node(1, guest(1)))
+    before = agent.records()
+    for _ in range(5):
+        assert agent.audit().changes == ()
+    assert agent.records() == before
+
+
+def test_one_guest_more_is_one_change_of_its_node(agent):
+    agent.audit(node(1), node(2))
+    report = agent.audit(node(1), node(2, guest(1)))
+    assert [(change.nodename, change.kind) for change in report.changes] == [
+        ("node-2", ChangeKind.UPDATE)
+    ]
+    records = agent.records()
+    assert records["node-2"].generation == records["node-1"].generation + 1
+    history = agent.store.list_history(HOST, "node-2")
+    assert [entry.what for entry in history] == [ChangeKind.CREATE, ChangeKind.UPDATE]
+
+
+def test_a_lost_row_comes_back_as_itself(agent):
+    agent.audit(node(1))
+    uuid = agent.records()["node-1"].uuid
+    agent.store.delete_node(HOST, "node-1")
+    agent.audit()
+    assert agent.records()["node-1"].uuid == uuid
+
+
+def test_a_driver_that_knows_a_nodes_uuid_gives_it(agent):
+    uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    agent.audit(node(1, uuid=uuid))
+    assert agent.records()["node-1"].uuid == uuid
+
+
+class TestFailures:
+    def test_one_failing_node_is_held_and_the_others_go_on(self, agent):
+        agent.audit(node(1), node(2))
+        report = agent.audit(node(1, guest(1)), node(2, guest(2)), fail={"node-2": "boom"})
+        records = agent.records()
+        assert records["node-1"].values.memory_mb_used == 2560
+        assert records["node-2"].values.memory_mb_used == 512
+        assert records["node-2"].values.facts["cpu"].state is FactState.HELD
+        assert records["node-2"].values.facts["cpu"].error == "boom"
+        assert list(report.errors) == ["node-2"]
+        assert agent.audit().changes == ()
+        agent.audit(node(1, guest(1)), node(2, guest(2)))
+        records = agent.records()
+        assert records["node-2"].values.memory_mb_used == 2560
+        assert records["node-2"].values.facts["cpu"].state is FactState.FRESH
+
+    def test_a_node_that_hangs_holds_up_no_other_and_recovers(self, agent):
+        agent.audit(node(1), node(2))
+        report = agent.audit(node(1, guest(1)), node(2), fail={"node-2": "hang"})
+        assert agent.records()["node-1"].values.memory_mb_used == 2560
+        assert "no answer within 0.2 s" in report.errors["node-2"]
+        agent.audit(node(1, guest(1)), node(2))
+        agent.audit_until_good()
+        assert agent.records()["node-2"].values.facts["cpu"].state is FactState.FRESH
+
+    def test_everything_hanging_loses_no_thread_per_audit(self, agent):
+        nodes = [node(number) for number in range(20)]
+        agent.audit(*nodes)
+        agent.audit(*nodes, fail={"*": "hang"})
+        threads = agent.probes.thread_count
+        for _ in range(5):
+            report = agent.audit()
+            assert len(report.errors) == 20
+        assert agent.probes.thread_count <= threads
+        agent.path.write_text(yaml.safe_dump({"nodes": nodes}))
+        agent.audit_until_good()
+
+    def test_a_malformed_node_keeps_its_row(self, agent):
+        agent.audit(node(1), node(2))
+        for _ in range(5):
+            report = agent.audit(node(1), {"nodename": "node-2", "vcpus": "many"})
+        assert "nodes[1].vcpus" in report.errors["node-2"]
+        assert agent.records()["node-2"].values.vcpus == 16
+
+    def test_a_missing_file_keeps_all_rows_held(self, agent):
+        agent.audit(node(1))
+        agent.path.unlink()
+        for _ in range(3):
+            report = agent.audit()
+        assert report.listing_error == f"fake:{agent.path}: No such file or directory"
+        assert agent.records()["node-1"].values.facts["memory"].state is FactState.HELD
+
+    def test_a_driver_that_is_not_ready_keeps_all_rows(self, agent):
+        agent.audit(node(1))
+        for _ in range(3):
+            report = agent.audit(node(1), ready=False)
+        assert "is not ready" in report.listing_error
+        assert list(agent.records()) == ["node-1"]
+
+    def test_a_held_fact_is_unknown_after_its_expiry(self, agent, clock):
+        agent.audit(node(1))
+        agent.audit(node(1), fail={"node-1": "boom"})
+        clock.seconds += 601
+        agent.audit()
+        entry = agent.records()["node-1"].values.facts["cpu"]
+        assert entry.state is FactState.UNKNOWN
+        assert agent.records()["node-1"].values.vcpus == 16
+
+    def test_a_node_that_never_answered_has_no_row(self, agent):
+        report = agent.audit(node(1), fail={"node-1": "boom"})
+        assert agent.records() == {}
+        assert "node-1" in report.errors
+
+    def test_warnings_are_stored_and_resolve_themselves(self, agent):
+        agent.audit(node(1))
+        agent.audit(node(1), fail={"node-1": "boom"})
+        (warning,) = agent.store.list_warnings(HOST)
+        assert (warning.warning.nodename, warning.resolved_at) == ("node-1", None)
+        agent.audit(node(1))
+        (warning,) = agent.store.list_warnings(HOST)
+        assert warning.resolved_at is not None
+
+
+class TestOrphans:
+    def test_go_after_two_complete_audits(self, agent):
+        agent.audit(node(1), node(2))
+        agent.audit(node(1))
+        assert set(agent.records()) == {"node-1", "node-2"}
+        report = agent.audit(node(1))
+        assert [change.kind for change in report.changes] == [ChangeKind.DELETE]
+        assert set(agent.records()) == {"node-1"}
+        assert agent.store.list_history(HOST, "node-2")[-1].what is ChangeKind.DELETE
+
+    def test_stay_while_the_list_of_nodes_is_not_complete(self, agent):
+        agent.audit(node(1), node(2))
+        for _ in range(5):
+            agent.audit(node(1), {"vcpus": 1})
+        assert set(agent.records()) == {"node-1", "node-2"}
+
+    def test_that_come_back_are_counted_anew(self, agent):
+        agent.audit(node(1), node(2))
+        for _ in range(3):
+            agent.audit(node(1))
+            agent.audit(node(1), node(2))
+        assert set(agent.records()) == {"node-1", "node-2"}
+
+
+class TestOtherWriters:
+    def test_an_agent_whose_epoch_was_raised_is_fenced(self, agent):
+        agent.audit(node(1))
+        agent.store.register_agent(HOST, COMPUTE_BINARY, "compute", "0", make_incarnation(pid=7))
+        with pytest.raises(FencedError, match="has taken over host host-1"):
+            agent.audit(node(1, guest(1)))
+
+    def test_a_row_of_a_live_host_is_not_taken(self, store, clock, tmp_path):
+        uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+        first = Agent(store, tmp_path / "a.yaml", clock, host="a")
+        first.audit(node(1, uuid=uuid))
+        second = Agent(
+            store,
+            tmp_path / "b.yaml",
+            clock,
+            host="b",
+            agent_id="44444444-4444-4444-8444-444444444444",
+        )
+        report = second.audit(node(1, uuid=uuid), node(2))
+        assert "node-1" in report.errors
+        assert set(second.records()) == {"node-2"}
+        assert set(first.records()) == {"node-1"}
+
+    def test_a_row_of_a_dead_host_moves(self, store, clock, tmp_path):
+        uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+        first = Agent(store, tmp_path / "a.yaml", clock, host="a")
+        first.audit(node(1, uuid=uuid))
+        clock.seconds += 3600
+        second = Agent(
+            store,
+            tmp_path / "b.yaml",
+            clock,
+            host="b",
+            agent_id="44444444-4444-4444-8444-444444444444",
+        )
+        second.audit(node(1, uuid=uuid))
+        assert second.records()["node-1"].uuid == uuid
+        assert first.records() == {}
+
+
+class FlakyStore:
+    """A store whose writes can be made to fail, as one that is away."""
+
+    def __init__(self, store):
+        self._store = store
+        self.is_away = False
+        self.loads = []
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+
+        def call(*arguments, **more):
+            if name == "load_nodes":
+                self.loads.append(arguments[1] if len(arguments) > 1 else None)
+            if self.is_away:
+                raise StoreUnavailableError("the database is away")
+            return method(*arguments, **more)
+
+        return call
+
+
+class TestOutages:
+    @pytest.fixture
+    def agent(self, store, clock, tmp_path):
+        return Agent(FlakyStore(store), tmp_path / "inventory.yaml", clock)
+
+    def test_what_an_outage_interrupts_is_written_by_the_next_audit(self, agent):
+        agent.audit(node(1))
+        agent.store.is_away = True
+        with pytest.raises(StoreUnavailableError):
+            agent.audit(node(1, guest(1)))
+        agent.store.is_away = False
+        report = agent.audit()
+        assert [change.kind for change in report.changes] == [ChangeKind.UPDATE]
+        assert agent.records()["node-1"].values.memory_mb_used == 2560
+
+    def test_rows_are_read_again_only_when_due(self, agent, clock):
+        agent.audit(node(1))
+        agent.store.loads.clear()
+        for _ in range(3):
+            agent.audit()
+        assert agent.store.loads == []
+        clock.seconds += FULL_LOAD_SECONDS
+        agent.audit()
+        assert agent.store.loads == [None]
+
+
+def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(store, clock, tmp_path):
+    policy = Policy(cpu_shared_set=frozenset({40}))
+    agent = Agent(store, tmp_path / "inventory.yaml", clock, policy)
+    with pytest.raises(ConfigError, match="cpu_shared_set: none of 40 is online on node node-1"):
+        agent.audit(node(1), startup=True)
+    assert "cpu_shared_set" in agent.audit(node(1)).errors["node-1"]
+
+
+@pytest.mark.parametrize(("nodes", "guests"), list(itertools.product((1, 250), (0, 3))))
+def test_used_is_the_same_however_the_audit_came_there(agent, nodes, guests):
+    whole = [node(n, *(guest(n * 10 + g) for g in range(guests))) for n in range(nodes)]
+    agent.audit(*(node(n) for n in range(nodes)))
+    agent.audit(*whole)
+    used = {record.values.memory_mb_used for record in agent.records().values()}
+    assert used == {512 + 2048 * guests}

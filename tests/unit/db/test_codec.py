@@ -1,0 +1,87 @@
+"""Values become columns and come back equal, and equal data is always the same text."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta, timezone
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.db import codec
+from nodetracker.db.schema import tables
+from nodetracker.db.schema.types import JsonText
+from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.guest import Guest
+from nodetracker.model.node import NODE_COLUMNS, NodeValues
+from nodetracker.model.pci import PciDevice
+from nodetracker.model.service import Incarnation, ServiceRecord
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)  # fmt: skip
+
+
+@given(PLAIN)
+def test_plain_data_comes_back_equal(value: object) -> None:
+    assert codec.parse_json(codec.render_json(value)) == value
+
+
+@given(st.dictionaries(st.text(), st.integers()))
+def test_equal_data_is_the_same_text(value: dict[str, int]) -> None:
+    other = dict(reversed(value.items()))
+    assert codec.render_json(other) == codec.render_json(MappingProxyType(value))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
+def test_what_is_no_json_is_refused(value: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        codec.render_json(value)
+
+
+@given(
+    st.dictionaries(
+        st.text(),
+        st.builds(
+            FactEntry,
+            state=st.sampled_from(FactState),
+            source=st.text(),
+            since=st.datetimes(timezones=st.just(UTC)),
+            error=st.none() | st.text(),
+        ),
+    )
+)
+def test_facts_come_back_equal(facts: dict[str, FactEntry]) -> None:
+    row = codec.encode_values(NodeValues(facts=facts))
+    row["facts"] = codec.parse_json(codec.render_json(row["facts"]))
+    assert codec.decode_values(row) == NodeValues(facts=facts)
+
+
+def test_merging_takes_only_the_named_columns_and_shares_nothing() -> None:
+    wanted = NodeValues(vcpus=5, memory_mb=6, runtimes=["a"], labels=MappingProxyType({"x": "y"}))
+    merged = codec.merge_values(NodeValues(), wanted, ("vcpus", "runtimes", "labels"))
+    assert merged == NodeValues(vcpus=5, runtimes=["a"], labels={"x": "y"})
+    assert merged.runtimes is not wanted.runtimes
+
+
+def test_times_are_turned_to_utc() -> None:
+    local = datetime(2026, 6, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    merged = codec.merge_values(NodeValues(), NodeValues(booted_at=local), ("booted_at",))
+    assert merged.booted_at is not None
+    assert merged.booted_at.tzinfo is UTC
+
+
+def test_every_field_has_its_column() -> None:
+    assert set(NODE_COLUMNS) <= set(tables.compute_nodes.c.keys())
+    assert {f.name for f in dataclasses.fields(Guest)} <= set(tables.guests.c.keys())
+    assert {f.name for f in dataclasses.fields(PciDevice)} <= set(tables.pci_devices.c.keys())
+    service = {f.name for f in dataclasses.fields(ServiceRecord)} - {"incarnation"}
+    service |= {f.name for f in dataclasses.fields(Incarnation)}
+    assert service <= set(tables.services.c.keys())
+
+
+def test_the_json_columns_are_those_that_hold_json() -> None:
+    found = {c.name for c in tables.compute_nodes.c if isinstance(c.type, JsonText)}
+    assert found == codec.JSON_COLUMNS

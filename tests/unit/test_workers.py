@@ -1,0 +1,82 @@
+import threading
+import time
+
+import pytest
+
+from nodetracker.workers import WorkerPool
+
+
+@pytest.fixture
+def gate():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_call_gives_its_result():
+    task = WorkerPool("t", 2).submit(lambda: 7)
+    assert task.wait(5)
+    assert task.result() == 7
+
+
+def test_a_call_gives_what_it_raises():
+    def fail():
+        raise OSError("boom")
+
+    task = WorkerPool("t", 2).submit(fail)
+    assert task.wait(5)
+    with pytest.raises(OSError, match="boom"):
+        task.result()
+
+
+def test_many_calls_share_few_threads():
+    pool = WorkerPool("t", 3)
+    tasks = [pool.submit(threading.current_thread) for _ in range(50)]
+    assert all(task.wait(5) for task in tasks)
+    assert len({task.result().name for task in tasks}) <= 3
+    assert pool.thread_count <= 3
+
+
+def test_a_hung_call_that_is_abandoned_starves_nobody(gate):
+    pool = WorkerPool("t", 1)
+    hung = pool.submit(gate.wait)
+    assert not hung.wait(0.05)
+    waiting = pool.submit(lambda: "next")
+    assert pool.abandon(hung)
+    assert waiting.wait(5)
+    assert waiting.result() == "next"
+    assert pool.thread_count == 2
+
+
+def test_a_thread_that_comes_back_is_counted_once(gate):
+    pool = WorkerPool("t", 1)
+    hung = pool.submit(gate.wait)
+    assert not hung.wait(0.05)
+    pool.abandon(hung)
+    assert pool.submit(lambda: 1).wait(5)
+    gate.set()
+    assert hung.wait_until(time.monotonic() + 5)
+    assert pool.submit(lambda: 2).wait(5)
+    deadline = time.monotonic() + 5
+    while pool.thread_count > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert pool.thread_count == 1
+
+
+def test_a_call_that_never_began_is_taken_out_of_the_queue(gate):
+    pool = WorkerPool("t", 1)
+    running = pool.submit(gate.wait)
+    queued = pool.submit(lambda: pytest.fail("must not run"))
+    assert not queued.wait(0.05)
+    assert pool.abandon(queued) is False
+    gate.set()
+    assert running.wait_until(time.monotonic() + 5)
+    assert pool.submit(lambda: 1).wait(5)
+    assert not queued.is_done
+
+
+def test_a_call_that_has_ended_cannot_be_abandoned():
+    pool = WorkerPool("t", 1)
+    task = pool.submit(lambda: 1)
+    assert task.wait(5)
+    assert pool.abandon(task) is False

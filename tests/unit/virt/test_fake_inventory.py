@@ -1,0 +1,157 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.numa import PagePool
+from nodetracker.model.pci import PciDeviceType
+from nodetracker.virt.fake.inventory import parse_inventory
+
+WHOLE = """
+nodes:
+  - nodename: node-1
+    uuid: 0B9C6C2E-0D5F-4C0E-9F5B-0A3D5E7F1A2B
+    vcpus: 16
+    memory_mb: 65536
+    disk_gb: 500
+    cells:
+      - {id: 0, cpus: "0-7", memory_mb: 32768, socket: 0, siblings: [[0, 1], [2, 3]], pages: {2048: 512, 4: 8126464}}
+      - {id: 1, cpus: "8-15", memory_mb: 32768}
+    pci_devices:
+      - {address: "0000:81:00.0", vendor_id: "8086", product_id: "10fb", dev_type: type-PF, numa_node: 1}
+      - {address: "0000:81:10.0", vendor_id: "8086", product_id: "10ed", dev_type: type-VF, parent_addr: "0000:81:00.0", numa_node: 1}
+    guests:
+      - {uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, name: vm-1, kind: instance, vcpus: 2, memory_mb: 2048, disk_gb: 20, power_state: running}
+      - {uuid: 7a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, kind: container, vcpus: 0.125, memory_mb: 64, disk_gb: 0}
+fail: {node-2: boom, "*": hang}
+"""
+
+NODE = "{nodename: n1, vcpus: 2, memory_mb: 1024, disk_gb: 10%s}"
+
+
+def one_node(extra=""):
+    return "nodes: [" + NODE % extra + "]"
+
+
+def test_the_documented_file_is_read_whole():
+    inventory = parse_inventory(WHOLE, "fake:f")
+    snapshot = inventory.snapshots["node-1"]
+    assert snapshot.uuid == "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
+    assert len(snapshot.cpu.value.online) == 16
+    assert (snapshot.cpu.value.cores, snapshot.cpu.value.threads) == (14, 2)
+    assert snapshot.memory.value.total_mb == 65536
+    assert snapshot.storage.value.instances.total_mb == 500 * 1024
+    cells = snapshot.numa.value.cells
+    assert [cell.id for cell in cells] == [0, 1]
+    assert cells[0].pages == (PagePool(4, 8126464), PagePool(2048, 512))
+    assert [device.dev_type for device in snapshot.pci.value] == [
+        PciDeviceType.PF,
+        PciDeviceType.VF,
+    ]
+    guests = snapshot.guests.value.guests
+    assert [guest.vcpu_milli for guest in guests] == [2000, 125]
+    assert guests[1].kind is WorkloadKind.CONTAINER
+    assert inventory.failure_of("node-2") == "boom"
+    assert inventory.failure_of("node-1") == "hang"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is empty"),
+        ("nodes: [", "is no YAML"),
+        ("[1, 2]", "has no list 'nodes'"),
+        ("nodes: {a: 1}", "has no list 'nodes'"),
+        ("nodes: []\nnode: []", "has an unknown key 'node'"),
+        ("nodes: []\nready: maybe", "ready: is neither true nor false"),
+        ("nodes: []\nfail: [node-1]", "fail: is no mapping"),
+        (f"nodes: [{NODE % ''}, {NODE % ''}]", "nodes[1]: nodename 'n1' stands twice"),
+    ],
+)
+def test_a_file_that_is_no_inventory_is_an_error_that_says_why(text, reason):
+    with pytest.raises(HostDataError) as caught:
+        parse_inventory(text, "fake:f")
+    assert caught.value.source == "fake:f"
+    assert reason in caught.value.reason
+    assert "\n" not in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("{nodename: n1, memory_mb: 1, disk_gb: 1}", "nodes[0].vcpus: is missing"),
+        ("{nodename: n1, vcpus: 1, disk_gb: 1}", "nodes[0].memory_mb: is missing"),
+        ("{nodename: n1, vcpus: 1, memory_mb: 1}", "nodes[0].disk_gb: is missing"),
+        (
+            "{nodename: n1, vcpus: -1, memory_mb: 1, disk_gb: 1}",
+            "nodes[0].vcpus: -1 is no whole number >= 0",
+        ),
+        (
+            "{nodename: n1, vcpus: two, memory_mb: 1, disk_gb: 1}",
+            "nodes[0].vcpus: 'two' is no whole number >= 0",
+        ),
+        (NODE % ", uuid: x", "nodes[0].uuid: 'x' is no uuid"),
+        (NODE % ", memroy: 1", "nodes[0]: has an unknown key 'memroy'"),
+        (NODE % ", cells: 1", "nodes[0].cells: is no list"),
+        (
+            NODE % ", cells: [{id: 0, cpus: 0-x, memory_mb: 1}]",
+            "nodes[0].cells[0]: '0-x' is neither a CPU id nor a range of them",
+        ),
+        (
+            NODE % ", cells: [{id: 0, cpus: 0-2, memory_mb: 1}]",
+            "nodes[0]: vcpus is 2, but its cells have 3 CPUs",
+        ),
+        (
+            NODE % ", cells: [{id: 0, cpus: 0, memory_mb: 1}, {id: 0, cpus: 1, memory_mb: 1}]",
+            "nodes[0].cells: an id stands twice",
+        ),
+        (
+            NODE % ", cells: [{id: 0, cpus: 0-1, memory_mb: 1, siblings: [[0, 5]]}]",
+            "nodes[0].cells[0].siblings: name CPUs that the cell does not have",
+        ),
+        (
+            NODE % ", pci_devices: [{address: x, vendor_id: '1', product_id: '2'}]",
+            "nodes[0].pci_devices[0].address: 'x' is no PCI address",
+        ),
+    ],
+)
+def test_a_malformed_node_is_named_and_still_listed(entry, reason):
+    inventory = parse_inventory(
+        f"nodes: [{entry}, {{nodename: n2, vcpus: 1, memory_mb: 1, disk_gb: 1}}]", "f"
+    )
+    assert inventory.errors == {"n1": reason}
+    assert set(inventory.nodenames) == {"n1", "n2"}
+
+
+def test_an_entry_without_a_name_makes_the_list_of_nodes_incomplete():
+    inventory = parse_inventory("nodes: [{vcpus: 1}, 7]", "fake:f")
+    assert inventory.nameless == (
+        "fake:f: nodes[0]: has no nodename",
+        "fake:f: nodes[1]: has no nodename",
+    )
+
+
+@pytest.mark.parametrize(
+    ("guest", "reason"),
+    [
+        ("{}", "uuid: None is no uuid"),
+        ("7", "is no mapping"),
+        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: x, memory_mb: 1, disk_gb: 1}", "vcpus: 'x' is no amount of CPUs"),
+        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: 1, memory_mb: 512m, disk_gb: 1}", "memory_mb: '512m' is no whole number >= 0"),
+        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: 1, memory_mb: 1, disk_gb: 1, kind: pod}", "'pod' is not a valid WorkloadKind"),
+    ],
+)  # fmt: skip
+def test_a_malformed_guest_makes_the_listing_incomplete(guest, reason):
+    inventory = parse_inventory(one_node(f", guests: [{guest}]"), "f")
+    listing = inventory.snapshots["n1"].guests.value
+    assert not listing.is_complete
+    assert reason in listing.unreadable[0]
+
+
+@given(st.text(alphabet="nodes:[]{}, -\n0123456789avcpumy_gbi\"'&*!|>", max_size=200))
+def test_no_text_raises_anything_else(text):
+    try:
+        parse_inventory(text, "f")
+    except HostDataError:
+        pass

@@ -1,0 +1,138 @@
+import logging
+import threading
+import time
+
+import pytest
+
+from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.fact import failed, fresh
+from nodetracker.virt.probes import MAX_STUCK_CALLS, ProbeKey, ProbeOutcome, ProbeRunner
+
+KEY = ProbeKey("/proc/meminfo", "node-1", "memory")
+TIMEOUT = "no answer within 0.05 s"
+
+
+@pytest.fixture
+def runner():
+    return ProbeRunner(0.05)
+
+
+@pytest.fixture
+def gate():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def wait_until_nothing_hangs(runner):
+    deadline = time.monotonic() + 5
+    while runner.stuck_count and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert runner.stuck_count == 0
+
+
+def raising(error):
+    def read():
+        raise error
+
+    return read
+
+
+def test_a_probe_that_answers_is_a_fresh_fact(runner):
+    assert runner.ask(KEY, lambda: 5) == fresh("/proc/meminfo", 5)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (HostDataError("/proc/meminfo", "has no MemTotal"), "has no MemTotal"),
+        (HostDataError("/sys/x", "is empty"), "/sys/x: is empty"),
+        (DriverUnavailableError("/proc/meminfo", "is not ready"), "is not ready"),
+        (KeyError("oops"), "KeyError: 'oops'"),
+    ],
+    ids=["of its own source", "of another source", "not ready", "a fault in the probe"],
+)
+def test_a_probe_that_raises_is_a_failed_fact(runner, error, text):
+    assert runner.ask(KEY, raising(error)) == failed("/proc/meminfo", text)
+
+
+def test_probes_run_side_by_side():
+    runner = ProbeRunner(5)
+    barrier = threading.Barrier(3)
+    pending = [
+        runner.start(ProbeKey("s", "n", name), lambda: barrier.wait(5)) for name in ("a", "b", "c")
+    ]
+    assert all(item.fact().is_fresh for item in pending)
+
+
+def test_a_hung_probe_is_not_entered_again_until_it_returns(runner, gate):
+    entered = []
+
+    def hang():
+        entered.append(1)
+        gate.wait()
+        return 1
+
+    assert runner.ask(KEY, hang) == failed(KEY.source, TIMEOUT)
+    assert runner.ask(KEY, hang) == failed(KEY.source, TIMEOUT)
+    assert len(entered) == 1
+    gate.set()
+    wait_until_nothing_hangs(runner)
+    assert runner.ask(KEY, hang) == fresh(KEY.source, 1)
+
+
+def test_a_few_hung_calls_close_their_source_and_no_other(runner, gate):
+    for number in range(MAX_STUCK_CALLS):
+        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+    refused = runner.ask(ProbeKey("uri", "node-99", "cpu"), lambda: 1)
+    assert refused == failed("uri", "not asked while other calls of it hang")
+    assert runner.ask(ProbeKey("other", "node-99", "cpu"), lambda: 1).is_fresh
+    gate.set()
+    wait_until_nothing_hangs(runner)
+    assert runner.ask(ProbeKey("uri", "node-99", "cpu"), lambda: 1).is_fresh
+
+
+def test_no_thread_is_lost_by_asking_a_hung_source_again_and_again(runner, gate):
+    for number in range(MAX_STUCK_CALLS):
+        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+    before = runner.thread_count
+    for _ in range(5):
+        for number in range(50):
+            runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+    assert runner.thread_count == before
+
+
+def test_a_state_is_logged_once_when_it_changes(runner, caplog):
+    caplog.set_level(logging.INFO)
+    broken = raising(HostDataError(KEY.source, "is empty"))
+    for _ in range(3):
+        runner.ask(KEY, broken)
+    for _ in range(3):
+        runner.ask(KEY, lambda: 1)
+    assert caplog.messages == [
+        "Probe memory of node-1 failed: /proc/meminfo: is empty",
+        "Probe memory of node-1 (/proc/meminfo) answers again",
+    ]
+
+
+def test_a_closed_source_is_one_line_for_a_thousand_nodes(runner, gate, caplog):
+    for number in range(1000):
+        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+    told = [message for message in caplog.messages if message.startswith("uri is not asked")]
+    assert len(told) == 1
+    assert len(caplog.messages) == MAX_STUCK_CALLS + 1
+
+
+def test_calls_are_timed_and_counted_by_outcome(runner, gate):
+    runner.ask(KEY, lambda: time.sleep(0.01))
+    runner.ask(KEY, raising(HostDataError("s", "r")))
+    runner.ask(KEY, gate.wait)
+    runner.ask(KEY, gate.wait)
+    counted = runner.statistics()["memory"]
+    assert counted.calls == {
+        ProbeOutcome.SUCCEEDED: 1,
+        ProbeOutcome.FAILED: 1,
+        ProbeOutcome.TIMED_OUT: 1,
+        ProbeOutcome.SKIPPED: 1,
+    }
+    assert counted.seconds >= 0.06
