@@ -53,6 +53,11 @@ class Task(Generic[T]):
             return 0.0
         return self.ended_at - self.started_at
 
+    @property
+    def error(self) -> BaseException | None:
+        """What the call raised, once it is done."""
+        return self._error
+
     def result(self) -> T:
         """Return what the call returned, or raise what it raised; only when it is done."""
         if self._error is not None:

@@ -47,7 +47,7 @@ class ComputeManager:
         self._observers = tuple(observers)
         self._monotonic = monotonic
         self._tracker = ResourceTracker(settings, driver, store, monotonic)
-        self._database = OutageLog("The database", LOG, monotonic)
+        self._database = OutageLog("The database", StoreError, LOG, monotonic)
         self._audit_lock = threading.Lock()
         self._state_lock = threading.Lock()
         self._agent: AgentKey | None = None
@@ -121,13 +121,9 @@ class ComputeManager:
         agent = self._agent
         if agent is None:
             return  # the audits register it as soon as the database is there
-        try:
+        with self._database.watched():
             self._store.beat(agent, self._report_count + 1, self.audit_state())
-        except StoreError as error:
-            self._database.failed(error)
-        else:
             self._report_count += 1
-            self._database.succeeded()
 
     def audit_state(self) -> AuditState:
         """Tell how old the last audit is, and how old each node that is not fine."""
@@ -147,12 +143,8 @@ class ComputeManager:
             )
 
     def _try_audit(self, startup: bool) -> None:
-        try:
+        with self._database.watched():
             self.update_available_resource(startup)
-        except StoreError as error:
-            self._database.failed(error)
-        else:
-            self._database.succeeded()
 
     def _register(self) -> AgentKey:
         """Return the agent's key, taking the services row the first time."""

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class OutageLog:
@@ -13,12 +14,18 @@ class OutageLog:
 
     Args:
         what: names what is away, e.g. ``The database``.
+        error_type: what the failures are.
     """
 
     def __init__(
-        self, what: str, log: logging.Logger, monotonic: Callable[[], float] = time.monotonic
+        self,
+        what: str,
+        error_type: type[Exception],
+        log: logging.Logger,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what = what
+        self._error_type = error_type
         self._log = log
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -29,8 +36,21 @@ class OutageLog:
         """True between a failure and the next success."""
         return self._since is not None
 
-    def failed(self, error: Exception) -> None:
-        """Note a failure; only the first of an outage is logged."""
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Run a block whose failures of the one type are logged here and not raised."""
+        failure: Exception | None = None
+        try:
+            yield
+        except self._error_type as error:
+            failure = error
+        # Logged here because the formatter repeats the error of a surrounding handler.
+        if failure is None:
+            self._succeeded()
+        else:
+            self._failed(failure)
+
+    def _failed(self, error: Exception) -> None:
         with self._lock:
             if self._since is None:
                 self._since = self._monotonic()
@@ -38,8 +58,7 @@ class OutageLog:
             else:
                 self._log.debug("%s still: %s", self._what, error)
 
-    def succeeded(self) -> None:
-        """Note a success; only the one that ends an outage is logged."""
+    def _succeeded(self) -> None:
         if self._since is None:
             return
         with self._lock:

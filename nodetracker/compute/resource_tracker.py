@@ -95,12 +95,14 @@ class ResourceTracker:
         if self._loaded_at is None:
             self._load(agent)
         run = _Run(agent)
-        listing_error: str | None = None
+        unavailable: DriverUnavailableError | None = None
         try:
             listing = self._driver.get_available_nodes()
         except DriverUnavailableError as error:
-            listing_error = str(error)
-            self._write(run, self._failed_snapshots(error))
+            unavailable = error
+        if unavailable is not None:
+            listing_error: str | None = str(unavailable)
+            self._write(run, self._failed_snapshots(unavailable))
         else:
             listing_error = "; ".join(listing.unreachable) or None
             for snapshots in self._read(listing.nodenames):

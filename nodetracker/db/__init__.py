@@ -1,0 +1,1 @@
+"""The store: rows in SQLite, MariaDB, MySQL or PostgreSQL, or in memory."""

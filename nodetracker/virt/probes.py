@@ -118,15 +118,10 @@ class ProbeRunner:
                     self._stuck[key] = task
                     self._close_source(key.source)
             return self._fail(key, self._timeout_text, ProbeOutcome.TIMED_OUT, self._timeout)
-        try:
-            value = task.result()
-        except (HostDataError, DriverUnavailableError) as error:
-            text = error.reason if error.source == key.source else str(error)
-            return self._fail(key, text, ProbeOutcome.FAILED, task.seconds)
-        except Exception as error:  # a fault in a probe costs its fact, never the audit
-            LOG.debug("Probe %s failed in a way it should not", key, exc_info=True)
-            text = f"{type(error).__name__}: {error}"
-            return self._fail(key, text, ProbeOutcome.FAILED, task.seconds)
+        error = task.error
+        if error is not None:
+            return self._fail(key, _describe(key, error), ProbeOutcome.FAILED, task.seconds)
+        value = task.result()
         with self._lock:
             self._count(key, ProbeOutcome.SUCCEEDED, task.seconds)
             was_failing = self._last_error.pop(key, None) is not None
@@ -186,3 +181,11 @@ class ProbeRunner:
         if is_news:
             LOG.warning("Probe %s failed: %s: %s", key, key.source, error)
         return failed(key.source, error)
+
+
+def _describe(key: ProbeKey, error: BaseException) -> str:
+    if isinstance(error, (HostDataError, DriverUnavailableError)):
+        return error.reason if error.source == key.source else str(error)
+    # A fault in a probe costs its fact, never the audit.
+    LOG.debug("Probe %s failed in a way it should not", key, exc_info=error)
+    return f"{type(error).__name__}: {error}"

@@ -1,18 +1,31 @@
 import logging
 
+import pytest
+
 from nodetracker.compute.outage import OutageLog
-from nodetracker.errors import StoreUnavailableError
+from nodetracker.errors import FencedError, StoreUnavailableError
 
 
 def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
     caplog.set_level(logging.INFO)
     seconds = iter([100.0, 142.0])
-    outage = OutageLog("The database", logging.getLogger("test"), lambda: next(seconds))
-    outage.succeeded()
+    log = logging.getLogger("test")
+    outage = OutageLog("The database", StoreUnavailableError, log, lambda: next(seconds))
+    with outage.watched():
+        pass
     for number in range(3):
-        outage.failed(StoreUnavailableError(f"refused {number}"))
+        with outage.watched():
+            raise StoreUnavailableError(f"refused {number}")
         assert outage.is_out
     for _ in range(3):
-        outage.succeeded()
+        with outage.watched():
+            pass
         assert not outage.is_out
     assert caplog.messages == ["The database: refused 0", "The database is back after 42 s"]
+
+
+def test_other_errors_are_no_outage():
+    outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("test"))
+    with pytest.raises(FencedError), outage.watched():
+        raise FencedError("taken")
+    assert not outage.is_out

@@ -1,0 +1,231 @@
+"""The composition root: configuration becomes settings, settings become parts.
+
+The only module beside the commands that reads the configuration, and the only
+one that knows which concrete driver and store there are.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+from oslo_utils import netutils
+
+from nodetracker.compute.identity import ensure_compute_id, read_incarnation
+from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.service import ComputeService
+from nodetracker.conf.opts import DATABASE_GROUP, list_registered
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.store import SqlStore, open_store
+from nodetracker.errors import ConfigError
+from nodetracker.host.roots import Roots
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
+from nodetracker.model.service import Incarnation
+from nodetracker.ports import AuditObserver, Driver
+from nodetracker.settings import (
+    DEFAULT_AUDIT_INTERVAL,
+    AgentSettings,
+    AllocationRatios,
+    Policy,
+    ReservedPages,
+)
+from nodetracker.units import parse_page_size_kb
+from nodetracker.virt.loader import load_plugin
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+
+LOG = logging.getLogger(__name__)
+
+_MIN_MISSED_BEATS = 3
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The parts of one agent, put together and not yet started."""
+
+    settings: AgentSettings
+    incarnation: Incarnation
+    store: SqlStore
+    driver: Driver
+    manager: ComputeManager
+    service: ComputeService
+
+
+def build_agent(
+    conf: cfg.ConfigOpts,
+    observers: Sequence[AuditObserver] = (),
+    store: SqlStore | None = None,
+) -> Agent:
+    """Put an agent together; nothing is connected or started.
+
+    Args:
+        observers: are told of every audit.
+        store: to be used instead of one of its own.
+
+    Raises:
+        ConfigError: a value cannot be used; the message names it.
+        IdentityError: the agent's identity cannot be read or made.
+    """
+    settings = build_settings(conf)
+    store = store or build_store(conf)
+    driver = build_driver(conf, settings)
+    compute_id = ensure_compute_id(Path(settings.state_path))
+    incarnation = read_incarnation(compute_id, settings.report_interval)
+    manager = ComputeManager(
+        settings, incarnation, version("nodetracker"), driver, store, observers
+    )
+    return Agent(settings, incarnation, store, driver, manager, ComputeService(settings, manager))
+
+
+def build_store(conf: cfg.ConfigOpts) -> SqlStore:
+    """Make the store that ``[database]`` names; it connects at its first use.
+
+    Raises:
+        ConfigError: the URL cannot be used, or its database module is missing.
+    """
+    return open_store(build_database_settings(conf))
+
+
+def build_database_settings(conf: cfg.ConfigOpts) -> DatabaseSettings:
+    """Read the ``[database]`` group."""
+    values = {name: conf[DATABASE_GROUP][name] for name in conf[DATABASE_GROUP]}
+    connection = values.pop("connection")
+    if not connection:
+        raise ConfigError("[database] connection: is empty")
+    return DatabaseSettings(connection=connection, options=values)
+
+
+def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
+    """Read everything that the agent's core runs by, checking each value.
+
+    Raises:
+        ConfigError: a value is malformed or contradicts another one.
+    """
+    check_values(conf)
+    if conf.service_down_time < _MIN_MISSED_BEATS * conf.report_interval:
+        raise ConfigError(
+            f"service_down_time: {conf.service_down_time} is less than three times "
+            f"report_interval ({conf.report_interval}): a single late heartbeat would "
+            "make the host look down"
+        )
+    interval = conf.compute.update_resources_interval
+    return AgentSettings(
+        host=_host_name(conf),
+        state_path=conf.state_path,
+        policy=_build_policy(conf),
+        audit_interval=None if interval < 0 else interval or DEFAULT_AUDIT_INTERVAL,
+        probe_timeout=conf.compute.probe_timeout,
+        max_concurrent_audits=conf.compute.max_concurrent_audits,
+        report_interval=conf.report_interval,
+        service_down_time=conf.service_down_time,
+        graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
+    )
+
+
+def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings) -> Driver:
+    """Make the driver that ``[compute] compute_driver`` names.
+
+    Raises:
+        ConfigError: there is no such driver, or its own options cannot be used.
+    """
+    names = conf.compute.compute_driver
+    if len(names) != 1:
+        raise ConfigError(
+            f"[compute] compute_driver: names {len(names)} drivers, and exactly one is run"
+        )
+    plugin = load_plugin(names[0])
+    values: Mapping[str, Any] = {
+        option.dest: conf[plugin.group][option.dest] for option in plugin.options
+    }
+    environment = DriverEnvironment(
+        host=settings.host,
+        instances_path=conf.compute.instances_path,
+        roots=Roots(
+            procfs=Path(conf["host"]["procfs"]),
+            sysfs=Path(conf["host"]["sysfs"]),
+            rootfs=Path(conf["host"]["rootfs"]),
+        ),
+        probes=ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2),
+    )
+    return plugin.build(environment, values)
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Read every registered value once, as the library checks a value only when it is read.
+
+    Raises:
+        ConfigError: a value does not fit its option.
+    """
+    try:
+        for _ in list_registered(conf):
+            pass
+    except (cfg.Error, ValueError) as error:
+        raise ConfigError(_one_line(str(error))) from error
+
+
+def _host_name(conf: cfg.ConfigOpts) -> str:
+    name = str(conf.DEFAULT.host).strip()
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or " " in name:
+        raise ConfigError(f"host: {name!r} is no name of a host")
+    return name
+
+
+def _build_policy(conf: cfg.ConfigOpts) -> Policy:
+    group = conf.compute
+    shared = _cpu_set("cpu_shared_set", group.cpu_shared_set)
+    dedicated = _cpu_set("cpu_dedicated_set", group.cpu_dedicated_set)
+    both = (shared or frozenset()) & (dedicated or frozenset())
+    if both:
+        raise ConfigError(
+            f"[compute] cpu_shared_set and cpu_dedicated_set both name {render_cpu_set(both)}"
+        )
+    return Policy(
+        reserved_cpus=group.reserved_host_cpus,
+        reserved_memory_mb=group.reserved_host_memory_mb,
+        reserved_disk_mb=group.reserved_host_disk_mb,
+        reserved_pages=tuple(_reserved_pages(entry) for entry in group.reserved_huge_pages or ()),
+        configured_ratios=AllocationRatios(
+            group.cpu_allocation_ratio, group.ram_allocation_ratio, group.disk_allocation_ratio
+        ),
+        initial_ratios=AllocationRatios(
+            group.initial_cpu_allocation_ratio,
+            group.initial_ram_allocation_ratio,
+            group.initial_disk_allocation_ratio,
+        ),
+        cpu_shared_set=shared,
+        cpu_dedicated_set=dedicated,
+        held_fact_expiry=group.held_fact_expiry,
+        host_ip=conf.my_ip or netutils.get_my_ipv4(),
+    )
+
+
+def _cpu_set(option: str, text: str | None) -> CpuSet | None:
+    if text is None:
+        return None
+    try:
+        cpus = parse_cpu_set(text)
+    except ValueError as error:
+        raise ConfigError(f"[compute] {option}: {error}") from error
+    if not cpus:
+        raise ConfigError(f"[compute] {option}: {text!r} names no CPU")
+    return cpus
+
+
+def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
+    try:
+        if set(entry) != {"node", "size", "count"}:
+            raise ValueError("needs node, size and count and nothing else")
+        return ReservedPages(
+            int(entry["node"]), parse_page_size_kb(entry["size"]), int(entry["count"])
+        )
+    except ValueError as error:
+        text = ",".join(f"{key}:{value}" for key, value in entry.items())
+        raise ConfigError(f"[compute] reserved_huge_pages: {text}: {error}") from error
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,1 @@
+"""The commands of nodetracker-manage, one noun a module."""

@@ -1,0 +1,56 @@
+"""What the commands share: the application's store, and how times are written and read."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nodetracker.errors import RefusedError
+from nodetracker.ports import Store
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class StoreCommand:
+    """Mixed into commands that ask the store."""
+
+    app: Any  # a ManageApp; cliff declares it as its own base class
+
+    @property
+    def store(self) -> Store:
+        """The store of the application."""
+        store: Store = self.app.store
+        return store
+
+    @property
+    def service_down_time(self) -> int:
+        """Seconds of silence after which a service is down."""
+        return int(self.app.conf.service_down_time)
+
+
+def render_time(moment: datetime | None) -> str | None:
+    """Write a time with microseconds, in UTC; None stays None."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """Read a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
+
+    A time without an offset is UTC.
+
+    Raises:
+        RefusedError: it is neither.
+    """
+    unit = _UNITS.get(text[-1:])
+    try:
+        if unit is not None and text[:-1].isdigit():
+            return now - timedelta(**{unit: int(text[:-1])})
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise RefusedError(
+            f"--since: {text!r} is neither a time such as 2026-01-31T12:00 nor an age such as 12h"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def columns_of(rows: list[dict[str, Any]], names: tuple[str, ...]) -> tuple[Any, Any]:
+    """Return rows as cliff wants them: the column names, and a tuple a row."""
+    return names, [tuple(row[name] for name in names) for row in rows]

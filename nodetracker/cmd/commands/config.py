@@ -1,0 +1,74 @@
+"""config sample, check."""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from cliff.command import Command
+from oslo_config import cfg, generator
+
+from nodetracker.bootstrap import build_driver, build_settings, build_store
+from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.errors import ConfigError
+
+SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log")
+
+
+class Sample(StoreCommand, Command):
+    """Print a sample of the configuration file with every option."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Generate it."""
+        conf = cfg.ConfigOpts()
+        generator.register_cli_opts(conf)
+        conf([f"--namespace={name}" for name in SAMPLE_NAMESPACES], default_config_files=[])
+        generator.generate(conf, output_file=self.app.stdout)
+
+
+class Check(StoreCommand, Command):
+    """Check the configuration: files, option names, values, and that they fit together."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Name everything that is wrong at once, or say that nothing is."""
+        conf = self.app.conf
+        problems = list(find_unknown_options(conf))
+        try:
+            settings = build_settings(conf)
+            build_driver(conf, settings)
+            build_store(conf)
+        except ConfigError as error:
+            problems.append(str(error))
+        if problems:
+            raise ConfigError("; ".join(problems))
+        files = ", ".join(conf.config_file) or "no file, defaults only"
+        self.app.stdout.write(f"the configuration is sound ({files})\n")
+
+
+def find_unknown_options(conf: cfg.ConfigOpts) -> Iterable[str]:
+    """Give a line for each option or group in the files that no part of nodetracker knows."""
+    known = _known_names(conf)
+    for path in _read_files(conf):
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(path), sections).parse()
+        for group, options in sections.items():
+            if group not in known:
+                yield f"{path}: there is no group [{group}]"
+                continue
+            for option in options:
+                if option.replace("-", "_") not in known[group]:
+                    yield f"{path}: [{group}] has no option {option}"
+
+
+def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+    known: dict[str, set[str]] = {"DEFAULT": set(conf)}
+    for group in list(conf):
+        if isinstance(conf[group], cfg.ConfigOpts.GroupAttr):
+            known.setdefault(group, set()).update(conf[group])
+    return known
+
+
+def _read_files(conf: cfg.ConfigOpts) -> list[Path]:
+    files = [Path(name) for name in conf.config_file or ()]
+    for directory in conf.config_dir or ():
+        files += sorted(Path(directory).glob("*.conf"))
+    return files

@@ -1,0 +1,79 @@
+"""db sync, version, check, purge."""
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+from cliff.command import Command
+from cliff.lister import Lister
+
+from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.db import migration
+from nodetracker.errors import NotFoundError, SchemaError
+
+
+class Sync(StoreCommand, Command):
+    """Make the database's schema the one of this version, or of a named revision."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the revision."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "revision",
+            nargs="?",
+            default="head",
+            help="Revision to go to, up or down; 'base' empties the database. Default: the newest.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Migrate and say where the schema is now."""
+        before = migration.version(self.app.store.engine)
+        migration.sync(self.app.store.engine, parsed_args.revision)
+        after = migration.version(self.app.store.engine)
+        self.app.stdout.write(f"schema: {before or 'none'} -> {after or 'none'}\n")
+
+
+class Version(StoreCommand, Command):
+    """Print the revision of the database's schema."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Print it."""
+        revision = migration.version(self.app.store.engine)
+        if revision is None:
+            raise NotFoundError("the database has no schema: run nodetracker-manage db sync")
+        self.app.stdout.write(f"{revision}\n")
+
+
+class Check(StoreCommand, Command):
+    """Compare the database's schema with the one that this version expects."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Say that all is well, or name every difference."""
+        differences = migration.check(self.app.store.engine)
+        if differences:
+            raise SchemaError("; ".join(differences))
+        self.app.stdout.write("the schema is as expected\n")
+
+
+class Purge(StoreCommand, Lister):
+    """Delete history and resolved warnings that are older than some days."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the age."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--before", metavar="DAYS", type=_days, required=True, help="Age in days."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Delete and say how many rows went."""
+        deleted = self.store.purge(self.store.now() - timedelta(days=parsed_args.before))
+        return ("table", "deleted"), sorted(deleted.items())
+
+
+def _days(text: str) -> int:
+    if not text.isdigit() or int(text) > 36500:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+    return int(text)

@@ -1,0 +1,175 @@
+"""node list, show, stats, history, delete."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from cliff.command import Command
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.reconcile import to_plain
+from nodetracker.accounting.summary import (
+    NodeSummary,
+    as_row,
+    audit_age_seconds,
+    sum_nodes,
+    summarize_node,
+)
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, parse_since, render_time
+from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.model.node import NODE_COLUMNS, NodeRecord
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.ports import Store
+
+_COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
+_LONG_COLUMNS = (
+    "uuid", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
+    "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
+)  # fmt: skip
+
+
+class ListNodes(StoreCommand, Lister):
+    """List nodes: what each has, what is used, and how old the reading is."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what narrows or widens the list."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", help="Only the nodes of this host.")
+        parser.add_argument("--long", action="store_true", help="Show more columns.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the rows and judge their hosts."""
+        services = services_by_host(self.store)
+        records = self.store.list_nodes(parsed_args.host)
+        now = self.store.now()
+        rows = []
+        for record in records:
+            summary = summarize_node(record, services.get(record.host), now, self.service_down_time)
+            rows.append(as_row(summary) | _long_columns(record))
+        return columns_of(rows, _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ()))
+
+
+class ShowNode(StoreCommand, ShowOne):
+    """Show every column of one node's row."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        return add_node_arguments(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read one row."""
+        record = find_node(self.store, parsed_args.host, parsed_args.nodename)
+        service = services_by_host(self.store).get(record.host)
+        now = self.store.now()
+        shown: dict[str, Any] = {
+            "id": record.id,
+            "uuid": record.uuid,
+            "host": record.host,
+            "hypervisor_hostname": record.nodename,
+        }
+        shown |= {name: to_plain(getattr(record.values, name)) for name in NODE_COLUMNS}
+        shown |= {
+            "generation": record.generation,
+            "epoch": record.epoch,
+            "created_at": render_time(record.created_at),
+            "updated_at": render_time(record.updated_at),
+            "audit_age_seconds": audit_age_seconds(service, record.nodename, now),
+        }
+        return tuple(shown), tuple(shown.values())
+
+
+class NodeStats(StoreCommand, ShowOne):
+    """Add up all nodes whose service is enabled."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read all rows and add them up."""
+        sums = sum_nodes(self.store.list_nodes(), services_by_host(self.store))
+        return tuple(sums), tuple(sums.values())
+
+
+class NodeHistory(StoreCommand, Lister):
+    """Show what agents changed in a host's rows, oldest first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host, nodename and time."""
+        parser = add_node_arguments(super().get_parser(prog_name))
+        parser.add_argument(
+            "--since", metavar="TIME", help="A time (ISO 8601, UTC) or an age such as 90m, 12h, 7d."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the history."""
+        since = parsed_args.since and parse_since(parsed_args.since, self.store.now())
+        entries = self.store.list_history(parsed_args.host, parsed_args.nodename, since or None)
+        rows = [
+            {
+                "at": render_time(entry.at),
+                "host": entry.host,
+                "nodename": entry.nodename,
+                "what": entry.what.value,
+                "diff": dict(entry.diff),
+            }
+            for entry in entries
+        ]
+        return columns_of(rows, ("at", "host", "nodename", "what", "diff"))
+
+
+class DeleteNode(StoreCommand, Command):
+    """Delete the row of a node whose host is down; a live agent would make it again."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host")
+        parser.add_argument("nodename")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Refuse while the host lives, else delete."""
+        host, nodename = parsed_args.host, parsed_args.nodename
+        find_node(self.store, host, nodename)
+        service = services_by_host(self.store).get(host)
+        if service is not None and is_service_up(service, self.store.now(), self.service_down_time):
+            raise RefusedError(
+                f"host {host} is up and would make node {nodename} again; stop its agent first"
+            )
+        self.store.delete_node(host, nodename)
+
+
+def services_by_host(store: Store) -> dict[str, ServiceRecord]:
+    """Return the agents' services by host."""
+    return {service.host: service for service in store.list_services(binary=COMPUTE_BINARY)}
+
+
+def find_node(store: Store, host: str, nodename: str | None) -> NodeRecord:
+    """Return one node's row; without a nodename, the only one of its host.
+
+    Raises:
+        NotFoundError: there is none.
+        RefusedError: the host has several and none was named.
+    """
+    records = store.list_nodes(host, nodename)
+    if not records:
+        wanted = f"node {nodename} on host {host}" if nodename else f"node on host {host}"
+        raise NotFoundError(f"there is no {wanted}")
+    if len(records) > 1:
+        raise RefusedError(f"host {host} has {len(records)} nodes: name one of them")
+    return records[0]
+
+
+def add_node_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add HOST and an optional NODENAME."""
+    parser.add_argument("host")
+    parser.add_argument("nodename", nargs="?")
+    return parser
+
+
+def _long_columns(record: NodeRecord) -> dict[str, Any]:
+    own = {"uuid": record.uuid, "generation": record.generation}
+    return {
+        name: own[name] if name in own else getattr(record.values, name) for name in _LONG_COLUMNS
+    }

@@ -1,0 +1,120 @@
+"""nodetracker-manage: the operator's command line."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+from cliff.app import App
+from cliff.command import Command
+from cliff.commandmanager import CommandManager
+from oslo_config import cfg
+
+from nodetracker.bootstrap import build_store
+from nodetracker.cmd.commands import config, db, host, node, service
+from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
+from nodetracker.daemon import EXIT_USAGE
+from nodetracker.db.store import SqlStore
+
+PROGRAM = "nodetracker-manage"
+
+COMMANDS: dict[str, type[Command]] = {
+    "config check": config.Check,
+    "config sample": config.Sample,
+    "db check": db.Check,
+    "db purge": db.Purge,
+    "db sync": db.Sync,
+    "db version": db.Version,
+    "host list": host.ListHosts,
+    "host show": host.ShowHost,
+    "node delete": node.DeleteNode,
+    "node history": node.NodeHistory,
+    "node list": node.ListNodes,
+    "node show": node.ShowNode,
+    "node stats": node.NodeStats,
+    "service list": service.ListServices,
+    "service show": service.ShowService,
+}
+
+
+class ManageApp(App):
+    """The application: finds the command, reads the configuration when it asks for it."""
+
+    NAME = PROGRAM
+    DEFAULT_VERBOSE_LEVEL = 0
+
+    def __init__(self) -> None:
+        manager = CommandManager("nodetracker.manage")
+        for name, command in COMMANDS.items():
+            manager.add_command(name, command)
+        super().__init__(
+            description="Ask and administer nodetracker.",
+            version=version(PROJECT),
+            command_manager=manager,
+        )
+        self.failure: BaseException | None = None
+
+    def build_option_parser(
+        self,
+        description: str | None,
+        version: str | None,
+        argparse_kwargs: dict[str, Any] | None = None,
+    ) -> argparse.ArgumentParser:
+        """Add the two options that every program takes."""
+        parser = super().build_option_parser(description, version, argparse_kwargs)
+        for option in ("--config-file", "--config-dir"):
+            parser.add_argument(
+                option, action="append", default=[], help="As for every program; may be repeated."
+            )
+        return parser
+
+    @cached_property
+    def conf(self) -> cfg.ConfigOpts:
+        """The configuration, read at first use.
+
+        Raises:
+            ConfigError: a file is missing or cannot be parsed.
+        """
+        conf = cfg.CONF
+        arguments = [f"--config-file={name}" for name in self.options.config_file]
+        arguments += [f"--config-dir={name}" for name in self.options.config_dir]
+        load_configuration(conf, arguments, PROGRAM)
+        return conf
+
+    @cached_property
+    def store(self) -> SqlStore:
+        """The store that the configuration names; it connects at its first use."""
+        return build_store(self.conf)
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command; one that does not exist is a usage error."""
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError as error:
+            print(f"{PROGRAM}: {error}", file=sys.stderr)
+            return EXIT_USAGE
+        return int(super().run_subcommand(argv))
+
+    def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
+        """Keep what a command failed with, for the exit code."""
+        self.failure = err
+
+    def interact(self) -> None:
+        """Refuse: there is no interactive mode, a command has to be named."""
+        self.parser.print_usage(sys.stderr)
+        self.failure = SystemExit(EXIT_USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    app = ManageApp()
+    code = int(app.run(list(sys.argv[1:] if arguments is None else arguments)))
+    if isinstance(app.failure, SystemExit):
+        return EXIT_USAGE
+    return exit_code_of(app.failure) if app.failure is not None else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

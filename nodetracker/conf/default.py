@@ -1,0 +1,50 @@
+"""Options of the ``[DEFAULT]`` group: who the agent is and how it keeps time."""
+
+import socket
+
+from oslo_config import cfg
+
+GROUP = "DEFAULT"
+
+HOST_OPTION = cfg.StrOpt(
+    "host",
+    default=socket.gethostname(),
+    sample_default="<this machine's hostname>",
+    help="Name that this agent answers for. It is the host of its services row and of its "
+    "nodes' rows; changing it makes another host of this one.",
+)
+"""Read as ``conf.DEFAULT.host``: ``conf.host`` is the group of that name."""
+
+OPTIONS = (
+    cfg.StrOpt(
+        "my_ip",
+        sample_default="<address of the default route>",
+        help="Address of this host that rows show. Unset: the address of the default route, "
+        "127.0.0.1 without one.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/nodetracker",
+        help="Directory of the agent's own files: its identity in compute_id and, unless "
+        "[database] connection says otherwise, its SQLite database.",
+    ),
+    cfg.IntOpt(
+        "report_interval",
+        default=10,
+        min=1,
+        help="Seconds between heartbeats.",
+    ),
+    cfg.IntOpt(
+        "service_down_time",
+        default=60,
+        min=1,
+        help="Seconds of silence after which a service is down. Less than three times "
+        "report_interval is refused.",
+    ),
+    cfg.IntOpt(
+        "graceful_shutdown_timeout",
+        default=60,
+        min=0,
+        help="Seconds that a running audit gets to end after SIGTERM.",
+    ),
+)

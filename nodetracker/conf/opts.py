@@ -1,0 +1,74 @@
+"""All options in one place: registered for the programs, listed for the sample file."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_db import options as db_options
+from oslo_log import _options as log_options  # where the library's own entry point lists them
+from oslo_log import log as logging
+
+from nodetracker.conf import compute, default, host
+from nodetracker.virt.loader import list_driver_names, load_plugin
+
+DATABASE_GROUP = "database"
+DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
+
+_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING")
+
+
+def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
+    """Return (group, options) of nodetracker's own and of every installed driver."""
+    return [
+        (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
+        (compute.GROUP, compute.OPTIONS),
+        (host.GROUP, host.OPTIONS),
+        *(
+            (plugin.group, plugin.options)
+            for plugin in map(load_plugin, list_driver_names())
+            if plugin.options
+        ),
+    ]
+
+
+def set_library_defaults() -> None:
+    """Set what the libraries' options default to in nodetracker.
+
+    An agent has two threads that write, so its pool is small; its first
+    connection is tried again by the next audit and not for minutes in place.
+    Logs go to stderr: stdout is what a command answers.
+    """
+    cfg.set_defaults(
+        db_options.database_opts,
+        connection=DEFAULT_CONNECTION,
+        max_pool_size=2,
+        max_overflow=3,
+        max_retries=1,
+        retry_interval=1,
+    )
+    cfg.set_defaults(
+        [option for _, options in log_options.list_opts() for option in options], use_stderr=True
+    )
+    logging.set_defaults(default_log_levels=[*logging.get_default_log_levels(), *_QUIET_LIBRARIES])
+
+
+def register_options(conf: cfg.ConfigOpts) -> None:
+    """Register every option that a program of nodetracker may read."""
+    set_library_defaults()
+    logging.register_options(conf)
+    conf.register_opts(db_options.database_opts, group=DATABASE_GROUP)
+    conf.register_opt(default.HOST_OPTION, group=default.GROUP)
+    conf.register_opts(default.OPTIONS)
+    for group, options in list_opts():
+        if group != default.GROUP:
+            conf.register_opts(options, group=group)
+
+
+def list_registered(conf: cfg.ConfigOpts) -> Iterable[tuple[str, str, Any]]:
+    """Give (group, option name, value) of everything registered; reading validates it."""
+    for name in sorted(conf):
+        if isinstance(conf[name], cfg.ConfigOpts.GroupAttr):
+            for option in sorted(conf[name]):
+                yield name, option, conf[name][option]
+        else:
+            yield default.GROUP, name, conf[name]

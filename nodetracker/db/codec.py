@@ -1,0 +1,173 @@
+"""How values become columns and come back: canonical JSON, facts, guests, devices, services.
+
+Knows no database library; the SQL store and the memory store both go through
+it, so what is read equals what was written in either.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+
+Row = Mapping[Any, Any]  # of a database library or a dict, by column name
+
+JSON_COLUMNS = frozenset(
+    {
+        "cpu_info", "supported_instances", "pci_stats", "stats", "numa_topology", "labels",
+        "runtimes", "reserved", "overhead", "inventory", "traits", "system", "disks", "gpus",
+        "facts", "metrics",
+    }
+)  # fmt: skip
+# The longest item of a warning that its unique key can hold; what is longer is cut.
+WARNING_ITEM_LENGTH = 191
+GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
+DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(PciDevice))
+_INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
+_SERVICE_COLUMNS = tuple(
+    item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
+)
+
+
+def _plain(value: object) -> object:
+    """Give `json` a dict for the mappings it does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def render_json(value: object) -> str:
+    """Render plain data as JSON, always the same text for equal data.
+
+    >>> render_json({"b": (1, 2.0), "a": "ü"})
+    '{"a":"ü","b":[1,2.0]}'
+    """
+    return json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+        default=_plain,
+    )
+
+
+def parse_json(text: str) -> Any:
+    """Read what `render_json` wrote."""
+    return json.loads(text)
+
+
+def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> dict[str, Any]:
+    """Return the named columns of `values` as plain data."""
+    row = {name: getattr(values, name) for name in columns}
+    if "facts" in row:
+        row["facts"] = {name: _encode_fact(entry) for name, entry in row["facts"].items()}
+    if row.get("booted_at") is not None:
+        row["booted_at"] = row["booted_at"].astimezone(UTC)
+    return row
+
+
+def decode_values(row: Row) -> NodeValues:
+    """Build the values of a row; further columns are left aside."""
+    fields = {name: row[name] for name in NODE_COLUMNS}
+    fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+    return NodeValues(**fields)
+
+
+def merge_values(stored: NodeValues, wanted: NodeValues, columns: Iterable[str]) -> NodeValues:
+    """Return what a row says once `columns` of `wanted` are written, as it would be read."""
+    encoded = encode_values(wanted, columns)
+    fields = {
+        name: parse_json(render_json(value)) if name in JSON_COLUMNS else value
+        for name, value in encoded.items()
+    }
+    if "facts" in fields:
+        fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+    return dataclasses.replace(stored, **fields)
+
+
+def _encode_fact(entry: FactEntry) -> dict[str, Any]:
+    return {
+        "state": entry.state.value,
+        "source": entry.source,
+        "since": entry.since.astimezone(UTC).isoformat(),
+        "error": entry.error,
+    }
+
+
+def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
+    return FactEntry(
+        state=FactState(entry["state"]),
+        source=entry["source"],
+        since=datetime.fromisoformat(entry["since"]),
+        error=entry["error"],
+    )
+
+
+def decode_node(
+    row: Row, guests: Mapping[str, Guest], devices: Mapping[str, PciDevice]
+) -> NodeRecord:
+    """Build a record from a ``compute_nodes`` row and what hangs below it."""
+    return NodeRecord(
+        id=row["id"],
+        uuid=row["uuid"],
+        host=row["host"],
+        nodename=row["hypervisor_hostname"],
+        generation=row["generation"],
+        epoch=row["epoch"],
+        values=decode_values(row),
+        guests=guests,
+        devices=devices,
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def encode_guest(guest: Guest) -> dict[str, Any]:
+    """Return the columns of a ``guests`` row that the driver decides."""
+    row = {name: getattr(guest, name) for name in GUEST_COLUMNS}
+    return row | {"kind": guest.kind.value, "power_state": guest.power_state.value}
+
+
+def decode_guest(row: Row) -> Guest:
+    """Build the guest of a ``guests`` row."""
+    fields = {name: row[name] for name in GUEST_COLUMNS}
+    fields["kind"] = WorkloadKind(fields["kind"])
+    fields["power_state"] = PowerState(fields["power_state"])
+    return Guest(**fields)
+
+
+def encode_device(device: PciDevice) -> dict[str, Any]:
+    """Return the columns of a ``pci_devices`` row that the host decides."""
+    row = {name: getattr(device, name) for name in DEVICE_COLUMNS}
+    return row | {"dev_type": device.dev_type.value}
+
+
+def decode_device(row: Row) -> PciDevice:
+    """Build the device of a ``pci_devices`` row."""
+    fields = {name: row[name] for name in DEVICE_COLUMNS}
+    fields["dev_type"] = PciDeviceType(fields["dev_type"])
+    return PciDevice(**fields)
+
+
+def encode_incarnation(incarnation: Incarnation) -> dict[str, Any]:
+    """Return the columns of a ``services`` row that tell which run of an agent holds it."""
+    return {name: getattr(incarnation, name) for name in _INCARNATION_COLUMNS}
+
+
+def decode_service(row: Row) -> ServiceRecord:
+    """Build the record of a ``services`` row."""
+    incarnation = Incarnation(**{name: row[name] for name in _INCARNATION_COLUMNS})
+    return ServiceRecord(incarnation=incarnation, **{name: row[name] for name in _SERVICE_COLUMNS})
+
+
+def encode_audit_state(state: AuditState) -> dict[str, Any]:
+    """Return what a heartbeat stores of the audits, as plain data."""
+    nodes = {name: dict(entry) for name, entry in state.nodes.items()}
+    return {"age_seconds": state.age_seconds, "nodes": nodes}

@@ -1,0 +1,244 @@
+"""What a batch of changes may do, judged against the rows as locked: pure, for every store.
+
+The stores gather (lock and read), this module decides, the stores apply.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nodetracker.db.codec import merge_values
+from nodetracker.errors import FencedError
+from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.guest import Guest
+from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.pci import PciDevice
+from nodetracker.ports import AgentKey
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRow:
+    """A ``compute_nodes`` row without its values, read after it was locked."""
+
+    id: int
+    uuid: str
+    host: str
+    nodename: str
+    generation: int
+    epoch: int
+    created_at: datetime
+    updated_at: datetime | None
+
+
+Located = tuple[NodeChange, LockedRow]
+
+
+@dataclass(slots=True)
+class Decision:
+    """What to write of a batch, and what not."""
+
+    updates: list[Located] = field(default_factory=list)
+    measures: list[Located] = field(default_factory=list)
+    deletions: list[Located] = field(default_factory=list)
+    moves: list[Located] = field(default_factory=list)
+    creations: list[NodeChange] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def check_agent(agent: AgentKey, holder: tuple[str, int] | None) -> None:
+    """Make sure that the services row is still this agent's.
+
+    Args:
+        holder: agent_id and epoch of the services row, None when there is none.
+
+    Raises:
+        FencedError: it is not.
+    """
+    if holder is None:
+        raise FencedError(f"host {agent.host} has no services row for {agent.binary} any more")
+    agent_id, epoch = holder
+    if (agent_id, epoch) != (agent.agent_id, agent.epoch):
+        raise FencedError(
+            f"host {agent.host} belongs to agent {agent_id}, epoch {epoch}; "
+            f"this is agent {agent.agent_id}, epoch {agent.epoch}"
+        )
+
+
+def list_foreign_hosts(
+    agent: AgentKey, changes: Sequence[NodeChange], rows: Iterable[LockedRow]
+) -> list[str]:
+    """Return the hosts whose liveness decides whether a creation may take their row over."""
+    wanted = {change.uuid for change in changes if change.record is None}
+    return sorted({row.host for row in rows if row.uuid in wanted and row.host != agent.host})
+
+
+def decide(
+    agent: AgentKey,
+    changes: Sequence[NodeChange],
+    rows: Sequence[LockedRow],
+    hosts_up: frozenset[str],
+) -> Decision:
+    """Sort changes into what is written, what conflicts and what is refused.
+
+    Args:
+        rows: every row that a change names by id, uuid, or host and nodename.
+        hosts_up: those of `list_foreign_hosts` that are alive.
+
+    Raises:
+        FencedError: a row of the agent's host carries a newer epoch.
+    """
+    for row in rows:
+        if row.host == agent.host and row.epoch > agent.epoch:
+            raise FencedError(
+                f"node {row.nodename} of host {row.host} has epoch {row.epoch}; "
+                f"this agent has {agent.epoch}"
+            )
+    by_id = {row.id: row for row in rows}
+    decision = Decision()
+    for change in changes:
+        if change.record is not None:
+            _decide_existing(agent, change, by_id.get(change.record.id), decision)
+    gone = {row.id for _, row in decision.deletions}
+    left = [row for row in rows if row.id not in gone]
+    for change in changes:
+        if change.record is None:
+            _decide_new(agent, change, left, hosts_up, decision)
+    return decision
+
+
+def _decide_existing(
+    agent: AgentKey, change: NodeChange, row: LockedRow | None, decision: Decision
+) -> None:
+    record = change.record
+    if (
+        record is None
+        or row is None
+        or row.host != agent.host
+        or row.generation != record.generation
+    ):
+        decision.conflicts.append(change.nodename)
+    elif change.kind is ChangeKind.DELETE:
+        decision.deletions.append((change, row))
+    elif change.kind is ChangeKind.MEASURE:
+        decision.measures.append((change, row))
+    else:
+        decision.updates.append((change, row))
+
+
+def _decide_new(
+    agent: AgentKey,
+    change: NodeChange,
+    rows: Iterable[LockedRow],
+    hosts_up: frozenset[str],
+    decision: Decision,
+) -> None:
+    same_uuid: LockedRow | None = None
+    for row in rows:
+        if (row.host, row.nodename) == (change.host, change.nodename):
+            decision.conflicts.append(change.nodename)
+            return
+        if row.uuid == change.uuid:
+            same_uuid = row
+    taken = [*decision.creations, *(moved for moved, _ in decision.moves)]
+    if any(other.uuid == change.uuid for other in taken):
+        decision.refused[change.nodename] = (
+            f"uuid {change.uuid} is given to two nodes of host {change.host}"
+        )
+    elif same_uuid is None:
+        decision.creations.append(change)
+    elif same_uuid.host == agent.host:
+        decision.refused[change.nodename] = (
+            f"uuid {change.uuid} stands for node {same_uuid.nodename} of this host"
+        )
+    elif same_uuid.host in hosts_up:
+        decision.refused[change.nodename] = (
+            f"node {change.nodename} (uuid {change.uuid}) of host {change.host} stands under "
+            f"host {same_uuid.host} as {same_uuid.nodename}, and that host is up"
+        )
+    else:
+        decision.moves.append((change, same_uuid))
+
+
+def move_diff(change: NodeChange, row: LockedRow) -> dict[str, Any]:
+    """Return the history entry of a row that changes hosts."""
+    diff: dict[str, Any] = {"host": [row.host, change.host]}
+    if row.nodename != change.nodename:
+        diff["hypervisor_hostname"] = [row.nodename, change.nodename]
+    return {**change.diff, **diff}
+
+
+def updated_record(
+    change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime
+) -> NodeRecord:
+    """Return the row as it is after an update."""
+    record = _stored(change)
+    return dataclasses.replace(
+        record,
+        host=row.host,
+        generation=row.generation + 1,
+        epoch=agent.epoch,
+        values=merge_values(record.values, change.values, change.columns),
+        guests=_merge_guests(change, record.guests),
+        devices=_merge_devices(change, record.devices),
+        created_at=row.created_at,
+        updated_at=now,
+    )
+
+
+def measured_record(change: NodeChange, row: LockedRow) -> NodeRecord:
+    """Return the row as it is after measurements were written."""
+    record = _stored(change)
+    columns = [name for name in change.columns if name in VOLATILE_COLUMNS]
+    return dataclasses.replace(
+        record,
+        epoch=row.epoch,
+        values=merge_values(record.values, change.values, columns),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def moved_record(change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime) -> NodeRecord:
+    """Return the row as it is after it came from another host."""
+    new = created_record(change, row.id, agent, row.created_at)
+    return dataclasses.replace(new, generation=row.generation + 1, updated_at=now)
+
+
+def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datetime) -> NodeRecord:
+    """Return a new row as it is stored."""
+    return NodeRecord(
+        id=node_id,
+        uuid=change.uuid,
+        host=change.host,
+        nodename=change.nodename,
+        generation=1,
+        epoch=agent.epoch,
+        values=merge_values(NodeValues(), change.values, NODE_COLUMNS),
+        guests=_merge_guests(change, {}),
+        devices=_merge_devices(change, {}),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _stored(change: NodeChange) -> NodeRecord:
+    if change.record is None:
+        raise ValueError(f"a {change.kind} of {change.nodename} needs the record it changes")
+    return change.record
+
+
+def _merge_guests(change: NodeChange, stored: Mapping[str, Guest]) -> dict[str, Guest]:
+    diff = change.guests
+    gone = {guest.uuid for guest in diff.removed}
+    kept = {uuid: guest for uuid, guest in stored.items() if uuid not in gone}
+    return kept | {guest.uuid: guest for guest in (*diff.added, *diff.changed)}
+
+
+def _merge_devices(change: NodeChange, stored: Mapping[str, PciDevice]) -> dict[str, PciDevice]:
+    diff = change.devices
+    gone = {device.address for device in diff.removed}
+    kept = {address: device for address, device in stored.items() if address not in gone}
+    return kept | {device.address: device for device in (*diff.added, *diff.changed)}

@@ -1,0 +1,71 @@
+"""``history``: what agents changed, one line a change."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db.schema import tables
+from nodetracker.model.change import ChangeKind, HistoryEntry
+
+_history = tables.history.c
+_PURGED_AT_ONCE = 5000
+
+
+def line(
+    at: datetime,
+    node_id: int,
+    host: str,
+    nodename: str,
+    what: ChangeKind,
+    diff: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Build one row."""
+    return {
+        "at": at,
+        "compute_node_id": node_id,
+        "host": host,
+        "nodename": nodename,
+        "what": what.value,
+        "diff": dict(diff or {}),
+    }
+
+
+def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
+    """Add rows by one statement, by none when there are none."""
+    if lines:
+        connection.execute(sa.insert(tables.history), list(lines))
+
+
+def list_history(
+    connection: sa.Connection,
+    host: str,
+    nodename: str | None,
+    since: datetime | None,
+    limit: int | None,
+) -> list[HistoryEntry]:
+    """See `Store.list_history`."""
+    query = sa.select(tables.history).where(_history.host == host)
+    if nodename is not None:
+        query = query.where(_history.nodename == nodename)
+    if since is not None:
+        query = query.where(_history.at >= since)
+    query = query.order_by(_history.at.desc(), _history.id.desc())
+    if limit is not None:
+        query = query.limit(limit)
+    rows = connection.execute(query).all()
+    return [
+        HistoryEntry(row.at, row.host, row.nodename, ChangeKind(row.what), row.diff)
+        for row in reversed(rows)
+    ]
+
+
+def purge(connection: sa.Connection, before: datetime) -> int:
+    """Delete older rows and return how many; a statement never takes long."""
+    deleted = 0
+    oldest = sa.select(_history.id).where(_history.at < before).limit(_PURGED_AT_ONCE)
+    while ids := list(connection.execute(oldest).scalars()):
+        connection.execute(sa.delete(tables.history).where(_history.id.in_(ids)))
+        deleted += len(ids)
+    return deleted

@@ -1,0 +1,333 @@
+"""The store port over dicts: what tests and tools use where no database is needed.
+
+It keeps every rule of the SQL store, proved by the same contract suite.
+"""
+
+import copy
+import dataclasses
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.db import codec, decisions
+from nodetracker.db.decisions import Decision, LockedRow
+from nodetracker.errors import FencedError, NotFoundError
+from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
+from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
+from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.ports import AgentKey, ApplyResult
+
+Clock = Callable[[], datetime]
+
+
+def _utc_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """All rows, by what makes them unique."""
+
+    nodes: dict[int, NodeRecord] = field(default_factory=dict)
+    services: dict[tuple[str, str], ServiceRecord] = field(default_factory=dict)
+    warnings: dict[tuple[str, tuple[str, str, str]], WarningRecord] = field(default_factory=dict)
+    history: list[HistoryEntry] = field(default_factory=list)
+    last_id: int = 0
+
+
+class MemoryStore:
+    """`nodetracker.ports.Store` in this process's memory; safe to use from several threads.
+
+    Args:
+        clock: stands for the database's clock.
+        host_clock: the agent's own time, whose skew each heartbeat stores.
+    """
+
+    def __init__(self, clock: Clock = _utc_clock, host_clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._host_clock = host_clock or clock
+        self._lock = threading.RLock()
+        self._tables = _Tables()
+
+    @contextmanager
+    def _reading(self) -> Iterator[_Tables]:
+        """Give a copy, so that no caller can change what is stored."""
+        with self._lock:
+            yield copy.deepcopy(self._tables)
+
+    @contextmanager
+    def _writing(self) -> Iterator[_Tables]:
+        """Give a copy and keep it, unless the block raises."""
+        with self._lock:
+            tables = copy.deepcopy(self._tables)
+            yield tables
+            # Not to share what the caller put in and got out.
+            self._tables = copy.deepcopy(tables)
+
+    def load_stamps(self, host: str, binary: str) -> HostStamps:
+        """See `Store`."""
+        with self._reading() as tables:
+            service = tables.services.get((host, binary))
+            if service is None:
+                raise NotFoundError(f"host {host} has no services row for {binary}")
+            stamps = {
+                record.nodename: NodeStamp(record.id, record.generation, record.epoch)
+                for record in tables.nodes.values()
+                if record.host == host
+            }
+            return HostStamps(self._clock(), service.epoch, stamps)
+
+    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return sorted(
+                (
+                    record
+                    for record in tables.nodes.values()
+                    if record.host == host and (node_ids is None or record.id in node_ids)
+                ),
+                key=lambda record: record.nodename,
+            )
+
+    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return sorted(
+                (
+                    dataclasses.replace(record, guests={}, devices={})
+                    for record in tables.nodes.values()
+                    if host in (None, record.host) and nodename in (None, record.nodename)
+                ),
+                key=lambda record: (record.host, record.nodename),
+            )
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            for record in tables.nodes.values():
+                if (record.host, record.nodename) == (host, nodename):
+                    del tables.nodes[record.id]
+                    tables.history.append(
+                        HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
+                    )
+                    return
+            raise NotFoundError(f"host {host} has no node {nodename}")
+
+    def apply_changes(
+        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
+    ) -> ApplyResult:
+        """See `Store`."""
+        if not changes:
+            return ApplyResult()
+        with self._writing() as tables:
+            now = self._clock()
+            service = tables.services.get((agent.host, agent.binary))
+            holder = None if service is None else (service.incarnation.agent_id, service.epoch)
+            decisions.check_agent(agent, holder)
+            rows = _find_rows(tables, agent, changes)
+            hosts_up = frozenset(
+                host
+                for host in decisions.list_foreign_hosts(agent, changes, rows)
+                if (other := tables.services.get((host, agent.binary))) is not None
+                and is_service_up(other, now, service_down_time)
+            )
+            decision = decisions.decide(agent, changes, rows, hosts_up)
+            return _write(tables, agent, now, decision)
+
+    def sync_warnings(self, host: str, active: Sequence[HostWarning]) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            cut = [
+                dataclasses.replace(warning, item=warning.item[: codec.WARNING_ITEM_LENGTH])
+                for warning in active
+            ]
+            wanted = {(host, warning.key): warning for warning in cut}
+            for key, warning in wanted.items():
+                known = tables.warnings.get(key)
+                tables.warnings[key] = WarningRecord(
+                    warning=warning,
+                    host=host,
+                    first_seen=known.first_seen if known else now,
+                    last_seen=now,
+                    count=known.count + 1 if known else 1,
+                    resolved_at=None,
+                )
+            for key, known in tables.warnings.items():
+                if key[0] == host and key not in wanted and known.resolved_at is None:
+                    tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
+
+    def register_agent(
+        self, host: str, binary: str, topic: str, version: str, incarnation: Incarnation
+    ) -> ServiceRecord:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            seen = tables.services.get((host, binary))
+            mine = [record for record in tables.nodes.values() if record.host == host]
+            epochs = [record.epoch for record in mine] + ([seen.epoch] if seen else [])
+            record = seen or ServiceRecord(
+                uuid=str(uuid.uuid4()),
+                host=host,
+                binary=binary,
+                topic=topic,
+                version=version,
+                incarnation=incarnation,
+                epoch=0,
+                report_count=0,
+                created_at=now,
+            )
+            epoch = max(epochs, default=0) + 1
+            record = dataclasses.replace(
+                record,
+                topic=topic,
+                version=version,
+                incarnation=incarnation,
+                epoch=epoch,
+                updated_at=now,
+            )
+            tables.services[host, binary] = record
+            for node in mine:
+                tables.nodes[node.id] = dataclasses.replace(node, epoch=epoch)
+            return copy.deepcopy(record)
+
+    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            record = tables.services.get((agent.host, agent.binary))
+            if (
+                record is None
+                or (record.incarnation.agent_id, record.epoch) != (agent.agent_id, agent.epoch)
+                or record.report_count >= report_count
+            ):
+                raise FencedError(
+                    f"host {agent.host} is no longer held by agent {agent.agent_id}, "
+                    f"epoch {agent.epoch}"
+                )
+            skew = (self._host_clock() - now).total_seconds()
+            tables.services[agent.host, agent.binary] = dataclasses.replace(
+                record,
+                report_count=report_count,
+                last_seen_up=now,
+                updated_at=now,
+                clock_skew_ms=round(skew * 1000),
+                last_audit=codec.encode_audit_state(state),
+            )
+
+    def list_services(
+        self, host: str | None = None, binary: str | None = None
+    ) -> list[ServiceRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return [
+                record
+                for key, record in sorted(tables.services.items())
+                if host in (None, key[0]) and binary in (None, key[1])
+            ]
+
+    def now(self) -> datetime:
+        """See `Store`."""
+        return self._clock()
+
+    def list_history(
+        self,
+        host: str,
+        nodename: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """See `Store`."""
+        with self._reading() as tables:
+            found = [
+                entry
+                for entry in tables.history
+                if entry.host == host
+                and nodename in (None, entry.nodename)
+                and (since is None or entry.at >= since)
+            ]
+            return found if limit is None else found[max(0, len(found) - limit) :]
+
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            found = (record for record in tables.warnings.values() if host in (None, record.host))
+            return sorted(found, key=lambda record: record.first_seen)
+
+    def purge(self, before: datetime) -> Mapping[str, int]:
+        """See `Store`."""
+        with self._writing() as tables:
+            history = [entry for entry in tables.history if entry.at >= before]
+            warnings = {
+                key: record
+                for key, record in tables.warnings.items()
+                if record.resolved_at is None or record.resolved_at >= before
+            }
+            deleted = {
+                "history": len(tables.history) - len(history),
+                "warnings": len(tables.warnings) - len(warnings),
+            }
+            tables.history, tables.warnings = history, warnings
+            return deleted
+
+    def close(self) -> None:
+        """See `Store`; there is nothing to let go of."""
+
+
+def _find_rows(tables: _Tables, agent: AgentKey, changes: Sequence[NodeChange]) -> list[LockedRow]:
+    """Return every row that a change names, as the SQL store locks them."""
+    ids = {change.record.id for change in changes if change.record is not None}
+    new = [change for change in changes if change.record is None]
+    uuids = {change.uuid for change in new}
+    nodenames = {change.nodename for change in new}
+    return [
+        LockedRow(
+            id=record.id,
+            uuid=record.uuid,
+            host=record.host,
+            nodename=record.nodename,
+            generation=record.generation,
+            epoch=record.epoch,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+        )
+        for record in tables.nodes.values()
+        if record.created_at is not None
+        and (
+            record.id in ids
+            or record.uuid in uuids
+            or (record.host == agent.host and record.nodename in nodenames)
+        )
+    ]
+
+
+def _write(tables: _Tables, agent: AgentKey, now: datetime, decision: Decision) -> ApplyResult:
+    """Write a decision, in the SQL store's order."""
+    written: list[NodeRecord] = []
+
+    def note(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
+        plain = codec.parse_json(codec.render_json(diff))
+        tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
+
+    for change, row in decision.deletions:
+        del tables.nodes[row.id]
+        note(change, ChangeKind.DELETE, change.diff)
+    for change, row in decision.moves:
+        written.append(decisions.moved_record(change, row, agent, now))
+        note(change, ChangeKind.UPDATE, decisions.move_diff(change, row))
+    for change, row in decision.updates:
+        written.append(decisions.updated_record(change, row, agent, now))
+        note(change, ChangeKind.UPDATE, change.diff)
+    written.extend(decisions.measured_record(change, row) for change, row in decision.measures)
+    for change in decision.creations:
+        tables.last_id += 1
+        written.append(decisions.created_record(change, tables.last_id, agent, now))
+        note(change, ChangeKind.CREATE, change.diff)
+    tables.nodes.update({record.id: record for record in written})
+    records = {record.nodename: record for record in written}
+    return ApplyResult(copy.deepcopy(records), tuple(decision.conflicts), decision.refused)

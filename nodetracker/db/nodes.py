@@ -1,0 +1,120 @@
+"""``compute_nodes`` with the guests and devices below: load, list, delete."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import sqlalchemy as sa
+
+from nodetracker.db import codec, history
+from nodetracker.db.schema import tables
+from nodetracker.db.sql import utc_now
+from nodetracker.errors import NotFoundError
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.guest import Guest
+from nodetracker.model.node import (
+    HostStamps,
+    NodeRecord,
+    NodeStamp,
+)
+from nodetracker.model.pci import PciDevice
+
+_nodes = tables.compute_nodes.c
+_services = tables.services.c
+# Above this many ids it costs less to read all of the host's rows.
+_MAX_IDS = 1000
+
+
+def load_stamps(connection: sa.Connection, host: str, binary: str) -> HostStamps:
+    """See `Store.load_stamps`."""
+    rows = connection.execute(
+        sa.select(
+            _services.epoch,
+            utc_now().label("now"),
+            _nodes.id,
+            _nodes.hypervisor_hostname,
+            _nodes.generation,
+            _nodes.epoch.label("node_epoch"),
+        )
+        .select_from(tables.services.outerjoin(tables.compute_nodes, _nodes.host == _services.host))
+        .where(_services.host == host, _services.binary == binary)
+    ).all()
+    if not rows:
+        raise NotFoundError(f"host {host} has no services row for {binary}")
+    return HostStamps(
+        now=rows[0].now,
+        epoch=rows[0].epoch,
+        by_nodename={
+            row.hypervisor_hostname: NodeStamp(row.id, row.generation, row.node_epoch)
+            for row in rows
+            if row.id is not None
+        },
+    )
+
+
+def load_nodes(
+    connection: sa.Connection, host: str, node_ids: Collection[int] | None
+) -> list[NodeRecord]:
+    """See `Store.load_nodes`."""
+    if node_ids is not None and not node_ids:
+        return []
+    condition = _nodes.host == host
+    if node_ids is not None and len(node_ids) <= _MAX_IDS:
+        condition = sa.and_(condition, _nodes.id.in_(sorted(node_ids)))
+    node_rows = connection.execute(sa.select(tables.compute_nodes).where(condition)).mappings()
+    found = {row["id"]: row for row in node_rows if node_ids is None or row["id"] in node_ids}
+    if not found:
+        return []
+    guests: dict[int, dict[str, Guest]] = {}
+    for row in _select_below(connection, tables.guests, condition):
+        guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
+    devices: dict[int, dict[str, PciDevice]] = {}
+    for row in _select_below(connection, tables.pci_devices, condition):
+        devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
+    return [
+        codec.decode_node(row, guests.get(node_id, {}), devices.get(node_id, {}))
+        for node_id, row in sorted(found.items(), key=lambda item: item[1]["hypervisor_hostname"])
+    ]
+
+
+def _select_below(
+    connection: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
+) -> Iterable[sa.RowMapping]:
+    joined = table.join(tables.compute_nodes, _nodes.id == table.c.compute_node_id)
+    return connection.execute(sa.select(table).select_from(joined).where(condition)).mappings()
+
+
+def list_nodes(
+    connection: sa.Connection, host: str | None, nodename: str | None
+) -> list[NodeRecord]:
+    """See `Store.list_nodes`."""
+    query = sa.select(tables.compute_nodes)
+    if host is not None:
+        query = query.where(_nodes.host == host)
+    if nodename is not None:
+        query = query.where(_nodes.hypervisor_hostname == nodename)
+    records = [codec.decode_node(row, {}, {}) for row in connection.execute(query).mappings()]
+    return sorted(records, key=lambda record: (record.host, record.nodename))
+
+
+def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
+    """See `Store.delete_node`."""
+    row = connection.execute(
+        sa.select(_nodes.id, utc_now().label("now"))
+        .where(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+        .with_for_update()
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(f"host {host} has no node {nodename}")
+    delete_rows(connection, [row.id])
+    history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
+
+
+def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
+    """Delete nodes with their guests and devices."""
+    clear_below(connection, ids)
+    connection.execute(sa.delete(tables.compute_nodes).where(_nodes.id.in_(ids)))
+
+
+def clear_below(connection: sa.Connection, ids: Sequence[int]) -> None:
+    """Delete guests and devices of nodes."""
+    for table in (tables.guests, tables.pci_devices):
+        connection.execute(sa.delete(table).where(table.c.compute_node_id.in_(ids)))

@@ -1,0 +1,12 @@
+"""Alembic's entry: runs the migrations on the connection that `migration` hands over."""
+
+from alembic import context
+
+if hasattr(context, "config"):  # not when anything but alembic imports this file
+    context.configure(
+        connection=context.config.attributes["connection"],
+        target_metadata=None,
+        render_as_batch=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()

@@ -1,0 +1,1 @@
+"""The migrations, in order. One that was released is never changed."""

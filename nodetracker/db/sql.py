@@ -1,0 +1,64 @@
+"""SQL that is written differently for each database: its time, and how far a clock is off."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
+
+from nodetracker.db.schema.types import UtcDateTime
+
+SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `engine`
+
+
+class utc_now(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
+    """The database's own clock, UTC with microseconds."""
+
+    type = UtcDateTime()
+    inherit_cache = True
+
+
+@compiles(utc_now, "mysql")
+@compiles(utc_now, "mariadb")
+def _mysql_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
+    return "UTC_TIMESTAMP(6)"
+
+
+@compiles(utc_now, "postgresql")
+def _postgresql_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
+    return "timezone('utc', clock_timestamp())"
+
+
+@compiles(utc_now, "sqlite")
+def _sqlite_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"{SQLITE_NOW}()"
+
+
+class milliseconds_ahead(GenericFunction[int]):  # noqa: N801 - reads as an SQL function
+    """By how many milliseconds the given time is ahead of the database's clock."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(milliseconds_ahead, "mysql")
+@compiles(milliseconds_ahead, "mariadb")
+def _mysql_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any) -> str:
+    time = compiler.process(element.clauses, **kw)
+    return f"TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {time}) DIV 1000"
+
+
+@compiles(milliseconds_ahead, "postgresql")
+def _postgresql_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any) -> str:
+    time = compiler.process(element.clauses, **kw)
+    seconds = f"EXTRACT(EPOCH FROM ({time} - timezone('utc', clock_timestamp())))"
+    return f"CAST({seconds} * 1000 AS BIGINT)"
+
+
+@compiles(milliseconds_ahead, "sqlite")
+def _sqlite_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any) -> str:
+    time = compiler.process(element.clauses, **kw)
+    days = f"julianday({time}) - julianday({SQLITE_NOW}())"
+    return f"CAST(round(({days}) * 86400000) AS INTEGER)"

@@ -1,0 +1,128 @@
+"""The store port over SQL: each method one transaction, its statements in the noun's module."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from nodetracker.db import history, host_warnings, node_changes, nodes, services
+from nodetracker.db.engine import Database, DatabaseSettings
+from nodetracker.db.sql import utc_now
+from nodetracker.model.change import HistoryEntry, NodeChange
+from nodetracker.model.node import HostStamps, NodeRecord
+from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.ports import AgentKey, ApplyResult
+
+Clock = Callable[[], datetime]
+
+
+def _utc_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def open_store(settings: DatabaseSettings, clock: Clock = _utc_clock) -> "SqlStore":
+    """Build the store; nothing is connected before the first call.
+
+    Args:
+        clock: this host's own time, whose skew each heartbeat stores.
+
+    Raises:
+        ConfigError: the URL cannot be used.
+    """
+    return SqlStore(Database(settings), clock)
+
+
+class SqlStore:
+    """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The SQLAlchemy engine, for migrations and tests."""
+        return self._database.engine
+
+    def load_stamps(self, host: str, binary: str) -> HostStamps:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.load_stamps(c, host, binary))
+
+    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.load_nodes(c, host, node_ids))
+
+    def apply_changes(
+        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
+    ) -> ApplyResult:
+        """See `Store`."""
+        if not changes:
+            return ApplyResult()
+        return self._database.write(
+            lambda c: node_changes.apply_changes(c, agent, changes, service_down_time),
+            again_on_duplicate=True,
+        )
+
+    def sync_warnings(self, host: str, active: Sequence[HostWarning]) -> None:
+        """See `Store`."""
+        self._database.write(
+            lambda c: host_warnings.sync_warnings(c, host, active), again_on_duplicate=True
+        )
+
+    def register_agent(
+        self, host: str, binary: str, topic: str, version: str, incarnation: Incarnation
+    ) -> ServiceRecord:
+        """See `Store`."""
+        return self._database.write(
+            lambda c: services.register_agent(c, host, binary, topic, version, incarnation)
+        )
+
+    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: services.beat(c, agent, report_count, state, self._clock()))
+
+    def list_services(
+        self, host: str | None = None, binary: str | None = None
+    ) -> list[ServiceRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: services.list_services(c, host, binary))
+
+    def now(self) -> datetime:
+        """See `Store`."""
+        return self._database.read(lambda c: c.execute(sa.select(utc_now())).scalar_one())
+
+    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.list_nodes(c, host, nodename))
+
+    def list_history(
+        self,
+        host: str,
+        nodename: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """See `Store`."""
+        return self._database.read(lambda c: history.list_history(c, host, nodename, since, limit))
+
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: host_warnings.list_warnings(c, host))
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: nodes.delete_node(c, host, nodename))
+
+    def purge(self, before: datetime) -> Mapping[str, int]:
+        """See `Store`."""
+        return self._database.write(
+            lambda c: {
+                "history": history.purge(c, before),
+                "warnings": host_warnings.purge(c, before),
+            }
+        )
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._database.close()

@@ -1,0 +1,88 @@
+"""The URL in ``[database] connection``: what may stand there, and what is added to it."""
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from nodetracker.errors import ConfigError
+
+_DEFAULT_DRIVERS = {"mysql": "pymysql", "postgresql": "psycopg"}
+_MYSQL = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
+_POSTGRESQL = {"connect_timeout": "5", "tcp_user_timeout": "30000"}
+_ADDED: dict[str, dict[str, str]] = {
+    "sqlite": {},
+    "sqlite+pysqlite": {},
+    "mysql+pymysql": _MYSQL,
+    "mysql+mysqldb": _MYSQL,
+    "postgresql+psycopg": _POSTGRESQL,
+    "postgresql+psycopg2": _POSTGRESQL,
+}
+_OPTION = "[database] connection"
+
+
+def parse_connection(connection: str) -> URL:
+    """Read a connection URL, complete its driver, character set and timeouts.
+
+    What the operator wrote in the URL stands; only what is not there is added.
+
+    Raises:
+        ConfigError: empty, not a URL, or for a database or driver that is not
+            supported or not installed. The message never has the password.
+
+    >>> parse_connection("mysql://nt:s3cret@db/nodetracker").drivername
+    'mysql+pymysql'
+    """
+    if not connection:
+        raise ConfigError(f"{_OPTION} is not set")
+    try:
+        url = make_url(connection)
+    except (ArgumentError, ValueError):
+        # The exception's own text may hold the password.
+        raise ConfigError(
+            f"{_OPTION} cannot be read: expected dialect+driver://user:password@host:port/database"
+        ) from None
+    backend, _, driver = url.drivername.partition("+")
+    if backend == "mariadb":
+        backend = "mysql"
+    driver = driver or _DEFAULT_DRIVERS.get(backend, "")
+    name = f"{backend}+{driver}" if driver else backend
+    if name not in _ADDED:
+        known = "sqlite, mysql+pymysql and postgresql+psycopg"
+        raise ConfigError(f"{_OPTION}: {url.drivername} is not supported, only {known} are")
+    url = url.set(drivername=name)
+    _require_driver(url, backend, driver)
+    added = {key: value for key, value in _ADDED[name].items() if key not in url.query}
+    return url.update_query_dict(added)
+
+
+def _require_driver(url: URL, backend: str, driver: str) -> None:
+    """Import the driver now, so that a missing one is told before anything is tried."""
+    try:
+        url.get_dialect().import_dbapi()
+    except ImportError:
+        raise ConfigError(
+            f"{_OPTION} needs the Python module {driver}, which is not installed: "
+            f"pip install nodetracker[{backend}]"
+        ) from None
+
+
+def describe(url: URL) -> str:
+    """Name a database for a message: no user, no password, no query.
+
+    >>> describe(make_url("postgresql+psycopg://nt:s3cret@db:5432/nodetracker?password=x"))
+    'postgresql database nodetracker at db:5432'
+    """
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        return f"SQLite file {url.database or ':memory:'}"
+    host = url.host or "the local socket"
+    place = f"{host}:{url.port}" if url.port else host
+    return f"{backend} database {url.database} at {place}"
+
+
+def list_secrets(url: URL) -> list[str]:
+    """Return what must never appear in a message."""
+    secrets = [str(url.password)] if url.password else []
+    for key, value in url.query.items():
+        if "password" in key or key == "passwd":
+            secrets.extend([value] if isinstance(value, str) else value)
+    return [secret for secret in secrets if secret]

@@ -1,0 +1,176 @@
+"""Transactions that meet: one client stands in the middle of its own while another writes."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db import codec
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore
+from nodetracker.errors import FencedError
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import AuditState
+from nodetracker.ports import AgentKey, ApplyResult
+from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
+from tests.contract.values import create, make_values, register, update
+
+WAIT_SECONDS = 0.4
+
+
+@pytest.fixture(params=SQL_BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> SqlStore:
+    opened = stores.open()
+    assert isinstance(opened, SqlStore)
+    return opened
+
+
+@pytest.fixture
+def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
+    """Another client's connection; what it executes stands uncommitted."""
+    opened = stores.open()
+    assert isinstance(opened, SqlStore)
+    with opened.engine.connect() as connection:
+        yield connection
+        connection.rollback()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def make_node(store: SqlStore, agent: AgentKey) -> NodeRecord:
+    return store.apply_changes(agent, [create(agent, "n1")], 60).records["n1"]
+
+
+def take_over(connection: sa.Connection) -> None:
+    """Do what a registration does, without the commit."""
+    connection.execute(sa.update(tables.services).values(epoch=2, agent_id="agent-b"))
+    connection.execute(sa.update(tables.compute_nodes).values(epoch=2))
+
+
+def assert_waits(future: "Future[ApplyResult]") -> None:
+    with pytest.raises(TimeoutError):
+        future.result(timeout=WAIT_SECONDS)
+
+
+def test_an_update_that_waited_for_a_takeover_is_fenced(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    record = make_node(store, agent)
+    take_over(rival)
+    future = pool.submit(store.apply_changes, agent, [update(record, vcpus=1)], 60)
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(FencedError):
+        future.result()
+    assert store.load_nodes("alpha")[0].values == record.values
+
+
+def test_a_creation_that_waited_for_a_takeover_is_fenced(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    take_over(rival)
+    future = pool.submit(store.apply_changes, agent, [create(agent, "n1")], 60)
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(FencedError):
+        future.result()
+    assert store.list_nodes() == []
+
+
+def test_a_heartbeat_that_waited_for_a_takeover_is_fenced(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    take_over(rival)
+    future = pool.submit(store.beat, agent, 1, AuditState())
+    with pytest.raises(TimeoutError):
+        future.result(timeout=WAIT_SECONDS)
+    rival.commit()
+    with pytest.raises(FencedError):
+        future.result()
+
+
+def test_an_update_that_waited_for_another_is_a_conflict(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    record = make_node(store, agent)
+    rival.execute(sa.update(tables.compute_nodes).values(generation=2, vcpus=5))
+    future = pool.submit(store.apply_changes, agent, [update(record, vcpus=1)], 60)
+    assert_waits(future)
+    rival.commit()
+    assert future.result().conflicts == ("n1",)
+    assert store.load_nodes("alpha")[0].values.vcpus == 5
+
+
+def test_an_update_that_waited_for_one_rolled_back_is_written(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    record = make_node(store, agent)
+    take_over(rival)
+    future = pool.submit(store.apply_changes, agent, [update(record, vcpus=1)], 60)
+    assert_waits(future)
+    rival.rollback()
+    assert future.result().records["n1"].generation == 2
+
+
+def test_a_creation_that_met_the_same_one_is_a_conflict(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    change = create(agent, "n1")
+    rival.execute(
+        sa.insert(tables.compute_nodes).values(
+            uuid=change.uuid,
+            host="alpha",
+            hypervisor_hostname="n1",
+            generation=1,
+            epoch=1,
+            created_at=datetime.now(UTC),
+            **codec.encode_values(make_values(vcpus=5)),
+        )
+    )
+    future = pool.submit(store.apply_changes, agent, [change, create(agent, "n2")], 60)
+    assert_waits(future)
+    rival.commit()
+    result = future.result()
+    assert result.conflicts == ("n1",)
+    assert list(result.records) == ["n2"]
+    assert [n.values.vcpus for n in store.load_nodes("alpha")] == [5, 64]
+
+
+def test_readers_wait_for_nobody(store: SqlStore, rival: sa.Connection) -> None:
+    agent = register(store)
+    record = make_node(store, agent)
+    take_over(rival)
+    assert store.load_nodes("alpha") == [record]
+    assert store.load_stamps("alpha", agent.binary).epoch == 1
+    rival.rollback()
+
+
+def test_sessions_read_what_is_committed_and_in_full_unicode(store: SqlStore) -> None:
+    with store.engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            level = connection.execute(sa.text("SHOW transaction_isolation")).scalar()
+            assert level == "read committed"
+        elif connection.dialect.name == "mysql":
+            found = connection.execute(
+                sa.text("SELECT @@tx_isolation, @@character_set_client, @@sql_mode")
+            ).one()
+            assert found[:2] == ("READ-COMMITTED", "utf8mb4")
+            assert "STRICT_ALL_TABLES" in found[2]

@@ -1,0 +1,124 @@
+"""How many statements each call sends: as many for a thousand rows as for one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodetracker.db.store import SqlStore
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.warning import HostWarning, WarningKind
+from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
+from tests.contract.values import (
+    create,
+    delete,
+    make_device,
+    make_guest,
+    measure,
+    register,
+    update,
+)
+from tests.statements import count_statements
+
+
+@pytest.fixture(params=SQL_BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> SqlStore:
+    opened = stores.open()
+    assert isinstance(opened, SqlStore)
+    return opened
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count: int) -> None:
+    agent = register(store)
+    changes = [
+        create(agent, f"n{i}", guests=(make_guest(f"g{i}"),), devices=(make_device(),))
+        for i in range(count)
+    ]
+    with count_statements(store) as created:
+        store.apply_changes(agent, changes, 60)
+    with count_statements(store) as stamps:
+        store.load_stamps("alpha", COMPUTE_BINARY)
+    with count_statements(store) as nodes:
+        records = store.load_nodes("alpha")
+    with count_statements(store) as some:
+        store.load_nodes("alpha", [record.id for record in records])
+    assert (len(stamps), len(nodes), len(some)) == (1, 3, 3)
+    assert len(created) == 7  # service, what is there, rows, their ids, guests, devices, history
+
+
+def test_a_heartbeat_is_one(store: SqlStore) -> None:
+    agent = register(store)
+    for count in (1, 2):
+        with count_statements(store) as seen:
+            store.beat(agent, count, AuditState(1.0))
+        assert len(seen) == 1
+
+
+def test_one_changed_node_with_one_new_guest_is_four(store: SqlStore) -> None:
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, "n1")], 60)
+    (record,) = store.load_nodes("alpha")
+    with count_statements(store) as seen:
+        change = update(record, ItemDiff(added=(make_guest(),)), vcpus_used=4, running_vms=1)
+        store.apply_changes(agent, [change], 60)
+    assert len(seen) == 4
+    assert [s.split()[0] for s in seen.statements] == ["SELECT", "UPDATE", "INSERT", "INSERT"]
+
+
+def test_a_hundred_changed_nodes_are_six(store: SqlStore) -> None:
+    agent = register(store)
+    guests = (make_guest("a"), make_guest("b"))
+    changes = [create(agent, f"n{i}", guests=guests) for i in range(100)]
+    store.apply_changes(agent, changes, 60)
+    diff = ItemDiff(
+        added=(make_guest("c"),), changed=(make_guest("a", memory_mb=1),), removed=(guests[1],)
+    )
+    records = store.load_nodes("alpha")
+    changes = [update(record, diff, vcpus_used=1, labels={}) for record in records]
+    with count_statements(store) as seen:
+        result = store.apply_changes(agent, changes, 60)
+    assert len(result.records) == 100
+    assert len(seen) == 6
+
+
+def test_measurements_of_many_nodes_are_two(store: SqlStore) -> None:
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, f"n{i}") for i in range(10)], 60)
+    changes = [measure(record, mem_available=1) for record in store.load_nodes("alpha")]
+    with count_statements(store) as seen:
+        store.apply_changes(agent, changes, 60)
+    assert len(seen) == 2
+    assert "generation=" not in seen.statements[1].replace(" ", "")
+
+
+def test_deletions_of_many_nodes_are_five(store: SqlStore) -> None:
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, f"n{i}") for i in range(10)], 60)
+    changes = [delete(record) for record in store.load_nodes("alpha")]
+    with count_statements(store) as seen:
+        store.apply_changes(agent, changes, 60)
+    assert len(seen) == 5
+
+
+def test_nothing_to_do_sends_nothing(store: SqlStore) -> None:
+    agent = register(store)
+    with count_statements(store) as seen:
+        store.apply_changes(agent, [], 60)
+    assert len(seen) == 0
+
+
+def test_unchanged_warnings_are_two_and_none_is_one(store: SqlStore) -> None:
+    warning = HostWarning(WarningKind.FACT_HELD, "n1", "cpu", "held")
+    with count_statements(store) as none:
+        store.sync_warnings("alpha", [])
+    store.sync_warnings("alpha", [warning])
+    with count_statements(store) as again:
+        store.sync_warnings("alpha", [warning])
+    assert (len(none), len(again)) == (1, 2)

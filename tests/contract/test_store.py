@@ -1,0 +1,695 @@
+"""What every store does: one suite over memory, SQLite, MariaDB and PostgreSQL."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nodetracker.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
+from nodetracker.model.node import NodeRecord, NodeStamp
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import AgentKey, Store
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.values import (
+    BERLIN_SUMMER,
+    create,
+    delete,
+    key_of,
+    make_device,
+    make_guest,
+    make_incarnation,
+    make_values,
+    measure,
+    register,
+    update,
+)
+
+DOWN_TIME = 60
+ALWAYS_DOWN = -1
+
+
+@pytest.fixture(params=BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> Store:
+    return stores.open()
+
+
+def load_one(store: Store, host: str = "alpha", nodename: str | None = None) -> NodeRecord:
+    (found,) = [n for n in store.load_nodes(host) if nodename in (None, n.nodename)]
+    return found
+
+
+def create_one(store: Store, agent: AgentKey, nodename: str = "alpha") -> NodeRecord:
+    change = create(agent, nodename, guests=(make_guest(),), devices=(make_device(),))
+    result = store.apply_changes(agent, [change], DOWN_TIME)
+    return result.records[nodename]
+
+
+class TestValues:
+    def test_a_node_is_read_as_it_was_written(self, store: Store) -> None:
+        agent = register(store)
+        values = make_values()
+        guests = (make_guest("web"), make_guest("Dünger 🌱", project_id=""))
+        devices = (make_device(), make_device("0000:00:1f.0", parent_addr=None, numa_node=None))
+        result = store.apply_changes(agent, [create(agent, "n1", values, guests, devices)], 60)
+        record = load_one(store)
+        assert record.values == values
+        assert record.guests == {guest.uuid: guest for guest in guests}
+        assert record.devices == {device.address: device for device in devices}
+        assert (record.generation, record.epoch, record.nodename) == (1, agent.epoch, "n1")
+        assert result.records == {"n1": record}
+
+    def test_defaults_are_read_as_they_were_written(self, store: Store) -> None:
+        agent = register(store)
+        values = dataclasses.replace(make_values(), booted_at=None, mem_available=None, labels={})
+        store.apply_changes(agent, [create(agent, "n1", values)], DOWN_TIME)
+        assert load_one(store).values == values
+
+    def test_numbers_keep_their_type_and_every_digit(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        values = load_one(store).values
+        assert repr(values.cpu_allocation_ratio) == "0.30000000000000004"
+        assert repr(values.disk_allocation_ratio) == "1e-17"
+        assert values.disk_quota_supported is True
+        assert type(values.vcpus) is int
+
+    def test_times_come_back_in_utc_with_microseconds(self, store: Store) -> None:
+        agent = register(store)
+        local = datetime(2026, 6, 1, 14, 30, 0, 123457, tzinfo=BERLIN_SUMMER)
+        store.apply_changes(agent, [create(agent, "n1", make_values(booted_at=local))], 60)
+        booted_at = load_one(store).values.booted_at
+        assert booted_at is not None
+        assert booted_at == local
+        assert booted_at.utcoffset() == timedelta(0)
+        assert booted_at.microsecond == 123457
+
+    def test_nodenames_that_differ_in_case_are_different_nodes(self, store: Store) -> None:
+        agent = register(store)
+        names = ["Node", "node", "NODE", "nøde", "node ÿ"]
+        result = store.apply_changes(agent, [create(agent, name) for name in names], DOWN_TIME)
+        assert sorted(result.records) == sorted(names)
+        assert [n.nodename for n in store.load_nodes("alpha")] == sorted(names)
+        assert [n.nodename for n in store.list_nodes(nodename="node")] == ["node"]
+
+    def test_hosts_that_differ_in_case_are_different_hosts(self, store: Store) -> None:
+        first, second = register(store, "alpha"), register(store, "Alpha")
+        create_one(store, first, "n1")
+        assert (first.epoch, second.epoch) == (1, 1)
+        assert store.load_nodes("Alpha") == []
+
+    def test_a_huge_json_column_is_kept(self, store: Store) -> None:
+        agent = register(store)
+        labels = {f"label-{number}": "ü" * 1000 for number in range(300)}
+        store.apply_changes(agent, [create(agent, "n1", make_values(labels=labels))], DOWN_TIME)
+        assert load_one(store).values.labels == labels
+
+    def test_what_a_caller_holds_is_not_what_is_stored(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        record.values.runtimes.append("changed")
+        load_one(store).values.runtimes.append("changed")
+        assert load_one(store).values.runtimes == ["runc", "crun"]
+
+
+class TestStamps:
+    def test_they_tell_id_generation_and_epoch_of_the_hosts_own_rows(self, store: Store) -> None:
+        agent, other = register(store), register(store, "beta", "agent-b")
+        record = create_one(store, agent)
+        create_one(store, other, "beta")
+        stamps = store.load_stamps("alpha", COMPUTE_BINARY)
+        assert stamps.by_nodename == {"alpha": NodeStamp(record.id, 1, 1)}
+        assert stamps.epoch == 1
+
+    def test_time_and_epoch_come_without_nodes(self, store: Store) -> None:
+        register(store)
+        stamps = store.load_stamps("alpha", COMPUTE_BINARY)
+        assert stamps.by_nodename == {}
+        assert stamps.now.tzinfo is UTC
+        assert abs(datetime.now(UTC) - stamps.now) < timedelta(seconds=5)
+
+    def test_a_host_without_service_is_not_found(self, store: Store) -> None:
+        with pytest.raises(NotFoundError, match="ghost"):
+            store.load_stamps("ghost", COMPUTE_BINARY)
+
+    def test_the_stores_time_is_utc_with_microseconds(self, store: Store) -> None:
+        times = [store.now() for _ in range(20)]
+        assert all(time.tzinfo is UTC for time in times)
+        assert times == sorted(times)
+        assert len({time.microsecond % 1000 for time in times}) > 1
+
+
+class TestLoad:
+    def test_only_the_asked_rows(self, store: Store) -> None:
+        agent = register(store)
+        store.apply_changes(agent, [create(agent, f"n{i}") for i in range(4)], DOWN_TIME)
+        records = store.load_nodes("alpha")
+        wanted = {records[1].id, records[3].id, 10**6}
+        assert [n.nodename for n in store.load_nodes("alpha", wanted)] == ["n1", "n3"]
+        assert store.load_nodes("alpha", []) == []
+        assert store.load_nodes("beta", wanted) == []
+
+    def test_list_nodes_leaves_guests_and_devices_out(self, store: Store) -> None:
+        alpha, beta = register(store), register(store, "beta", "agent-b")
+        create_one(store, beta, "n1")
+        create_one(store, alpha, "n2")
+        create_one(store, alpha, "n1")
+        listed = store.list_nodes()
+        assert [(n.host, n.nodename) for n in listed] == [
+            ("alpha", "n1"), ("alpha", "n2"), ("beta", "n1"),
+        ]  # fmt: skip
+        assert all(not n.guests and not n.devices for n in listed)
+        assert [n.host for n in store.list_nodes(nodename="n1")] == ["alpha", "beta"]
+        assert [n.nodename for n in store.list_nodes(host="alpha", nodename="n2")] == ["n2"]
+
+
+class TestUpdate:
+    def test_columns_guests_and_devices_change_together(self, store: Store) -> None:
+        agent = register(store)
+        first = (make_guest("a"), make_guest("b"), make_guest("c"))
+        devices = (make_device("0000:01:00.0"), make_device("0000:02:00.0"))
+        store.apply_changes(agent, [create(agent, "n1", None, first, devices)], DOWN_TIME)
+        record = load_one(store)
+        change = update(
+            record,
+            ItemDiff(
+                added=(make_guest("d"),),
+                changed=(make_guest("b", memory_mb=1),),
+                removed=(first[2],),
+            ),
+            ItemDiff(
+                added=(make_device("0000:03:00.0"),),
+                changed=(make_device("0000:02:00.0", driver="", numa_node=None),),
+                removed=(devices[0],),
+            ),
+            vcpus_used=5,
+            labels={"new": "label"},
+        )
+        result = store.apply_changes(agent, [change], DOWN_TIME)
+        after = load_one(store)
+        assert result.records == {"n1": after}
+        assert after.generation == 2
+        assert after.values == dataclasses.replace(
+            record.values, vcpus_used=5, labels={"new": "label"}
+        )
+        assert {g.name: g.memory_mb for g in after.guests.values()} == {
+            "a": 2048,
+            "b": 1,
+            "d": 2048,
+        }
+        assert sorted(after.devices) == ["0000:02:00.0", "0000:03:00.0"]
+        assert after.devices["0000:02:00.0"].driver == ""
+        assert after.created_at == record.created_at
+        assert after.updated_at is not None
+        assert record.updated_at is not None
+        assert after.updated_at > record.updated_at
+
+    def test_only_named_columns_are_written(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        change = dataclasses.replace(update(record, vcpus=1, memory_mb=1), columns=("vcpus",))
+        result = store.apply_changes(agent, [change], DOWN_TIME)
+        after = load_one(store)
+        assert (after.values.vcpus, after.values.memory_mb) == (1, record.values.memory_mb)
+        assert result.records == {"alpha": after}
+
+    def test_nodes_of_one_batch_change_different_columns(self, store: Store) -> None:
+        agent = register(store)
+        store.apply_changes(agent, [create(agent, f"n{i}") for i in range(3)], DOWN_TIME)
+        n0, n1, n2 = store.load_nodes("alpha")
+        fact = {"cpu": dataclasses.replace(n2.values.facts["cpu"], error="away")}
+        changes = [update(n0, vcpus=1), update(n1, boot_id=None), update(n2, facts=fact)]
+        result = store.apply_changes(agent, changes, DOWN_TIME)
+        after = {record.nodename: record for record in store.load_nodes("alpha")}
+        assert after == result.records
+        assert after["n0"].values == dataclasses.replace(n0.values, vcpus=1)
+        assert after["n1"].values == dataclasses.replace(n1.values, boot_id=None)
+        assert after["n2"].values == dataclasses.replace(n2.values, facts=fact)
+
+    def test_a_change_of_guests_alone_moves_the_generation(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        change = update(record, ItemDiff(added=(make_guest("more"),)))
+        result = store.apply_changes(agent, [change], DOWN_TIME)
+        assert result.records == {"alpha": load_one(store)}
+        assert load_one(store).generation == 2
+
+    def test_a_measurement_touches_neither_generation_nor_history(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        result = store.apply_changes(
+            agent, [measure(record, mem_available=7, metrics={"a": 1})], DOWN_TIME
+        )
+        after = load_one(store)
+        assert after.values == dataclasses.replace(record.values, mem_available=7, metrics={"a": 1})
+        assert after == dataclasses.replace(record, values=after.values)
+        assert result.records == {"alpha": after}
+        assert [entry.what for entry in store.list_history("alpha")] == [ChangeKind.CREATE]
+
+    def test_a_measurement_writes_no_other_column(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        result = store.apply_changes(agent, [measure(record, vcpus=1, mem_available=2)], 60)
+        after = load_one(store)
+        assert (after.values.vcpus, after.values.mem_available) == (64, 2)
+        assert result.records == {"alpha": after}
+
+    def test_a_measurement_and_an_update_go_in_one_batch(self, store: Store) -> None:
+        agent = register(store)
+        store.apply_changes(agent, [create(agent, "n0"), create(agent, "n1")], DOWN_TIME)
+        n0, n1 = store.load_nodes("alpha")
+        changes = [measure(n0, mem_available=1), update(n1, vcpus=2)]
+        result = store.apply_changes(agent, changes, DOWN_TIME)
+        after = {record.nodename: record for record in store.load_nodes("alpha")}
+        assert result.records == after
+        assert (after["n0"].generation, after["n1"].generation) == (1, 2)
+        assert after["n0"].values.vcpus == 64
+
+    def test_nothing_to_do_does_nothing(self, store: Store) -> None:
+        agent = AgentKey("nobody", COMPUTE_BINARY, "x", 1)
+        assert store.apply_changes(agent, [], DOWN_TIME).records == {}
+
+    def test_a_deletion_takes_guests_and_devices_along(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        result = store.apply_changes(agent, [delete(record)], DOWN_TIME)
+        assert result.records == {}
+        assert store.load_nodes("alpha") == []
+        again = create(agent, "alpha", guests=(make_guest(),), devices=(make_device(),))
+        assert "alpha" in store.apply_changes(agent, [again], DOWN_TIME).records
+        assert [entry.what for entry in store.list_history("alpha")] == [
+            ChangeKind.CREATE, ChangeKind.DELETE, ChangeKind.CREATE,
+        ]  # fmt: skip
+
+    def test_a_uuid_is_free_again_in_the_batch_that_deletes_its_row(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent, "old")
+        renamed = create(agent, "new", node_uuid=record.uuid)
+        result = store.apply_changes(agent, [renamed, delete(record)], DOWN_TIME)
+        assert list(result.records) == ["new"]
+        assert load_one(store).uuid == record.uuid
+
+    def test_a_hundred_nodes_at_once(self, store: Store) -> None:
+        agent = register(store)
+        changes = [
+            create(agent, f"n{i:03}", guests=(make_guest(f"g{i}"), make_guest(f"h{i}")))
+            for i in range(100)
+        ]
+        created = store.apply_changes(agent, changes, DOWN_TIME)
+        records = store.load_nodes("alpha")
+        assert created.records == {record.nodename: record for record in records}
+        changed = store.apply_changes(agent, [update(r, vcpus_used=9) for r in records], DOWN_TIME)
+        after = {record.nodename: record for record in store.load_nodes("alpha")}
+        assert changed.records == after
+        assert {record.generation for record in after.values()} == {2}
+
+
+class TestConflicts:
+    def test_a_row_that_moved_is_a_conflict_and_the_others_are_written(
+        self, stores: StoreMaker
+    ) -> None:
+        mine, theirs = stores.open(), stores.open()
+        agent = register(mine)
+        mine.apply_changes(agent, [create(agent, "n0"), create(agent, "n1")], DOWN_TIME)
+        n0, n1 = mine.load_nodes("alpha")
+        theirs.apply_changes(agent, [update(n0, vcpus=5)], DOWN_TIME)
+        result = mine.apply_changes(
+            agent,
+            [update(n0, ItemDiff(added=(make_guest(),)), vcpus=6), update(n1, vcpus=6)],
+            DOWN_TIME,
+        )
+        assert result.conflicts == ("n0",)
+        assert list(result.records) == ["n1"]
+        after = mine.load_nodes("alpha")
+        assert [n.values.vcpus for n in after] == [5, 6]
+        assert after[0].guests == {}
+        assert [e.nodename for e in mine.list_history("alpha")] == ["n0", "n1", "n0", "n1"]
+
+    @pytest.mark.parametrize("build", [lambda r: update(r, vcpus=1), delete,
+                                       lambda r: measure(r, mem_available=1)],
+                             ids=["update", "delete", "measure"])  # fmt: skip
+    def test_a_stale_record_is_a_conflict(
+        self, store: Store, build: Callable[[NodeRecord], NodeChange]
+    ) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        store.apply_changes(agent, [update(record, vcpus=2)], DOWN_TIME)
+        assert store.apply_changes(agent, [build(record)], DOWN_TIME).conflicts == ("alpha",)
+        assert load_one(store).values.vcpus == 2
+
+    def test_a_row_that_is_gone_is_a_conflict(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        store.delete_node("alpha", "alpha")
+        result = store.apply_changes(agent, [update(record, vcpus=2)], DOWN_TIME)
+        assert result.conflicts == ("alpha",)
+
+    def test_a_creation_of_what_is_there_is_a_conflict(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        changes = [create(agent, "alpha", make_values(vcpus=1)), create(agent, "new")]
+        result = store.apply_changes(agent, changes, DOWN_TIME)
+        assert result.conflicts == ("alpha",)
+        assert list(result.records) == ["new"]
+        assert load_one(store, nodename="alpha").values.vcpus == 64
+
+
+class TestUuidUnderAnotherHost:
+    def test_it_is_refused_while_that_host_is_up(self, store: Store) -> None:
+        beta = register(store, "beta", "agent-b")
+        record = create_one(store, beta, "pool-1")
+        alpha = register(store)
+        changes = [create(alpha, "pool-1", node_uuid=record.uuid), create(alpha, "own")]
+        result = store.apply_changes(alpha, changes, DOWN_TIME)
+        assert list(result.records) == ["own"]
+        assert "alpha" in result.refused["pool-1"]
+        assert "beta" in result.refused["pool-1"]
+        assert load_one(store, "beta") == record
+
+    def test_it_moves_in_one_transaction_when_that_host_is_down(self, store: Store) -> None:
+        beta = register(store, "beta", "agent-b")
+        record = create_one(store, beta, "pool-1")
+        register(store)
+        alpha = register(store)
+        change = create(
+            alpha, "Pool-1", make_values(vcpus=3), (make_guest("new"),), (), record.uuid
+        )
+        result = store.apply_changes(alpha, [change], ALWAYS_DOWN)
+        after = load_one(store, "alpha")
+        assert result.records == {"Pool-1": after}
+        assert store.load_nodes("beta") == []
+        assert (after.id, after.uuid, after.generation) == (record.id, record.uuid, 2)
+        assert after.epoch == alpha.epoch == 2
+        assert after.values.vcpus == 3
+        assert after.created_at == record.created_at
+        assert [guest.name for guest in after.guests.values()] == ["new"]
+        assert after.devices == {}
+        (entry,) = store.list_history("alpha")
+        assert entry.what is ChangeKind.UPDATE
+        assert entry.diff["host"] == ["beta", "alpha"]
+        assert entry.diff["hypervisor_hostname"] == ["pool-1", "Pool-1"]
+
+    def test_a_host_without_such_a_service_counts_as_down(self, store: Store) -> None:
+        beta = register(store, "beta", "agent-b")
+        record = create_one(store, beta, "pool-1")
+        other = AgentKey("alpha", "another-binary", "agent-a", 1)
+        store.register_agent("alpha", other.binary, "t", "0", make_incarnation())
+        change = create(other, "pool-1", node_uuid=record.uuid)
+        assert "pool-1" in store.apply_changes(other, [change], DOWN_TIME).records
+
+    def test_the_former_agent_finds_its_row_moved(self, store: Store) -> None:
+        beta = register(store, "beta", "agent-b")
+        record = create_one(store, beta, "pool-1")
+        alpha = register(store)
+        store.apply_changes(alpha, [create(alpha, "pool-1", node_uuid=record.uuid)], ALWAYS_DOWN)
+        assert store.apply_changes(beta, [update(record, vcpus=1)], 60).conflicts == ("pool-1",)
+        assert store.apply_changes(beta, [delete(record)], 60).conflicts == ("pool-1",)
+
+    def test_a_uuid_of_another_node_of_the_same_host_is_refused(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent, "old")
+        result = store.apply_changes(agent, [create(agent, "new", node_uuid=record.uuid)], 60)
+        assert "old" in result.refused["new"]
+
+    def test_a_uuid_given_twice_in_one_batch_is_refused_the_second_time(self, store: Store) -> None:
+        agent = register(store)
+        one = create(agent, "one")
+        result = store.apply_changes(agent, [one, create(agent, "two", node_uuid=one.uuid)], 60)
+        assert list(result.records) == ["one"]
+        assert list(result.refused) == ["two"]
+
+
+class TestAgents:
+    def test_the_first_registration_makes_the_row(self, store: Store) -> None:
+        run = make_incarnation()
+        record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.1", run)
+        assert record == store.list_services()[0]
+        assert (record.epoch, record.report_count, record.last_seen_up) == (1, 0, None)
+        assert record.incarnation == run
+        assert (record.disabled, record.maintenance, record.forced_down) == (False,) * 3
+        assert record.disabled_reason is None
+        assert record.last_audit == {}
+        assert abs(record.created_at - store.now()) < timedelta(seconds=5)
+
+    def test_a_takeover_raises_the_epoch_of_service_and_rows(self, store: Store) -> None:
+        first = register(store)
+        node = create_one(store, first)
+        store.beat(first, 5, AuditState())
+        before = store.list_services()[0]
+        run = make_incarnation("agent-b", boot_id="boot-2")
+        record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.2", run)
+        assert record.epoch == 2
+        assert record.incarnation == run
+        assert (record.uuid, record.report_count) == (before.uuid, 5)
+        assert record.last_seen_up == before.last_seen_up
+        assert (record.version, record.created_at) == ("0.2", before.created_at)
+        after = load_one(store)
+        assert (after.epoch, after.generation) == (2, node.generation)
+
+    def test_a_takeover_leaves_other_hosts_alone(self, store: Store) -> None:
+        register(store)
+        beta = register(store, "beta", "agent-b")
+        create_one(store, beta, "n1")
+        register(store, "alpha", "agent-c")
+        assert load_one(store, "beta").epoch == 1
+        assert [s.epoch for s in store.list_services()] == [2, 1]
+
+    def test_whoever_held_the_older_epoch_is_fenced(self, stores: StoreMaker) -> None:
+        mine, theirs = stores.open(), stores.open()
+        old = register(mine)
+        record = create_one(mine, old)
+        register(theirs, "alpha", "agent-b")
+        history = mine.list_history("alpha")
+        with pytest.raises(FencedError):
+            mine.beat(old, 1, AuditState())
+        for change in (update(record, vcpus=1), measure(record, mem_available=1), delete(record),
+                       create(old, "new")):  # fmt: skip
+            with pytest.raises(FencedError):
+                mine.apply_changes(old, [change], DOWN_TIME)
+        assert mine.load_nodes("alpha") == [dataclasses.replace(record, epoch=2)]
+        assert mine.list_history("alpha") == history
+
+    def test_a_fenced_batch_writes_nothing_at_all(self, store: Store) -> None:
+        old = register(store)
+        store.apply_changes(old, [create(old, "n0"), create(old, "n1")], DOWN_TIME)
+        n0, n1 = store.load_nodes("alpha")
+        new = register(store, "alpha", "agent-b")
+        changes = [create(old, "new"), update(n0, vcpus=1), delete(n1)]
+        with pytest.raises(FencedError):
+            store.apply_changes(old, changes, DOWN_TIME)
+        assert [n.nodename for n in store.load_nodes("alpha")] == ["n0", "n1"]
+        fresh = store.load_nodes("alpha")[0]
+        assert "n0" in store.apply_changes(new, [update(fresh, vcpus=1)], DOWN_TIME).records
+
+    def test_the_same_agent_of_an_earlier_run_is_fenced_too(self, store: Store) -> None:
+        old = register(store)
+        register(store)
+        with pytest.raises(FencedError):
+            store.apply_changes(old, [create(old, "n1")], DOWN_TIME)
+
+    def test_a_node_can_be_written_again_after_its_own_restart(self, store: Store) -> None:
+        record = create_one(store, register(store))
+        agent = register(store)
+        result = store.apply_changes(agent, [update(record, vcpus=1)], DOWN_TIME)
+        assert result.records["alpha"].epoch == 2
+        assert result.records == {"alpha": load_one(store)}
+
+    def test_an_agent_without_service_is_fenced(self, store: Store) -> None:
+        ghost = AgentKey("ghost", COMPUTE_BINARY, "agent-x", 1)
+        with pytest.raises(FencedError):
+            store.apply_changes(ghost, [create(ghost, "n1")], DOWN_TIME)
+        with pytest.raises(FencedError):
+            store.beat(ghost, 1, AuditState())
+
+    def test_services_come_in_order_and_can_be_chosen(self, store: Store) -> None:
+        for host, binary in [("b", "y"), ("B", "x"), ("a", "z"), ("a", "x")]:
+            store.register_agent(host, binary, "t", "0", make_incarnation())
+        listed = [(s.host, s.binary) for s in store.list_services()]
+        assert listed == [("B", "x"), ("a", "x"), ("a", "z"), ("b", "y")]
+        assert [s.host for s in store.list_services(binary="x")] == ["B", "a"]
+        assert [s.binary for s in store.list_services(host="a")] == ["x", "z"]
+
+
+class TestHeartbeat:
+    def test_it_carries_the_stores_time_and_the_audits_state(self, store: Store) -> None:
+        agent = register(store)
+        before = store.now()
+        state = AuditState(1.25, {"nöde": {"age_seconds": None, "error": "no answer"}})
+        store.beat(agent, 1, state)
+        (service,) = store.list_services()
+        assert service.report_count == 1
+        assert service.last_seen_up is not None
+        assert before <= service.last_seen_up <= store.now()
+        assert service.updated_at is not None
+        assert service.last_audit == {
+            "age_seconds": 1.25,
+            "nodes": {"nöde": {"age_seconds": None, "error": "no answer"}},
+        }
+
+    def test_the_count_must_rise(self, store: Store) -> None:
+        agent = register(store)
+        store.beat(agent, 3, AuditState())
+        for count in (3, 2):
+            with pytest.raises(FencedError):
+                store.beat(agent, count, AuditState())
+        store.beat(agent, 4, AuditState())
+        assert store.list_services()[0].report_count == 4
+
+    @pytest.mark.parametrize("change", [{"agent_id": "other"}, {"epoch": 2}, {"binary": "other"}])
+    def test_only_its_own_row(self, store: Store, change: dict[str, object]) -> None:
+        agent = register(store)
+        with pytest.raises(FencedError):
+            store.beat(dataclasses.replace(agent, **change), 1, AuditState())  # type: ignore[arg-type]
+        assert store.list_services()[0].report_count == 0
+
+    @pytest.mark.parametrize("seconds", [3600, -90, 0])
+    def test_it_measures_how_far_the_hosts_clock_is_off(
+        self, stores: StoreMaker, seconds: int
+    ) -> None:
+        store = stores.open(clock=lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+        store.beat(register(store), 1, AuditState())
+        skew = store.list_services()[0].clock_skew_ms
+        assert skew is not None
+        assert abs(skew - seconds * 1000) < 2000
+
+
+class TestHistory:
+    def test_it_tells_what_changed_oldest_first(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        store.apply_changes(agent, [update(record, vcpus=1)], DOWN_TIME)
+        first, second = store.list_history("alpha", "alpha")
+        assert (first.what, second.what) == (ChangeKind.CREATE, ChangeKind.UPDATE)
+        assert first.diff == {"vcpus": [None, 64]}
+        assert second.diff == {"note": ["vcpus"]}
+        assert first.at <= second.at
+        assert second.at == load_one(store).updated_at
+        assert first.at.tzinfo is UTC
+
+    def test_it_can_be_narrowed(self, store: Store) -> None:
+        agent = register(store)
+        for number in range(4):
+            store.apply_changes(agent, [create(agent, f"n{number % 2}{number}")], DOWN_TIME)
+        entries = store.list_history("alpha")
+        names = [entry.nodename for entry in entries]
+        assert names == ["n00", "n11", "n02", "n13"]
+        newest = store.list_history("alpha", limit=2)
+        assert [entry.nodename for entry in newest] == ["n02", "n13"]
+        since = store.list_history("alpha", since=entries[1].at)
+        assert [entry.nodename for entry in since] == ["n11", "n02", "n13"]
+        assert len(store.list_history("alpha", "n11")) == 1
+        assert store.list_history("beta") == []
+        assert store.list_history("alpha", limit=0) == []
+
+    def test_it_outlives_the_row(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        store.delete_node("alpha", "alpha")
+        assert store.list_nodes() == []
+        assert [entry.what for entry in store.list_history("alpha", "alpha")] == [
+            ChangeKind.CREATE, ChangeKind.DELETE,
+        ]  # fmt: skip
+
+    def test_deleting_what_is_not_there_is_not_found(self, store: Store) -> None:
+        register(store)
+        with pytest.raises(NotFoundError, match="ghost"):
+            store.delete_node("alpha", "ghost")
+
+
+class TestWarnings:
+    HELD = HostWarning(WarningKind.FACT_HELD, "n1", "storage", "storage is held: gone")
+    MISMATCH = HostWarning(WarningKind.MEMORY_MISMATCH, "", "", "cells do not add up: 5 % ü")
+
+    def test_a_warning_is_raised_counted_resolved_and_raised_again(self, store: Store) -> None:
+        store.sync_warnings("alpha", [self.HELD, self.MISMATCH])
+        store.sync_warnings("beta", [self.HELD])
+        said_else = dataclasses.replace(self.HELD, message="storage is held: other")
+        store.sync_warnings("alpha", [said_else])
+        held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
+        assert held.warning == said_else
+        assert (held.count, held.resolved_at) == (2, None)
+        assert held.first_seen < held.last_seen
+        assert mismatch.warning == self.MISMATCH
+        assert mismatch.count == 1
+        assert mismatch.resolved_at is not None
+        assert mismatch.resolved_at >= held.last_seen - timedelta(seconds=1)
+        store.sync_warnings("alpha", [self.MISMATCH])
+        held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
+        assert held.resolved_at is not None
+        assert (mismatch.count, mismatch.resolved_at) == (2, None)
+        assert [r.host for r in store.list_warnings()] == ["alpha", "alpha", "beta"]
+        assert store.list_warnings("beta")[0].count == 1
+
+    def test_none_active_resolves_all_and_stays_resolved(self, store: Store) -> None:
+        store.sync_warnings("alpha", [])
+        store.sync_warnings("alpha", [self.HELD])
+        store.sync_warnings("alpha", [])
+        (first,) = store.list_warnings()
+        store.sync_warnings("alpha", [])
+        assert store.list_warnings() == [first]
+        assert first.resolved_at is not None
+
+    def test_an_item_of_any_length_is_kept_in_short(self, store: Store) -> None:
+        long = dataclasses.replace(self.HELD, item="x" * 1000, message="y" * 5000)
+        for _ in range(2):
+            store.sync_warnings("alpha", [long])
+        (record,) = store.list_warnings()
+        assert record.count == 2
+        assert record.warning.message == long.message
+
+    def test_purge_deletes_old_history_and_resolved_warnings(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent, "n1")
+        store.sync_warnings("alpha", [self.HELD, self.MISMATCH])
+        store.sync_warnings("alpha", [self.HELD])
+        cut = store.now() + timedelta(microseconds=1)
+        while store.now() <= cut:
+            pass
+        create_one(store, agent, "n2")
+        assert store.purge(cut) == {"history": 1, "warnings": 1}
+        assert [entry.nodename for entry in store.list_history("alpha")] == ["n2"]
+        assert [r.warning.kind for r in store.list_warnings()] == [WarningKind.FACT_HELD]
+        assert store.purge(cut) == {"history": 0, "warnings": 0}
+
+
+def test_two_agents_take_a_host_over_one_after_the_other(stores: StoreMaker) -> None:
+    mine, theirs = stores.open(), stores.open()
+    first = register(mine)
+    mine.beat(first, 1, AuditState())
+    second = key_of(
+        theirs.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("agent-b"))
+    )
+    with pytest.raises(FencedError):
+        mine.beat(first, 2, AuditState())
+    theirs.beat(second, 2, AuditState())
+    third = register(mine)
+    assert third.epoch == 3
+    with pytest.raises(FencedError):
+        theirs.apply_changes(second, [create(second, "n1")], DOWN_TIME)
+    mine.apply_changes(third, [create(third, "n1")], DOWN_TIME)
+
+
+def test_of_many_that_register_at_once_each_has_its_own_epoch(stores: StoreMaker) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def take(number: int) -> int | None:
+        try:
+            return register(stores.open(), "alpha", f"agent-{number}").epoch
+        except ConflictError:
+            return None
+
+    with ThreadPoolExecutor(6) as pool:
+        epochs = list(pool.map(take, range(6)))
+    won = sorted(epoch for epoch in epochs if epoch is not None)
+    assert won == list(range(1, len(won) + 1))
+    (service,) = stores.open().list_services()
+    assert service.epoch == len(won) >= 1
+    assert service.incarnation.agent_id == f"agent-{epochs.index(service.epoch)}"

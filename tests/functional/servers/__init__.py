@@ -1,0 +1,1 @@
+"""Real servers for tests: private port and directory, own process, stopped by its id."""

@@ -1,0 +1,111 @@
+"""A MariaDB server for tests."""
+
+import getpass
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.functional.servers.process import ServerProcess, require
+
+PASSWORD = "s3cret-of-mariadb"
+
+
+class MariaDB:
+    """One server; databases in it are made as needed."""
+
+    name = "mysql"
+
+    def __init__(self) -> None:
+        require("mariadbd", "mariadb-install-db", "mariadb-admin")
+        self.process = ServerProcess("mariadb")
+        self._data = self.process.directory / "data"
+        self._socket = self.process.directory / "my.sock"
+        self._user = getpass.getuser()
+        self.process.run(
+            [
+                "mariadb-install-db",
+                "--no-defaults",
+                f"--datadir={self._data}",
+                f"--user={self._user}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+            ]
+        )
+        self.start()
+        self.execute(
+            f"CREATE USER nodetracker@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
+            "GRANT ALL ON `nt%`.* TO nodetracker@'127.0.0.1'",
+        )
+
+    def start(self) -> None:
+        """Start the server and wait for it."""
+        self.process.launch(
+            [
+                "mariadbd",
+                "--no-defaults",
+                f"--user={self._user}",
+                f"--datadir={self._data}",
+                f"--socket={self._socket}",
+                f"--pid-file={self.process.directory / 'my.pid'}",
+                f"--port={self.process.port}",
+                "--bind-address=127.0.0.1",
+                "--innodb-buffer-pool-size=16M",
+                "--innodb-log-file-size=4M",
+                "--innodb-flush-log-at-trx-commit=2",
+                "--skip-name-resolve",
+            ],
+            self._is_ready,
+        )
+
+    def stop(self) -> None:
+        """Stop the server in its usual way."""
+        self.process.stop()
+
+    def create_database(self, name: str) -> str:
+        """Make an empty database and return its URL."""
+        self.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def url(self, database: str) -> str:
+        """Return the URL of a database."""
+        return f"mysql+pymysql://nodetracker:{PASSWORD}@127.0.0.1:{self.process.port}/{database}"
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the administrator; return the last one's rows."""
+        import pymysql
+
+        connection = pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True)
+        try:
+            with connection.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def set_read_only(self, is_read_only: bool) -> None:
+        """Let no ordinary user write, or let them again."""
+        self.execute(f"SET GLOBAL read_only = {'ON' if is_read_only else 'OFF'}")
+
+    def kill_connections(self) -> int:
+        """Cut every connection of ordinary users and return how many there were."""
+        rows = self.execute(
+            "SELECT id FROM information_schema.processlist WHERE user = 'nodetracker'"
+        )
+        for (number,) in rows:
+            self.execute(f"KILL CONNECTION {number}")
+        return len(rows)
+
+    def remove(self) -> None:
+        """Stop the server and delete its files."""
+        self.process.remove()
+
+    def _is_ready(self) -> bool:
+        command: list[str | Path] = [
+            "mariadb-admin", "--no-defaults", "--user=root", f"--socket={self._socket}", "ping",
+        ]  # fmt: skip
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=10
+        )
+        return answer.returncode == 0

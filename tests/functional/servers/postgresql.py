@@ -1,0 +1,115 @@
+"""A PostgreSQL server for tests; it runs as ``postgres`` when the tests run as root."""
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.functional.servers.process import ServerProcess, require
+
+PASSWORD = "s3cret-of-postgresql"
+
+
+def find_programs() -> Path:
+    """Return the directory of the newest installed server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: int(p.parent.name))
+    return found[-1] if found else Path("/usr/lib/postgresql/bin")
+
+
+class PostgreSQL:
+    """One server; databases in it are made as needed."""
+
+    name = "postgresql"
+
+    def __init__(self) -> None:
+        programs = find_programs()
+        require(programs / "initdb", programs / "postgres", "setpriv")
+        self._programs = programs
+        self.process = ServerProcess("postgresql", user="postgres")
+        self._data = self.process.directory / "data"
+        self.process.run(
+            [
+                programs / "initdb", "-D", self._data, "-U", "test", "-A", "trust", "-N",
+                "--no-instructions", "--locale=C", "-E", "UTF8",
+            ]
+        )  # fmt: skip
+        self.start()
+        self.execute(f"CREATE ROLE nodetracker LOGIN PASSWORD '{PASSWORD}'")
+
+    def start(self) -> None:
+        """Start the server and wait for it."""
+        self.process.launch(
+            [
+                self._programs / "postgres", "-D", self._data, "-k", self.process.directory,
+                "-p", str(self.process.port), "-c", "listen_addresses=127.0.0.1",
+                "-c", "fsync=off", "-c", "shared_buffers=16MB",
+                "-c", "dynamic_shared_memory_type=mmap",
+            ],
+            self._is_ready,
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        """Stop the server without waiting for its clients."""
+        self.process.stop(signal.SIGINT)
+
+    def create_database(self, name: str) -> str:
+        """Make an empty database and return its URL."""
+        self.execute(f"CREATE DATABASE {name} OWNER nodetracker")
+        return self.url(name)
+
+    def url(self, database: str) -> str:
+        """Return the URL of a database."""
+        place = f"127.0.0.1:{self.process.port}/{database}"
+        return f"postgresql+psycopg://nodetracker:{PASSWORD}@{place}"
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the administrator; return the last one's rows."""
+        import psycopg
+
+        with psycopg.connect(
+            host="127.0.0.1",
+            port=self.process.port,
+            user="test",
+            dbname="postgres",
+            autocommit=True,
+            connect_timeout=5,
+        ) as connection:
+            cursor = connection.cursor()
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def set_read_only(self, is_read_only: bool) -> None:
+        """Let new transactions of ordinary users write nothing, or let them again."""
+        state = "on" if is_read_only else "off"
+        self.execute(
+            f"ALTER ROLE nodetracker SET default_transaction_read_only = {state}",
+        )
+        self.kill_connections()
+
+    def kill_connections(self) -> int:
+        """Cut every connection of ordinary users and return how many there were."""
+        return len(
+            self.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE usename = 'nodetracker'"
+            )
+        )
+
+    def remove(self) -> None:
+        """Stop the server and delete its files."""
+        self.process.stop(signal.SIGQUIT)
+        self.process.remove()
+
+    def _is_ready(self) -> bool:
+        answer = subprocess.run(
+            [
+                self._programs / "pg_isready", "-q", "-h", self.process.directory,
+                "-p", str(self.process.port),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=10,
+        )  # fmt: skip
+        return answer.returncode == 0

@@ -1,0 +1,136 @@
+"""What every test server shares: a directory, a free port, one child process."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+READY_SECONDS = 60.0
+
+
+def require(*programs: str | Path) -> None:
+    """Skip, or fail where ``CI=true``, when a program is not installed."""
+    missing = [str(name) for name in programs if shutil.which(str(name)) is None]
+    if not missing:
+        return
+    reason = f"needs {', '.join(missing)}: see bindep.txt"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def find_free_port() -> int:
+    """Return a TCP port on 127.0.0.1 that nobody listens on.
+
+    Below the range that outgoing connections take theirs from, so that it is
+    still free when a server comes back.
+    """
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
+class ServerProcess:
+    """A server in a directory of its own; `start` and `stop` may be called again and again."""
+
+    def __init__(self, name: str, user: str | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"nodetracker-{name}-"))
+        self.port = find_free_port()
+        self.user = user if os.geteuid() == 0 else None
+        if self.user is not None:
+            shutil.chown(self.directory, self.user, self.user)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The server's own process id."""
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    def run(self, command: Sequence[str | Path]) -> None:
+        """Run a program that prepares the server, as the server's user."""
+        with self._log().open("ab") as log:
+            subprocess.run(
+                self._as_user(command),
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                timeout=READY_SECONDS,
+            )
+
+    def launch(self, command: Sequence[str | Path], is_ready: Callable[[], bool]) -> None:
+        """Start the server and wait until it answers a real request."""
+        with self._log().open("ab") as log:
+            self._process = subprocess.Popen(
+                self._as_user(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while not is_ready():
+            code = self._process.poll()
+            if code is not None or time.monotonic() > deadline:
+                text = self._log().read_text(errors="replace")[-2000:]
+                self.kill()
+                pytest.fail(f"the server did not start (exit status {code}):\n{text}")
+            time.sleep(0.05)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the server in its usual way."""
+        if self._process is not None:
+            self.thaw()
+            self._process.send_signal(number)
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """End the server as a power cut would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Let the server hang; it still holds its sockets."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def remove(self) -> None:
+        """Kill what runs and delete the directory."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _log(self) -> Path:
+        return self.directory / "output.log"
+
+    def _as_user(self, command: Sequence[str | Path]) -> list[str]:
+        prefix: list[str] = []
+        if self.user is not None:
+            prefix = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--init-groups"]
+        return [*prefix, *map(str, command)]

@@ -1,0 +1,375 @@
+"""Databases that go away, refuse and come back: the right error, and then it works again."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db import engine, history, migration
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore, open_store
+from nodetracker.errors import ConfigError, StoreError, StoreUnavailableError
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from tests.contract.values import create, make_values, register, update
+from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.postgresql import PostgreSQL
+from tests.functional.servers.process import find_free_port
+
+SERVERS: dict[str, Callable[[], Any]] = {"mariadb": MariaDB, "postgresql": PostgreSQL}
+SECRETS = ("s3cret-of-mariadb", "s3cret-of-postgresql")
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of this module's own, as its tests stop it."""
+    made = SERVERS[request.param]()
+    made.url_of_tests = made.create_database("nt_outages")
+    store = open_store(DatabaseSettings(made.url_of_tests))
+    migration.sync(store.engine)
+    register(store)
+    store.close()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def store(server: Any) -> Iterator[SqlStore]:
+    opened = open_store(DatabaseSettings(server.url_of_tests))
+    yield opened
+    opened.close()
+
+
+def assert_unavailable(call: Callable[[], object]) -> str:
+    """Make sure that a call says in one line that the database cannot be used."""
+    with pytest.raises(StoreUnavailableError) as caught:
+        call()
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "nt_outages" in text or "SQLite file" in text
+    assert not any(word in text for word in ("SELECT ", "UPDATE services", "INSERT INTO", *SECRETS))
+    assert caught.value.__cause__ is None
+    return text
+
+
+def lock_service(store: SqlStore) -> sa.Connection:
+    """Hold a lock on the services row as another client would."""
+    connection = store.engine.connect()
+    connection.execute(sa.text("SELECT id FROM services FOR UPDATE"))
+    return connection
+
+
+def test_a_stopped_server_is_unavailable_and_comes_back(server: Any, store: SqlStore) -> None:
+    agent = register(store)
+    server.stop()
+    started = time.monotonic()
+    said = assert_unavailable(lambda: store.load_stamps("alpha", COMPUTE_BINARY))
+    assert "refused" in said
+    assert_unavailable(lambda: store.apply_changes(agent, [create(agent, "n-stopped")], 60))
+    assert time.monotonic() - started < 8
+    server.start()
+    assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
+    assert "n-stopped" in store.apply_changes(agent, [create(agent, "n-stopped")], 60).records
+
+
+def test_a_store_opened_before_its_server_works_once_there_is_one(server: Any) -> None:
+    server.stop()
+    early = open_store(DatabaseSettings(server.url_of_tests))
+    assert_unavailable(early.now)
+    server.start()
+    early.now()
+    early.close()
+
+
+def test_a_server_killed_in_mid_transaction_leaves_nothing(server: Any, store: SqlStore) -> None:
+    agent = register(store)
+    before = store.list_history("alpha")
+    record = store.apply_changes(agent, [create(agent, "n-killed")], 60).records["n-killed"]
+    blocker = lock_service(store)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.apply_changes, agent, [create(agent, "n-never")], 60)
+        time.sleep(0.5)
+        server.process.kill()
+        assert_unavailable(waiting.result)
+    blocker.invalidate()
+    blocker.close()
+    server.start()
+    assert len(store.list_history("alpha")) == len(before) + 1
+    result = store.apply_changes(agent, [update(record, vcpus=1)], 60)
+    assert result.records["n-killed"].generation == 2
+    assert not store.list_nodes("alpha", "n-never")
+
+
+def test_a_cut_connection_in_the_pool_is_not_noticed(server: Any, store: SqlStore) -> None:
+    agent = register(store)
+    assert server.kill_connections() >= 1
+    store.beat(agent, 10**9 + agent.epoch, AuditState())
+
+
+def test_a_connection_cut_in_mid_transaction(server: Any, store: SqlStore) -> None:
+    agent = register(store)
+    blocker = lock_service(store)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.apply_changes, agent, [create(agent, "n-cut")], 60)
+        time.sleep(0.5)
+        server.kill_connections()
+        assert_unavailable(waiting.result)
+    blocker.invalidate()
+    blocker.close()
+    assert "n-cut" in store.apply_changes(agent, [create(agent, "n-cut")], 60).records
+
+
+def test_a_read_only_server_is_unavailable_until_it_is_not(server: Any, store: SqlStore) -> None:
+    agent = register(store)
+    server.set_read_only(True)
+    try:
+        said = assert_unavailable(lambda: store.beat(agent, 2 * 10**9, AuditState()))
+        assert "read-only" in said
+        assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
+    finally:
+        server.set_read_only(False)
+    store.beat(agent, 2 * 10**9, AuditState())
+
+
+def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 1)
+    store = open_store(DatabaseSettings(server.url_of_tests))
+    agent = register(store)
+    blocker = lock_service(store)
+    try:
+        started = time.monotonic()
+        said = assert_unavailable(lambda: store.beat(agent, 3 * 10**9, AuditState()))
+        assert "lock" in said.lower()
+        assert 0.5 < time.monotonic() - started < 8
+    finally:
+        blocker.rollback()
+        blocker.close()
+    store.beat(agent, 3 * 10**9, AuditState())
+    store.close()
+
+
+def test_deadlocks_are_run_again_and_none_is_lost(server: Any) -> None:
+    """Other clients lock the same rows the other way round; each transaction counts once."""
+    store = open_store(DatabaseSettings(server.url_of_tests))
+    agent = register(store)
+    names = ["n-dead-0", "n-dead-1"]
+    store.apply_changes(agent, [create(agent, name) for name in names], 60)
+    ids = [n.id for name in names for n in store.list_nodes("alpha", name)]
+    other = open_store(DatabaseSettings(server.url_of_tests))
+    gate = threading.Event()
+    lost: list[BaseException] = []
+
+    @sa.event.listens_for(store.engine, "handle_error")
+    def note(context: sa.engine.ExceptionContext) -> None:
+        lost.append(context.original_exception)
+
+    nodes = tables.compute_nodes
+    line = history.line(store.now(), 0, "beta", "n1", ChangeKind.UPDATE)
+
+    def cross(number: int) -> None:
+        """Lock the second row, let the store lock the first, then ask for the first.
+
+        It has written much already, so the store's transaction is the one to give way.
+        """
+        measured = sa.update(nodes).values(mem_available=number)
+        with other.engine.begin() as connection:
+            history.insert(connection, [line] * 50)
+            connection.execute(measured.where(nodes.c.id == ids[1]))
+            gate.set()
+            time.sleep(0.5)
+            connection.execute(measured.where(nodes.c.id == ids[0]))
+
+    for number in range(3):
+        gate.clear()
+        thread = threading.Thread(target=cross, args=(number,))
+        thread.start()
+        gate.wait()
+        records = store.load_nodes("alpha", ids)
+        result = store.apply_changes(agent, [update(n, vcpus=number) for n in records], 60)
+        thread.join()
+        assert sorted(result.records) == names
+    assert [n.generation for n in store.load_nodes("alpha", ids)] == [4, 4]
+    assert lost, "no transaction of the store was ever chosen to give way"
+    store.close()
+    other.close()
+
+
+def test_a_value_that_the_database_refuses_names_neither_value_nor_statement(
+    server: Any, store: SqlStore
+) -> None:
+    agent = register(store)
+    change = create(agent, "n-long", make_values(kernel_version="xyzzy" * 100))
+    with pytest.raises(StoreError) as caught:
+        store.apply_changes(agent, [change], 60)
+    assert not isinstance(caught.value, StoreUnavailableError)
+    assert "xyzzy" not in str(caught.value)
+    assert "INSERT" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_port_where_nobody_listens_is_told_soon_and_without_the_password(server: Any) -> None:
+    url = server.url_of_tests.replace(f":{server.process.port}/", f":{find_free_port()}/")
+    store = open_store(DatabaseSettings(url))
+    started = time.monotonic()
+    assert_unavailable(store.now)
+    assert time.monotonic() - started < 5
+
+
+def test_a_database_that_is_not_there(server: Any) -> None:
+    store = open_store(DatabaseSettings(server.url("nt_absent")))
+    with pytest.raises(StoreUnavailableError, match="nt_absent"):
+        store.now()
+
+
+def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> None:
+    url = f"{server.url_of_tests}?connect_timeout=2"
+    if server.name == "mysql":
+        url += "&read_timeout=2"
+    store = open_store(DatabaseSettings(url))
+    server.process.freeze()
+    try:
+        started = time.monotonic()
+        assert_unavailable(store.now)
+        assert time.monotonic() - started < 15
+    finally:
+        server.process.thaw()
+    store.now()
+    store.close()
+
+
+def test_a_wrong_password_is_not_repeated(mariadb: MariaDB) -> None:
+    url = mariadb.url("nt_any").replace(SECRETS[0], "wr0ng-s3cret")
+    store = open_store(DatabaseSettings(url))
+    with pytest.raises(StoreUnavailableError) as caught:
+        store.now()
+    assert "wr0ng-s3cret" not in str(caught.value)
+    assert "wr0ng-s3cret" not in repr(DatabaseSettings(url))
+
+
+class TestSqlite:
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        url = f"sqlite:///{tmp_path / 'nt.sqlite'}"
+        migration.sync(open_store(DatabaseSettings(url)).engine)
+        return url
+
+    def test_many_writers_lose_nothing(self, url: str) -> None:
+        agent = register(open_store(DatabaseSettings(url)))
+        names = [f"n{number}" for number in range(8)]
+        store = open_store(DatabaseSettings(url))
+        store.apply_changes(agent, [create(agent, name) for name in names], 60)
+
+        def write(name: str) -> int:
+            mine = open_store(DatabaseSettings(url))
+            done = 0
+            for number in range(38):
+                record = next(n for n in mine.load_nodes("alpha") if n.nodename == name)
+                result = mine.apply_changes(agent, [update(record, vcpus_used=number)], 60)
+                done += len(result.records)
+            return done
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(write, names)) == 304
+        assert {n.generation for n in store.list_nodes()} == {39}
+        assert len(store.list_history("alpha")) == 312
+
+    def test_a_writer_does_not_make_readers_wait(self, url: str) -> None:
+        store = open_store(DatabaseSettings(url))
+        agent = register(store)
+        with store.engine.connect() as writer:
+            writer.execute(sa.text("UPDATE services SET topic = 'other'"))
+            started = time.monotonic()
+            assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
+            assert store.list_services()[0].topic == "compute"
+            assert time.monotonic() - started < 2
+            writer.rollback()
+
+    def test_only_writers_take_the_lock_at_once(self, url: str) -> None:
+        store = open_store(DatabaseSettings(url))
+        agent = register(store)
+        begun: list[str] = []
+
+        @sa.event.listens_for(store.engine, "after_cursor_execute")
+        def note(*arguments: Any) -> None:
+            if arguments[2].startswith("BEGIN"):
+                begun.append(arguments[2])
+
+        store.load_nodes("alpha")
+        store.now()
+        store.beat(agent, 1, AuditState())
+        store.sync_warnings("alpha", [])
+        assert begun == ["BEGIN", "BEGIN", "BEGIN IMMEDIATE", "BEGIN IMMEDIATE"]
+
+    def test_the_pragmas_are_set_on_each_connection(self, url: str) -> None:
+        with open_store(DatabaseSettings(url)).engine.connect() as connection:
+            found = {
+                name: connection.execute(sa.text(f"PRAGMA {name}")).scalar()
+                for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            }
+        assert found == {
+            "journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 10_000,
+        }  # fmt: skip
+
+    def test_a_lock_is_not_waited_for_for_ever(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 1)
+        store = open_store(DatabaseSettings(url))
+        agent = register(store)
+        with store.engine.connect() as writer:
+            writer.execute(sa.text("UPDATE services SET topic = 'other'"))
+            said = assert_unavailable(lambda: store.beat(agent, 1, AuditState()))
+            assert "locked" in said
+            writer.rollback()
+        store.beat(agent, 1, AuditState())
+
+    def test_a_missing_directory_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "absent" / "nt.sqlite"
+        said = assert_unavailable(open_store(DatabaseSettings(f"sqlite:///{path}")).now)
+        assert str(path) in said
+        assert f"directory {path.parent} does not exist" in said
+
+    def test_what_is_no_directory_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        store = open_store(DatabaseSettings(f"sqlite:///{tmp_path / 'file' / 'nt.sqlite'}"))
+        assert f"{tmp_path / 'file'} is not a directory" in assert_unavailable(store.now)
+
+    def test_what_is_no_database_is_unavailable(self, tmp_path: Path) -> None:
+        (tmp_path / "nt.sqlite").write_text("this is a text and not a database\n" * 100)
+        store = open_store(DatabaseSettings(f"sqlite:///{tmp_path / 'nt.sqlite'}"))
+        assert "not a database" in assert_unavailable(store.now)
+
+    def test_a_read_only_file_is_unavailable_for_writing(self, url: str) -> None:
+        store = open_store(DatabaseSettings(url))
+        agent = register(store)
+
+        @sa.event.listens_for(store.engine, "connect")
+        def forbid(connection: Any, record: object) -> None:
+            connection.execute("PRAGMA query_only = ON")
+
+        assert "readonly" in assert_unavailable(lambda: store.beat(agent, 1, AuditState()))
+
+    def test_a_full_disk_is_unavailable(self, url: str) -> None:
+        store = open_store(DatabaseSettings(url))
+        agent = register(store)
+
+        @sa.event.listens_for(store.engine, "connect")
+        def fill(connection: Any, record: object) -> None:
+            connection.execute("PRAGMA max_page_count = 1")
+
+        huge = create(agent, "n1", make_values(labels={"a": "x" * 1_000_000}))
+        assert "full" in assert_unavailable(lambda: store.apply_changes(agent, [huge], 60))
+        assert store.list_nodes() == []
+
+
+@pytest.mark.parametrize("url", ["", "not a url", "oracle://u:s3cret-x@h/d"])
+def test_a_url_that_cannot_be_used_is_told_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"\[database\] connection") as caught:
+        open_store(DatabaseSettings(url))
+    assert "s3cret" not in str(caught.value)

@@ -1,0 +1,118 @@
+"""The migrations on real databases: up, down, up, and the same schema as the code's tables."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db import migration
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.schema.tables import metadata
+from nodetracker.db.store import SqlStore, open_store
+from nodetracker.errors import SchemaError
+from nodetracker.model.service import COMPUTE_BINARY
+from tests.contract.values import register
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+    """A store on an empty database."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'nt.sqlite'}"
+    else:
+        server: Any = request.getfixturevalue(request.param)
+        url = server.create_database(f"nt_migration{next(_numbers)}")
+    store = open_store(DatabaseSettings(url))
+    yield store
+    store.close()
+
+
+def list_tables(store: SqlStore) -> set[str]:
+    return set(sa.inspect(store.engine).get_table_names()) - {"alembic_version"}
+
+
+def test_up_down_and_up_again(store: SqlStore) -> None:
+    assert migration.version(store.engine) is None
+    migration.sync(store.engine)
+    assert migration.version(store.engine) == "0001"
+    assert list_tables(store) == set(metadata.tables)
+    migration.sync(store.engine, "base")
+    assert migration.version(store.engine) is None
+    assert list_tables(store) == set()
+    migration.sync(store.engine)
+    migration.sync(store.engine)
+    migration.sync(store.engine, "0001")
+    assert migration.version(store.engine) == "0001"
+    assert register(store).epoch == 1
+
+
+def test_the_migrated_schema_is_the_one_the_code_uses(store: SqlStore) -> None:
+    migration.sync(store.engine)
+    assert migration.check(store.engine) == []
+
+
+def test_check_says_in_words_what_differs(store: SqlStore) -> None:
+    assert migration.check(store.engine) == ["there is no schema: run nodetracker-manage db sync"]
+    migration.sync(store.engine)
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE pci_devices"))
+        connection.execute(sa.text("ALTER TABLE compute_nodes DROP COLUMN labels"))
+        connection.execute(sa.text("ALTER TABLE services ADD COLUMN colour VARCHAR(10)"))
+    lines = migration.check(store.engine)
+    assert "table pci_devices is missing" in lines
+    assert "column compute_nodes.labels is missing" in lines
+    assert "column services.colour is not expected" in lines
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    assert "9999, which this version does not know" in migration.check(store.engine)[0]
+    with pytest.raises(SchemaError, match="9999"):
+        migration.sync(store.engine)
+
+
+def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
+    with pytest.raises(SchemaError, match="nonsense"):
+        migration.sync(store.engine, "nonsense")
+
+
+def test_without_schema_every_call_says_what_to_run(store: SqlStore) -> None:
+    for call in (
+        lambda: store.load_stamps("alpha", COMPUTE_BINARY),
+        lambda: register(store),
+        lambda: store.list_warnings(),
+    ):
+        with pytest.raises(SchemaError, match="run nodetracker-manage db sync") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+        assert "SELECT" not in str(caught.value)
+
+
+def test_a_missing_column_is_a_matter_of_the_schema(store: SqlStore) -> None:
+    migration.sync(store.engine)
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE compute_nodes DROP COLUMN labels"))
+        connection.execute(sa.text("ALTER TABLE services DROP COLUMN maintenance"))
+    for call in (lambda: store.list_nodes(), lambda: register(store)):
+        with pytest.raises(SchemaError, match="db sync"):
+            call()
+
+
+def test_the_migration_is_frozen() -> None:
+    folder = Path(migration.__file__).parent / "schema" / "versions"
+    for path in folder.glob("0*.py"):
+        assert "nodetracker" not in path.read_text()
+
+
+def test_the_agent_loads_no_alembic_and_memory_no_sqlalchemy() -> None:
+    program = (
+        "import sys; import nodetracker.db.memory; assert 'sqlalchemy' not in sys.modules;"
+        "import nodetracker.db.store, nodetracker.db.migration;"
+        "assert 'alembic' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdin=subprocess.DEVNULL)

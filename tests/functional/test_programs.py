@@ -1,0 +1,447 @@
+"""The programs, run as a user runs them."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from tests.programs import BIN, Programs, Running, wait_until
+
+GUEST = {
+    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+    "name": "vm-1",
+    "vcpus": 2,
+    "memory_mb": 2048,
+    "disk_gb": 20,
+    "project_id": "p1",
+}
+NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500, "guests": [GUEST]}
+
+
+def write_inventory(programs, *nodes, **more):
+    programs.inventory.write_text(yaml.safe_dump({"nodes": list(nodes)} | more))
+
+
+@pytest.fixture
+def programs(tmp_path):
+    programs = Programs(tmp_path)
+    write_inventory(programs, NODE)
+    return programs
+
+
+@pytest.fixture
+def audited(programs):
+    assert programs.manage("db", "sync").returncode == 0
+    assert programs.run("nodetracker-compute", "--once").returncode == 0
+    return programs
+
+
+def errors(done):
+    return done.returncode, [line for line in done.stderr.splitlines() if line]
+
+
+class TestOnce:
+    def test_audits_and_prints_a_line_a_node(self, programs):
+        programs.manage("db", "sync")
+        done = programs.run("nodetracker-compute", "--once")
+        assert done.returncode == 0
+        line = "vcpus 2/16, memory 2560/65536 MiB, disk 20/500 GiB, 1 guests"
+        assert done.stdout.splitlines() == [f"node-1: {line}: create"]
+        again = programs.run("nodetracker-compute", "--once")
+        assert again.stdout.splitlines() == [f"node-1: {line}: unchanged"]
+
+    def test_fails_when_a_node_fails(self, audited):
+        write_inventory(audited, NODE, fail={"node-1": "boom"})
+        done = audited.run("nodetracker-compute", "--once")
+        assert done.returncode == 1
+        assert "boom" in done.stdout
+
+    def test_does_not_run_beside_a_live_agent(self, audited):
+        with audited.start() as agent:
+            agent.wait_for("is at work")
+            code, lines = errors(audited.run("nodetracker-compute", "--once"))
+            assert code == 1
+            assert "an agent of host host-1 is running" in lines[-1]
+            assert "nodetracker-manage node audit host-1" in lines[-1]
+            assert agent.stop() == 0
+
+
+class TestAgent:
+    def test_keeps_the_row_and_ends_cleanly(self, audited):
+        audited.configure(update_resources_interval=1)
+        with audited.start() as agent:
+            agent.wait_for("is at work")
+            (row,) = audited.ask("node", "list")
+            assert (row["state"], row["status"], row["memory_mb_used"]) == ("up", "enabled", 2560)
+            assert row["audit_age_seconds"] < 60
+            write_inventory(audited, NODE | {"guests": []})
+            wait_until(lambda: audited.ask("node", "list")[0]["memory_mb_used"] == 512)
+            assert agent.stop() == 0
+            assert "Traceback" not in agent.output()
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_ends_on_a_signal_while_it_starts(self, programs, number):
+        with programs.start() as agent:
+            agent.wait_for("run nodetracker-manage db sync")
+            assert agent.stop(number) == 0
+
+    def test_goes_on_when_the_schema_comes_later(self, programs):
+        programs.configure(update_resources_interval=1)
+        with programs.start() as agent:
+            agent.wait_for("run nodetracker-manage db sync")
+            time.sleep(2.5)
+            assert agent.output().count("run nodetracker-manage db sync") == 1
+            programs.manage("db", "sync")
+            wait_until(lambda: len(programs.ask("node", "list")) == 1)
+            agent.wait_for("The database is back")
+            assert agent.stop() == 0
+
+    def test_is_responsive_while_a_node_hangs(self, audited):
+        audited.configure(update_resources_interval=1, probe_timeout=30)
+        write_inventory(
+            audited, NODE, NODE | {"nodename": "node-2", "guests": []}, fail={"node-1": "hang"}
+        )
+        with audited.start() as agent:
+            wait_until(lambda: len(audited.ask("node", "list")) == 2)
+            begun = time.monotonic()
+            agent.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            assert agent.stop() == 1  # a second signal ends it at once
+            assert time.monotonic() - begun < 10
+
+    def test_an_agent_that_is_taken_over_ends_with_78(self, audited, tmp_path):
+        with audited.start() as first:
+            first.wait_for("is at work")
+            with audited.start() as second:
+                second.wait_for("is at work")
+                assert first.process.wait(20) == 78
+                assert "host-1" in first.output().splitlines()[-1]
+                assert second.stop() == 0
+
+    def test_imports_no_eventlet_and_nothing_it_does_not_need(self):
+        code = (
+            "import nodetracker.cmd.compute, sys; "
+            "print(*[name for name in ('eventlet', 'alembic', 'cliff', 'docker', 'libvirt', "
+            "'oslo_messaging', 'prettytable') if sys.modules.get(name)])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == ""
+
+
+class TestStandalone:
+    def test_needs_nothing_set_up(self, tmp_path):
+        state = tmp_path / "xdg" / "nodetracker"
+        environment = {"XDG_STATE_HOME": str(tmp_path / "xdg")}
+        with Running([BIN / "nodetracker-standalone"], tmp_path, **environment) as running:
+            running.wait_for("is at work")
+            assert running.stop() == 0
+        output = running.output()
+        assert f"nodetracker-manage --config-file {state}/nodetracker.conf node list" in output
+        ask = [BIN / "nodetracker-manage", f"--config-file={state}/nodetracker.conf"]
+        hostname = os.uname().nodename
+        shown = subprocess.run(
+            [*ask, "node", "show", hostname, "-f", "json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        row = json.loads(shown.stdout)
+        with open("/proc/meminfo") as meminfo:
+            assert row["memory_mb"] == int(meminfo.readline().split()[1]) // 1024
+        assert row["vcpus"] == os.cpu_count()
+        assert row["local_gb"] == os.statvfs(state).f_blocks * os.statvfs(state).f_frsize // 2**30
+        assert f"| {row['memory_mb']} |" in output.replace("  ", " ").replace("  ", " ")
+
+    def test_reads_its_own_file_again(self, tmp_path):
+        own = tmp_path / "nodetracker"
+        own.mkdir()
+        (own / "nodetracker.conf").write_text(f"[DEFAULT]\nhost = renamed\nstate_path = {own}\n")
+        with Running(
+            [BIN / "nodetracker-standalone"], tmp_path, XDG_STATE_HOME=str(tmp_path)
+        ) as running:
+            running.wait_for("Agent of host renamed is at work")
+            assert running.stop() == 0
+
+    def test_keeps_to_sqlite(self, tmp_path):
+        programs = Programs(tmp_path, "mysql+pymysql://u:secret@127.0.0.1/x")
+        code, lines = errors(programs.run("nodetracker-standalone"))
+        assert code == 78
+        assert "standalone keeps its rows in SQLite" in lines[-1]
+        assert "secret" not in "".join(lines)
+
+
+class TestManage:
+    def test_the_columns_are_those_that_others_rely_on(self, audited):
+        (node,) = audited.ask("node", "list")
+        assert list(node) == [
+            "host", "nodename", "state", "status", "vcpus", "vcpus_used", "memory_mb",
+            "memory_mb_used", "local_gb", "local_gb_used", "running_vms", "total_containers",
+            "audit_age_seconds",
+        ]  # fmt: skip
+        (service,) = audited.ask("service", "list")
+        assert list(service) == [
+            "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
+            "clock_skew_seconds",
+        ]  # fmt: skip
+        assert audited.ask("host", "list") == [
+            {"host_name": "host-1", "service": "nodetracker-compute", "zone": "nova"}
+        ]
+
+    def test_node_show_has_every_column_decoded(self, audited):
+        row = audited.ask("node", "show", "host-1")
+        assert row == audited.ask("node", "show", "host-1", "node-1") | {
+            "audit_age_seconds": row["audit_age_seconds"]
+        }
+        assert row["hypervisor_hostname"] == "node-1"
+        assert row["stats"]["num_proj_p1"] == 1
+        assert row["facts"]["cpu"]["state"] == "fresh"
+        with sqlite3.connect(audited.directory / "db.sqlite") as connection:
+            columns = {
+                name for _, name, *_ in connection.execute("PRAGMA table_info(compute_nodes)")
+            }
+        assert columns <= set(row)
+
+    def test_host_show_has_totals_and_projects(self, audited):
+        rows = audited.ask("host", "show", "host-1")
+        assert [row["project"] for row in rows] == [
+            "(total)",
+            "(used_now)",
+            "(used_max)",
+            "(unclaimed)",
+            "p1",
+        ]
+        assert rows[0] == {
+            "host": "host-1",
+            "project": "(total)",
+            "cpu": 16,
+            "memory_mb": 65536,
+            "disk_gb": 500,
+        }
+        assert rows[-1] == {
+            "host": "host-1",
+            "project": "p1",
+            "cpu": 2,
+            "memory_mb": 2048,
+            "disk_gb": 20,
+        }
+
+    def test_node_stats_adds_up(self, audited):
+        stats = audited.ask("node", "stats")
+        assert (stats["count"], stats["vcpus"], stats["running_vms"]) == (1, 16, 1)
+
+    def test_history_tells_what_changed_and_since_when(self, audited):
+        write_inventory(audited, NODE | {"guests": []})
+        audited.run("nodetracker-compute", "--once")
+        created, updated = audited.ask("node", "history", "host-1")
+        assert (created["what"], updated["what"]) == ("create", "update")
+        assert updated["diff"]["memory_mb_used"] == [2560, 512]
+        assert updated["diff"]["guests"] == {"removed": [GUEST["uuid"]]}
+        assert audited.ask("node", "history", "host-1", "--since", updated["at"]) == [updated]
+        assert len(audited.ask("node", "history", "host-1", "--since", "1h")) == 2
+
+    def test_service_show_tells_the_agents_identity(self, audited):
+        shown = audited.ask("service", "show", "host-1", "nodetracker-compute")
+        assert shown["agent_id"] == (audited.directory / "state" / "compute_id").read_text().strip()
+        assert shown["epoch"] == 1
+        assert shown["last_audit"]["nodes"] == {}
+
+    def test_a_node_is_deleted_once_its_host_is_down(self, audited):
+        code, lines = errors(audited.manage("node", "delete", "host-1", "node-1"))
+        assert code == 1
+        assert "is up and would make node node-1 again" in lines[-1]
+        time.sleep(3.2)
+        assert audited.manage("node", "delete", "host-1", "node-1").returncode == 0
+        assert audited.ask("node", "list") == []
+        assert audited.ask("node", "history", "host-1")[-1]["what"] == "delete"
+
+    def test_purge_deletes_what_is_older(self, audited):
+        assert {
+            row["table"]: row["deleted"] for row in audited.ask("db", "purge", "--before", "1")
+        }["history"] == 0
+        assert {
+            row["table"]: row["deleted"] for row in audited.ask("db", "purge", "--before", "0")
+        }["history"] == 1
+
+    def test_the_schema_can_be_asked_and_checked(self, programs):
+        code, lines = errors(programs.manage("db", "version"))
+        assert (code, len(lines)) == (1, 1)
+        assert "db sync" in lines[0]
+        assert "schema: none ->" in programs.manage("db", "sync").stdout
+        revision = programs.manage("db", "version").stdout.strip()
+        assert revision
+        assert programs.manage("db", "check").returncode == 0
+        assert programs.manage("db", "sync", "base").returncode == 0
+        assert programs.manage("db", "check").returncode == 1
+
+    @pytest.mark.parametrize("fmt", ["table", "json", "yaml", "value", "csv"])
+    def test_every_format_of_a_list(self, audited, fmt):
+        done = audited.manage("node", "list", "-f", fmt, "-c", "nodename")
+        assert done.returncode == 0
+        assert "node-1" in done.stdout
+
+
+class TestErrors:
+    """Every mistake is one line that names the thing, and the documented exit code."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "text"),
+        [
+            (["node", "show", "nowhere"], 1, "there is no node on host nowhere"),
+            (["node", "show", "host-1", "n9"], 1, "there is no node n9 on host host-1"),
+            (["host", "show", "nowhere"], 1, "there is no host nowhere"),
+            (["service", "show", "host-1", "x"], 1, "there is no service x on host host-1"),
+            (["node", "history", "host-1", "--since", "soon"], 1, "--since: 'soon' is neither"),
+            (["db", "sync", "9999"], 1, "9999"),
+            (["no", "such"], 2, "no such"),
+            (["node", "show"], 2, "host"),
+            (["db", "purge"], 2, "--before"),
+            (["db", "purge", "--before", "-3"], 2, "--before"),
+            ([], 2, "usage"),
+        ],
+    )
+    def test_of_the_command_line(self, audited, arguments, code, text):
+        done = audited.manage(*arguments)
+        assert done.returncode == code, done.stderr
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+        if code == 1:
+            assert len(errors(done)[1]) == 1
+
+    @pytest.mark.parametrize("program", ["nodetracker-compute", "nodetracker-standalone"])
+    def test_of_an_unknown_option(self, programs, program):
+        done = programs.run(program, "--no-such-option")
+        assert done.returncode == 2
+        assert "--no-such-option" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"driver": "xen"}, "there is no driver 'xen'"),
+            ({"driver": "fake,local"}, "names 2 drivers"),
+            ({"probe_timeout": "soon"}, "probe_timeout"),
+            ({"cpu_shared_set": "0-x"}, "[compute] cpu_shared_set: '0-x' is neither"),
+            ({"cpu_shared_set": "0-3", "cpu_dedicated_set": "3-5"}, "both name 3"),
+            ({"cpu_shared_set": "400"}, "none of 400 is online on node node-1"),
+            ({"reserved_huge_pages": "node:0,size:x,count:1"}, "reserved_huge_pages"),
+            ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
+            ({"max_concurrent_audits": "0"}, "max_concurrent_audits"),
+            ({"extra": "service_down_time = 29\nreport_interval = 10"}, "service_down_time: 29"),
+            ({"extra": "state_path = /proc/nowhere"}, "/proc/nowhere/compute_id"),
+            ({"extra": "host = two words"}, "host: 'two words'"),
+        ],
+    )
+    def test_of_a_value_end_the_agent_with_78(self, programs, options, text):
+        programs.manage("db", "sync")
+        programs.configure(**options)
+        done = programs.run("nodetracker-compute")
+        assert done.returncode == 78, done.stderr
+        assert text in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize(
+        "connection",
+        ["nonsense", "oracle://x/y", "mysql+nosuch://x/y", "sqlite+nosuch:///x"],
+    )
+    def test_of_a_database_url_end_every_program_with_78(self, tmp_path, connection):
+        programs = Programs(tmp_path, connection)
+        write_inventory(programs, NODE)
+        for program, *arguments in (
+            ("nodetracker-compute",),
+            ("nodetracker-compute", "--once"),
+            ("nodetracker-manage", "node", "list"),
+            ("nodetracker-manage", "db", "sync"),
+            ("nodetracker-manage", "config", "check"),
+        ):
+            done = programs.run(program, *arguments)
+            assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
+            assert "[database] connection" in done.stderr
+
+    def test_of_a_database_that_is_away_are_one_line(self, tmp_path):
+        programs = Programs(tmp_path, "postgresql://u:secret@127.0.0.1:1/x")
+        write_inventory(programs, NODE)
+        for arguments in (["node", "list"], ["db", "sync"], ["db", "version"], ["db", "check"]):
+            code, lines = errors(programs.manage(*arguments))
+            assert (code, len(lines)) == (1, 1), lines
+            assert "secret" not in lines[0]
+
+    def test_of_a_missing_schema_names_the_command(self, programs):
+        code, lines = errors(programs.manage("node", "list"))
+        assert (code, len(lines)) == (1, 1)
+        assert "nodetracker-manage db sync" in lines[0]
+
+    @pytest.mark.parametrize(
+        ("content", "text"),
+        [
+            (None, "nodetracker.conf"),
+            ("host = x\n", "nodetracker.conf"),
+            ("[DEFAULT\n", "nodetracker.conf"),
+        ],
+        ids=["missing", "without a group", "unfinished group"],
+    )
+    def test_of_a_configuration_file_end_every_program_with_78(self, programs, content, text):
+        if content is None:
+            programs.path.unlink()
+        else:
+            programs.path.write_text(content)
+        for program, *arguments in (
+            ("nodetracker-compute",),
+            ("nodetracker-standalone",),
+            ("nodetracker-manage", "node", "list"),
+        ):
+            done = programs.run(program, *arguments)
+            code, lines = errors(done)
+            assert (code, len(lines)) == (78, 1), done.stderr
+            assert text in lines[0]
+
+    def test_of_an_inventory_keep_the_rows_and_say_so_once(self, audited):
+        audited.configure(update_resources_interval=1)
+        audited.inventory.write_text("nodes: [")
+        with audited.start() as agent:
+            agent.wait_for("is no YAML")
+            time.sleep(2.5)
+            assert agent.output().count("is no YAML") <= 2  # the probe, and the driver not ready
+            assert len(audited.ask("node", "list")) == 1
+            row = audited.ask("node", "show", "host-1")
+            assert row["facts"]["cpu"]["state"] == "held"
+            assert agent.stop() == 0
+
+
+class TestConfig:
+    def test_a_sound_configuration_is_said_to_be(self, programs):
+        done = programs.manage("config", "check")
+        assert done.returncode == 0
+        assert str(programs.path) in done.stdout
+
+    def test_every_mistake_is_named_at_once(self, programs):
+        programs.configure(extra="no_such = 1", cpu_shared_set="a", nonsense="2")
+        with programs.path.open("a") as file:
+            file.write("[nowhere]\nx = 1\n")
+        code, lines = errors(programs.manage("config", "check"))
+        assert (code, len(lines)) == (78, 1)
+        for text in ("no_such", "nonsense", "[nowhere]", "cpu_shared_set"):
+            assert text in lines[0]
+
+    def test_the_environment_overrides_the_file(self, programs):
+        done = programs.run("nodetracker-manage", "config", "check", OS_COMPUTE__PROBE_TIMEOUT="x")
+        assert done.returncode == 78
+        assert "probe_timeout" in done.stderr
+
+    def test_the_sample_has_every_group(self, programs):
+        sample = programs.manage("config", "sample").stdout
+        for text in (
+            "[DEFAULT]",
+            "[compute]",
+            "[database]",
+            "[fake]",
+            "[host]",
+            "#host = <this machine",
+        ):
+            assert text in sample

@@ -1,0 +1,109 @@
+"""Runs the installed programs as a user would, each with a configuration of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+
+
+class Programs:
+    """The programs with one configuration file and state directory."""
+
+    def __init__(self, directory: Path, connection: str | None = None, **options) -> None:
+        self.directory = directory
+        self.inventory = directory / "inventory.yaml"
+        self.path = directory / "nodetracker.conf"
+        self.connection = connection or f"sqlite:///{directory}/db.sqlite"
+        self.configure(**options)
+
+    def configure(self, extra: str = "", driver: str = "fake", **options) -> None:
+        """Write the configuration file; options are those of [compute]."""
+        compute = "\n".join(f"{name} = {value}" for name, value in options.items())
+        self.path.write_text(
+            "[DEFAULT]\nhost = host-1\nreport_interval = 1\nservice_down_time = 3\n"
+            f"state_path = {self.directory}/state\n{extra}\n"
+            f"[compute]\ncompute_driver = {driver}\n{compute}\n"
+            f"[fake]\ninventory_file = {self.inventory}\n"
+            f"[database]\nconnection = {self.connection}\n"
+        )
+
+    def run(self, program: str, *arguments: str, timeout: float = 60, **env: str):
+        """Run a program to its end."""
+        return subprocess.run(
+            [BIN / program, f"--config-file={self.path}", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | env,
+            check=False,
+        )
+
+    def manage(self, *arguments: str):
+        """Run nodetracker-manage to its end."""
+        return self.run("nodetracker-manage", *arguments)
+
+    def ask(self, *arguments: str):
+        """Return what nodetracker-manage prints as JSON."""
+        done = self.manage(*arguments, "-f", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def start(self, program: str = "nodetracker-compute", *arguments: str) -> "Running":
+        """Start a program in the background."""
+        return Running([BIN / program, f"--config-file={self.path}", *arguments], self.directory)
+
+
+class Running:
+    """A program in the background, its output in a file."""
+
+    def __init__(self, command: list, directory: Path, **env: str) -> None:
+        self.log = directory / f"output-{time.monotonic_ns()}"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | env,
+            )
+
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def wait_for(self, text: str, timeout: float = 30) -> None:
+        """Wait until the output has a text."""
+        wait_until(lambda: text in self.output() or self.process.poll() is not None, timeout)
+        assert text in self.output(), self.output()
+
+    def stop(self, number: int = signal.SIGTERM, timeout: float = 30) -> int:
+        """Send a signal and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def wait_until(condition, timeout: float = 30, interval: float = 0.05) -> None:
+    """Wait until a condition holds; an AssertionError when it does not in time."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(interval)

@@ -1,0 +1,37 @@
+"""Counting the statements that a store sends: an executemany is one, BEGIN and COMMIT are none."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+
+@dataclass
+class SeenStatements:
+    """The statements sent so far, in order."""
+
+    statements: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.statements)
+
+
+@contextmanager
+def count_statements(source: Any) -> Iterator[SeenStatements]:
+    """Collect what goes through `source`, an engine or a store that has one."""
+    engine: sa.Engine = getattr(source, "engine", source)
+    seen = SeenStatements()
+
+    def note(
+        connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool
+    ) -> None:
+        if not statement.upper().startswith(("BEGIN", "COMMIT", "ROLLBACK")):
+            seen.statements.append(statement)
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
