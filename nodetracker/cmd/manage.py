@@ -92,8 +92,8 @@ class ManageApp(App):
         """Run a command; one that does not exist is a usage error."""
         try:
             self.command_manager.find_command(argv)
-        except ValueError as error:
-            print(f"{PROGRAM}: {error}", file=sys.stderr)
+        except ValueError:
+            print(f"{PROGRAM}: there is no command {' '.join(argv)!r}; see --help", file=sys.stderr)
             return EXIT_USAGE
         return int(super().run_subcommand(argv))
 

@@ -188,8 +188,11 @@ def updated_record(
     )
 
 
-def measured_record(change: NodeChange, row: LockedRow) -> NodeRecord:
-    """Return the row as it is after measurements were written."""
+def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRecord:
+    """Return the row as it is after measurements were written.
+
+    Its time of writing moves, as the next measurements are held back by it.
+    """
     record = _stored(change)
     columns = [name for name in change.columns if name in VOLATILE_COLUMNS]
     return dataclasses.replace(
@@ -197,7 +200,7 @@ def measured_record(change: NodeChange, row: LockedRow) -> NodeRecord:
         epoch=row.epoch,
         values=merge_values(record.values, change.values, columns),
         created_at=row.created_at,
-        updated_at=row.updated_at,
+        updated_at=now,
     )
 
 

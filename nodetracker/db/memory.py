@@ -323,7 +323,7 @@ def _write(tables: _Tables, agent: AgentKey, now: datetime, decision: Decision) 
     for change, row in decision.updates:
         written.append(decisions.updated_record(change, row, agent, now))
         note(change, ChangeKind.UPDATE, change.diff)
-    written.extend(decisions.measured_record(change, row) for change, row in decision.measures)
+    written.extend(decisions.measured_record(change, row, now) for change, row in decision.measures)
     for change in decision.creations:
         tables.last_id += 1
         written.append(decisions.created_record(change, tables.last_id, agent, now))

@@ -220,14 +220,19 @@ class _Writer:
         columns = [name for name in NODE_COLUMNS if name in named & VOLATILE_COLUMNS]
         parameters = []
         for change, row in decision.measures:
-            record = decisions.measured_record(change, row)
+            record = decisions.measured_record(change, row, self._now)
             parameters.append(self._values(record, columns))
             self._records[change.nodename] = record
         if columns:
             statement = (
                 sa.update(tables.compute_nodes)
                 .where(_nodes.id == sa.bindparam("p_id"))
-                .values({name: sa.bindparam(f"p_{name}") for name in columns})
+                .values(
+                    {
+                        "updated_at": self._now,
+                        **{name: sa.bindparam(f"p_{name}") for name in columns},
+                    }
+                )
             )
             self._connection.execute(statement, parameters)
 

@@ -21,7 +21,7 @@ class ChangeKind(enum.StrEnum):
 
     CREATE = "create"
     UPDATE = "update"
-    MEASURE = "measure"  # volatile columns alone: no generation, no history
+    MEASURE = "measure"  # volatile columns and updated_at alone: no generation, no history
     DELETE = "delete"
 
 

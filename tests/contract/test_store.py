@@ -250,7 +250,10 @@ class TestUpdate:
         )
         after = load_one(store)
         assert after.values == dataclasses.replace(record.values, mem_available=7, metrics={"a": 1})
-        assert after == dataclasses.replace(record, values=after.values)
+        assert after.updated_at > record.updated_at
+        assert after == dataclasses.replace(
+            record, values=after.values, updated_at=after.updated_at
+        )
         assert result.records == {"alpha": after}
         assert [entry.what for entry in store.list_history("alpha")] == [ChangeKind.CREATE]
 

@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.genconfig import SAMPLE
 from tests.programs import BIN, Programs, Running, wait_until
 
 GUEST = {
@@ -154,11 +157,11 @@ class TestStandalone:
             check=True,
         )
         row = json.loads(shown.stdout)
-        with open("/proc/meminfo") as meminfo:
-            assert row["memory_mb"] == int(meminfo.readline().split()[1]) // 1024
+        total_kib = int(Path("/proc/meminfo").read_text().split()[1])
+        assert row["memory_mb"] == total_kib // 1024
         assert row["vcpus"] == os.cpu_count()
         assert row["local_gb"] == os.statvfs(state).f_blocks * os.statvfs(state).f_frsize // 2**30
-        assert f"| {row['memory_mb']} |" in output.replace("  ", " ").replace("  ", " ")
+        assert f"| {row['memory_mb']} |" in re.sub(" +", " ", output)
 
     def test_reads_its_own_file_again(self, tmp_path):
         own = tmp_path / "nodetracker"
@@ -445,3 +448,6 @@ class TestConfig:
             "#host = <this machine",
         ):
             assert text in sample
+
+    def test_the_sample_in_the_tree_is_up_to_date(self, programs):
+        assert programs.manage("config", "sample").stdout == SAMPLE.read_text()
