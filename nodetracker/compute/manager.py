@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from nodetracker.compute.outage import OutageLog
 from nodetracker.compute.resource_tracker import ResourceTracker
@@ -82,11 +83,7 @@ class ComputeManager:
 
     def post_start_hook(self) -> None:
         """Say that the agent is at work."""
-        LOG.info(
-            "Agent of host %s is at work with %d nodes",
-            self._settings.host,
-            len(self._last_good),
-        )
+        LOG.info("Agent of host %s is at work", self._settings.host)
 
     def cleanup_host(self) -> None:
         """Let go of the driver."""
@@ -121,9 +118,7 @@ class ComputeManager:
         agent = self._agent
         if agent is None:
             return  # the audits register it as soon as the database is there
-        with self._database.watched():
-            self._store.beat(agent, self._report_count + 1, self.audit_state())
-            self._report_count += 1
+        self._database.run(partial(self._beat, agent))
 
     def audit_state(self) -> AuditState:
         """Tell how old the last audit is, and how old each node that is not fine."""
@@ -142,9 +137,12 @@ class ComputeManager:
                 },
             )
 
+    def _beat(self, agent: AgentKey) -> None:
+        self._store.beat(agent, self._report_count + 1, self.audit_state())
+        self._report_count += 1
+
     def _try_audit(self, startup: bool) -> None:
-        with self._database.watched():
-            self.update_available_resource(startup)
+        self._database.run(partial(self.update_available_resource, startup))
 
     def _register(self) -> AgentKey:
         """Return the agent's key, taking the services row the first time."""

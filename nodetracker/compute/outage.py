@@ -3,8 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
 class OutageLog:
@@ -36,12 +35,11 @@ class OutageLog:
         """True between a failure and the next success."""
         return self._since is not None
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Run a block whose failures of the one type are logged here and not raised."""
+    def run(self, call: Callable[[], object]) -> None:
+        """Make a call whose failures of the one type are logged here and not raised."""
         failure: Exception | None = None
         try:
-            yield
+            call()
         except self._error_type as error:
             failure = error
         # Logged here because the formatter repeats the error of a surrounding handler.

@@ -6,26 +6,34 @@ from nodetracker.compute.outage import OutageLog
 from nodetracker.errors import FencedError, StoreUnavailableError
 
 
+def succeed():
+    return None
+
+
+def failing(error):
+    def call():
+        raise error
+
+    return call
+
+
 def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
     caplog.set_level(logging.INFO)
     seconds = iter([100.0, 142.0])
     log = logging.getLogger("test")
     outage = OutageLog("The database", StoreUnavailableError, log, lambda: next(seconds))
-    with outage.watched():
-        pass
+    outage.run(succeed)
     for number in range(3):
-        with outage.watched():
-            raise StoreUnavailableError(f"refused {number}")
+        outage.run(failing(StoreUnavailableError(f"refused {number}")))
         assert outage.is_out
     for _ in range(3):
-        with outage.watched():
-            pass
+        outage.run(succeed)
         assert not outage.is_out
     assert caplog.messages == ["The database: refused 0", "The database is back after 42 s"]
 
 
 def test_other_errors_are_no_outage():
     outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("test"))
-    with pytest.raises(FencedError), outage.watched():
-        raise FencedError("taken")
+    with pytest.raises(FencedError):
+        outage.run(failing(FencedError("taken")))
     assert not outage.is_out

@@ -1,0 +1,88 @@
+"""Measures everything and prints it as a table.
+
+`python -m tests.bench [--json FILE] [--database URL]`: the audits' statements
+are counted on SQLite or on the database named, which gets the schema and keeps
+the rows, so name one that is there for this. The programs always run on SQLite.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nodetracker.db import migration
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.store import open_store
+from tests.bench.audits import AuditCosts, measure_audits
+from tests.bench.programs import measure_rest, measure_start
+
+SIZES = ((1, 0), (1, 1), (1, 100), (1, 1000), (100, 0), (100, 1), (1000, 0), (1000, 1))
+"""Nodes, and guests of each."""
+
+MANY_GUESTS = 1000
+
+
+def main() -> None:
+    """Measure, print the table and write the JSON file."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure costs.")
+    parser.add_argument("--json", type=Path, help="file that gets the figures")
+    parser.add_argument("--database", help="URL of a database made for this; default: SQLite")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        url = arguments.database or f"sqlite:///{directory}/bench.sqlite"
+        audits = [costs.as_row() for costs in _measure_audits(url, directory)]
+        programs = _measure_programs(directory)
+    _print_table(audits)
+    print()
+    for what, figures in programs.items():
+        print(f"{what}: " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
+    if arguments.json is not None:
+        arguments.json.write_text(
+            json.dumps({"audits": audits, "programs": programs}, indent=2) + "\n"
+        )
+
+
+def _measure_audits(url: str, directory: Path) -> list[AuditCosts]:
+    store = open_store(DatabaseSettings(url))
+    try:
+        migration.sync(store.engine)
+        measured = []
+        for nodes, guests in SIZES:
+            _tell(f"audits of {nodes} nodes with {guests} guests each")
+            measured.append(measure_audits(store, directory, nodes, guests))
+        return measured
+    finally:
+        store.close()
+
+
+def _measure_programs(directory: Path) -> dict[str, dict[str, float]]:
+    _tell("starts of the agent")
+    start = measure_start(directory)
+    _tell("the agent at rest on this machine")
+    local = measure_rest(directory)
+    _tell(f"the agent at rest with {MANY_GUESTS} guests of the fake driver")
+    many = measure_rest(directory, MANY_GUESTS)
+    return {
+        "start to first row, seconds": dataclasses.asdict(start),
+        "at rest, local driver": dataclasses.asdict(local),
+        f"at rest, fake driver, {MANY_GUESTS} guests": dataclasses.asdict(many),
+    }
+
+
+def _print_table(rows: Sequence[Mapping[str, int | float]]) -> None:
+    lines = [list(rows[0]), *([f"{value:g}" for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def _tell(what: str) -> None:
+    print(f"measuring {what}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

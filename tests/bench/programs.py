@@ -1,0 +1,130 @@
+"""What the installed programs cost: how soon there is a row, and what an agent takes at rest."""
+
+import json
+import sqlite3
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.programs import Programs, wait_until
+
+AUDIT_SECONDS = 6
+"""Between audits of an agent at rest: a tenth of the default.
+
+`Programs` has a heartbeat each second, a tenth of the default as well. So the
+agent does in six seconds what it does by default in a minute, six heartbeats
+and one audit, and its CPU time in six seconds is that of such a minute. What
+comes by the clock and not by the audit (a measurement every five minutes, all
+rows read again every ten) is not sped up. Probes' threads still come and go
+with each audit, as they end after five idle seconds.
+"""
+
+FIRST_SAMPLE_SECONDS = 3.4
+"""From the start's end to the first sample: far from an audit and from a heartbeat.
+
+The first of them come after 0.9 to 1 of their intervals, so that each window
+of whole audit intervals has the same number of both.
+"""
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StartCosts:
+    """Seconds from the agent's start as a process to its first row, over some starts."""
+
+    least: float
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class RestCosts:
+    """What an agent takes that finds nothing to do.
+
+    Attributes:
+        rss_mib: its resident memory.
+        cpu_seconds_per_minute: at the default intervals, see `AUDIT_SECONDS`.
+    """
+
+    rss_mib: float
+    cpu_seconds_per_minute: float
+
+
+def measure_start(directory: Path, starts: int = 3) -> StartCosts:
+    """Start agents of this machine, each on an empty SQLite database that has its schema."""
+    taken = []
+    for number in range(starts):
+        place = directory / f"start-{number}"
+        place.mkdir()
+        programs = Programs(place, driver="local")
+        _migrate(programs)
+        began = time.monotonic()
+        with programs.start() as agent:
+            wait_until(_has_row(place / "db.sqlite"), interval=0.005)
+            taken.append(time.monotonic() - began)
+            agent.stop()
+    return StartCosts(min(taken), statistics.median(taken))
+
+
+def measure_rest(directory: Path, guests: int | None = None, minutes: int = 2) -> RestCosts:
+    """Sample an agent at rest.
+
+    Args:
+        guests: of the one node of the fake driver; None = this machine by the local driver.
+        minutes: of the default intervals, each of which takes `AUDIT_SECONDS`.
+    """
+    place = directory / f"rest-{guests}"
+    place.mkdir()
+    driver = "local" if guests is None else "fake"
+    programs = Programs(place, driver=driver, update_resources_interval=AUDIT_SECONDS)
+    if guests is not None:
+        _write_node(programs, guests)
+    _migrate(programs)
+    with programs.start() as agent:
+        agent.wait_for("is at work")
+        time.sleep(FIRST_SAMPLE_SECONDS)
+        process = psutil.Process(agent.process.pid)
+        before = _cpu_seconds(process)
+        time.sleep(AUDIT_SECONDS * minutes)
+        used = _cpu_seconds(process) - before
+        rss_mib = process.memory_info().rss / MIB
+        agent.stop()
+    return RestCosts(rss_mib, used / minutes)
+
+
+def _migrate(programs: Programs) -> None:
+    done = programs.manage("db", "sync")
+    assert done.returncode == 0, done.stderr
+
+
+def _has_row(database: Path) -> Callable[[], bool]:
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    return lambda: connection.execute("SELECT count(*) FROM compute_nodes").fetchone()[0] > 0
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def _write_node(programs: Programs, guests: int) -> None:
+    node = {
+        "nodename": "node-1",
+        "vcpus": 16,
+        "memory_mb": 65536,
+        "disk_gb": 500,
+        "guests": [
+            {
+                "uuid": f"00000000-0000-4000-8000-{number:012d}",
+                "vcpus": 1,
+                "memory_mb": 64,
+                "disk_gb": 1,
+            }
+            for number in range(guests)
+        ],
+    }
+    programs.inventory.write_text(json.dumps({"nodes": [node]}))

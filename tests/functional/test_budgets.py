@@ -1,0 +1,203 @@
+"""The budgets that can be counted: statements and written rows, never the clock."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.compute.resource_tracker import BATCH_SIZE, ResourceTracker
+from nodetracker.db.memory import MemoryStore
+from nodetracker.db.schema.tables import metadata
+from nodetracker.db.store import SqlStore
+from nodetracker.host.roots import Roots
+from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.fact import fresh
+from nodetracker.model.host import MemoryInfo
+from nodetracker.model.node import VOLATILE_COLUMNS, HostSnapshot
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.ports import AgentKey
+from nodetracker.settings import AgentSettings, Policy
+from nodetracker.virt.local.driver import LocalDriver
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.bench.audits import BenchHost, Statements, measure_audits
+from tests.builders import later, make_incarnation
+from tests.contract.stores import SQL_BACKENDS, make_stores
+
+STEADY = 3
+REREAD = 8
+ONE_CHANGE = 8
+PER_BATCH = 6
+MEASURES_PER_HOUR = 12
+
+Rows = dict[str, dict[int, tuple[Any, ...]]]
+
+
+@pytest.fixture(params=SQL_BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+    """A store on an empty, migrated database."""
+    for maker in make_stores(request.param, request, tmp_path):
+        opened = maker.open()
+        assert isinstance(opened, SqlStore)
+        yield opened
+
+
+def read_rows(store: SqlStore) -> Rows:
+    """Return every row of every table by its id."""
+    with store.engine.connect() as connection:
+        return {
+            table.name: {row.id: tuple(row) for row in connection.execute(sa.select(table))}
+            for table in metadata.sorted_tables
+        }
+
+
+def count_written(before: Rows, after: Rows) -> dict[str, int]:
+    """Return how many rows of each table are new, gone or different."""
+    counts = {
+        name: sum(before[name].get(key) != row for key, row in rows.items())
+        + len(before[name].keys() - rows.keys())
+        for name, rows in after.items()
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def verbs(statements: Statements) -> set[str]:
+    """Return the statements' first words."""
+    return {statement.split()[0] for statement in statements}
+
+
+def test_a_thousand_nodes_with_a_guest_each(store: SqlStore, tmp_path: Path) -> None:
+    host = BenchHost(store, tmp_path, nodes=1000, guests_per_node=1)
+    host.audit()
+    before = read_rows(store)
+    assert {name: len(before[name]) for name in ("compute_nodes", "guests", "history")} == {
+        "compute_nodes": 1000,
+        "guests": 1000,
+        "history": 1000,
+    }
+
+    steady, reread = host.audit(), host.reread()
+    assert len(steady) <= STEADY
+    assert len(reread) <= REREAD
+    assert verbs(steady + reread) == {"SELECT"}
+    assert read_rows(store) == before
+
+    host.add_guests(host.nodes[500:501])
+    assert len(host.audit()) <= ONE_CHANGE
+    after = read_rows(store)
+    assert count_written(before, after) == {"compute_nodes": 1, "guests": 1, "history": 1}
+    assert {name: len(after[name]) - len(before[name]) for name in after} == {
+        name: int(name in ("guests", "history")) for name in after
+    }
+    generation = list(metadata.tables["compute_nodes"].c.keys()).index("generation")
+    (moved,) = (
+        (before["compute_nodes"][key][generation], row[generation])
+        for key, row in after["compute_nodes"].items()
+        if before["compute_nodes"][key] != row
+    )
+    assert moved[1] == moved[0] + 1
+
+
+@pytest.mark.parametrize("guests", [0, 100, 1000])
+def test_one_node_whatever_its_guests(store: SqlStore, tmp_path: Path, guests: int) -> None:
+    costs = measure_audits(store, tmp_path, 1, guests)
+    assert len(costs.steady) <= STEADY
+    assert len(costs.reread) <= REREAD
+    assert len(costs.one_guest_more) <= ONE_CHANGE
+    assert verbs(costs.steady + costs.reread) == {"SELECT"}
+
+
+def test_two_hundred_changed_nodes(store: SqlStore, tmp_path: Path) -> None:
+    host = BenchHost(store, tmp_path, nodes=2 * BATCH_SIZE, guests_per_node=1)
+    host.audit()
+    stamps = len(host.audit())
+    before = read_rows(store)
+    host.add_guests(host.nodes)
+    assert len(host.audit()) <= 2 * PER_BATCH + stamps
+    count = 2 * BATCH_SIZE
+    assert count_written(before, read_rows(store)) == {
+        "compute_nodes": count,
+        "guests": count,
+        "history": count,
+    }
+
+
+def test_a_heartbeat_is_one_statement_and_one_row(store: SqlStore, tmp_path: Path) -> None:
+    host = BenchHost(store, tmp_path, nodes=1, guests_per_node=0)
+    host.audit()
+    host.beat()
+    before = read_rows(store)
+    assert len(host.beat()) == 1
+    assert count_written(before, read_rows(store)) == {"services": 1}
+
+
+class RestlessDriver(LocalDriver):
+    """This machine, its available memory another one at each reading."""
+
+    def __init__(self, environment: DriverEnvironment) -> None:
+        super().__init__(environment)
+        self._readings = 0
+
+    def get_available_resource(self, nodename: str) -> HostSnapshot:
+        snapshot = super().get_available_resource(nodename)
+        assert snapshot.memory.value is not None
+        self._readings += 1
+        total_mb = snapshot.memory.value.total_mb
+        info = MemoryInfo(total_mb, total_mb // (2 + self._readings % 2))
+        return dataclasses.replace(snapshot, memory=fresh("test", info))
+
+
+def audit_an_hour(driver: type[LocalDriver], directory: Path) -> list[NodeChange]:
+    """Audit this machine every minute of an hour that takes no time; return what was written."""
+    seconds = 0.0
+    store = MemoryStore(lambda: later(seconds))
+    incarnation = make_incarnation()
+    service = store.register_agent("host-1", COMPUTE_BINARY, "compute", "0", incarnation)
+    agent = AgentKey("host-1", COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+    environment = DriverEnvironment("host-1", str(directory), Roots(), ProbeRunner(20.0))
+    settings = AgentSettings("host-1", str(directory), Policy())
+    tracker = ResourceTracker(settings, driver(environment), store, lambda: seconds)
+    changes: list[NodeChange] = []
+    for _ in range(1 + timedelta(hours=1) // timedelta(minutes=1)):
+        changes += tracker.audit(agent).changes
+        seconds += 60.0
+    return changes
+
+
+def list_unexpected(changes: list[NodeChange]) -> list[tuple[str, ...]]:
+    """Return the columns of each update, save of one whose only news is the cells.
+
+    A virtual machine's cells may grow while it runs.
+    """
+    return [
+        change.columns
+        for change in changes
+        if change.kind is ChangeKind.UPDATE
+        and (
+            change.guests
+            or change.devices
+            or set(change.columns) - VOLATILE_COLUMNS != {"numa_topology"}
+        )
+    ]
+
+
+def test_an_hour_of_this_machine_writes_measurements_alone(tmp_path: Path) -> None:
+    changes = audit_an_hour(LocalDriver, tmp_path)
+    kinds = Counter(change.kind for change in changes)
+    assert kinds[ChangeKind.CREATE] == 1
+    assert kinds[ChangeKind.DELETE] == 0
+    assert kinds[ChangeKind.MEASURE] <= MEASURES_PER_HOUR
+    assert list_unexpected(changes) == []
+
+
+def test_an_hour_of_unrest_writes_a_measurement_every_five_minutes(tmp_path: Path) -> None:
+    changes = audit_an_hour(RestlessDriver, tmp_path)
+    kinds = Counter(change.kind for change in changes)
+    assert kinds[ChangeKind.CREATE] == 1
+    assert 0 < kinds[ChangeKind.MEASURE] <= MEASURES_PER_HOUR
+    assert list_unexpected(changes) == []
