@@ -96,8 +96,8 @@ def _refuse_beside_live_agent(agent: Agent) -> None:
         is_alive = is_service_up(service, agent.store.now(), agent.settings.service_down_time)
     if is_alive:
         raise RefusedError(
-            f"an agent of host {service.host} is running (process {service.incarnation.pid}); "
-            f"use: nodetracker-manage node audit {service.host}"
+            f"an agent of host {service.host} is running (process {service.incarnation.pid}) "
+            "and keeps its rows; stop it first"
         )
 
 

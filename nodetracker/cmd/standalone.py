@@ -1,6 +1,7 @@
 """nodetracker-standalone: one host on SQLite, with nothing to set up."""
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +58,9 @@ def _run(arguments: Sequence[str]) -> int:
     store = open_store(database)
     migration.sync(store.engine)
     own_file = _write_own_file(state_path, settings.host)
-    print(f"Ask it from another terminal: nodetracker-manage --config-file {own_file} node list")
+    print(
+        f"Ask it from another terminal: {_manage()} --config-file {own_file} node list", flush=True
+    )
     agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
     return leave(Daemon(agent.service, settings.graceful_shutdown_timeout).run())
 
@@ -86,6 +89,13 @@ def render_table(report: AuditReport) -> str:
     if report.listing_error is not None:
         problems.append(report.listing_error)
     return "\n".join([table.get_string(), *problems])
+
+
+def _manage() -> str:
+    """Return how to call nodetracker-manage here: by path unless it is on the search path."""
+    name = "nodetracker-manage"
+    beside = Path(sys.argv[0]).with_name(name)
+    return name if shutil.which(name) or not beside.exists() else str(beside)
 
 
 def _make_state_path(state_path: Path) -> None:

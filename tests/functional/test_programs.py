@@ -71,7 +71,7 @@ class TestOnce:
             code, lines = errors(audited.run("nodetracker-compute", "--once"))
             assert code == 1
             assert "an agent of host host-1 is running" in lines[-1]
-            assert "nodetracker-manage node audit host-1" in lines[-1]
+            assert "stop it first" in lines[-1]
             assert agent.stop() == 0
 
 
