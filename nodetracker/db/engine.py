@@ -152,16 +152,16 @@ def _tune_server(engine: sa.Engine) -> None:
 
 
 def _tune_sqlite(engine: sa.Engine) -> None:
-    pragmas = [f"busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "synchronous = NORMAL"]
+    pragmas = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "PRAGMA synchronous = NORMAL"]
     is_file = bool(engine.url.database) and engine.url.database != ":memory:"
     if is_file:
-        pragmas.append("journal_mode = WAL")
+        pragmas.append("PRAGMA journal_mode = WAL")
 
     @sa.event.listens_for(engine, "connect")
     def set_pragmas(connection: Any, record: object) -> None:
         connection.create_function(SQLITE_NOW, 0, _sqlite_now)
         for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}")
+            connection.execute(pragma)
 
     # oslo.db sends BEGIN itself. A reader's takes no lock; a writer must have its
     # lock from the start, as one that reads first and writes then may lose all.

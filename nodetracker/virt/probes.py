@@ -104,10 +104,9 @@ class ProbeRunner:
         return self.start(key, read).fact()
 
     def skip(self, key: ProbeKey, refusal: str) -> Fact[T]:
-        """Count a probe that was not begun; what hangs has been logged already."""
+        """Count a probe that was not begun; what hangs has been logged, and is logged as over."""
         with self._lock:
             self._count(key, ProbeOutcome.SKIPPED)
-            self._last_error[key] = refusal
         return failed(key.source, refusal)
 
     def finish(self, key: ProbeKey, task: Task[T]) -> Fact[T]:

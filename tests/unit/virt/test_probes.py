@@ -121,6 +121,13 @@ def test_a_closed_source_is_one_line_for_a_thousand_nodes(runner, gate, caplog):
     told = [message for message in caplog.messages if message.startswith("uri is not asked")]
     assert len(told) == 1
     assert len(caplog.messages) == MAX_STUCK_CALLS + 1
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    gate.set()
+    wait_until_nothing_hangs(runner)
+    for number in range(1000):
+        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), lambda: 1)
+    assert len(caplog.messages) == 2 * MAX_STUCK_CALLS  # returned, and answers again
 
 
 def test_calls_are_timed_and_counted_by_outcome(runner, gate):
