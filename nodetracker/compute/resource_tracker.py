@@ -15,7 +15,15 @@ from functools import partial
 from nodetracker.accounting.inventory import unusable_cpu_sets
 from nodetracker.accounting.reconcile import plan, plan_delete
 from nodetracker.accounting.view import account
-from nodetracker.errors import ConfigError, DriverUnavailableError, FencedError
+from nodetracker.errors import (
+    ConfigError,
+    ConflictError,
+    DriverUnavailableError,
+    FencedError,
+    SchemaError,
+    StoreError,
+    StoreUnavailableError,
+)
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.cpuset import render_cpu_set
@@ -48,6 +56,8 @@ SETTLE_SECONDS = 1.0
 
 MAX_CONFLICT_ROUNDS = 3
 
+_DOES_NOT_ANSWER = "does not answer"
+
 
 class ResourceTracker:
     """Keeps one true row per node of one host.
@@ -75,6 +85,7 @@ class ResourceTracker:
         self._loaded_at: float | None = None
         self._missed: dict[str, int] = {}
         self._told_warnings: frozenset[HostWarning] | None = None
+        self._told_failures: dict[str, str] = {}
         self._unreported: list[NodeChange] = []
 
     def audit(self, agent: AgentKey, startup: bool = False) -> AuditReport:
@@ -134,7 +145,7 @@ class ResourceTracker:
         for name in nodenames:
             hung = self._hung.get(name)
             if hung is not None and not hung.is_done:
-                first.append(self._hung_snapshot(name))
+                first.append(self._failed(name, "driver", _DOES_NOT_ANSWER))
                 continue
             self._hung.pop(name, None)
             tasks[name] = self._readers.submit(partial(self._read_one, name))
@@ -152,13 +163,18 @@ class ResourceTracker:
             yield rest
 
     def _read_one(self, nodename: str) -> HostSnapshot:
+        failure: tuple[str, str] | None = None
         try:
-            return self._driver.get_available_resource(nodename)
+            snapshot = self._driver.get_available_resource(nodename)
         except DriverUnavailableError as error:
-            return failed_snapshot(nodename, error.source, error.reason)
+            failure = error.source, error.reason
         except Exception as error:  # a driver's fault costs its node this audit, no more
-            LOG.exception("Reading node %s failed", nodename)
-            return failed_snapshot(nodename, "driver", f"{type(error).__name__}: {error}")
+            LOG.debug("Reading node %s failed", nodename, exc_info=True)
+            failure = "driver", f"{type(error).__name__}: {error}"
+        if failure is not None:
+            return self._failed(nodename, *failure)
+        self._told_failures.pop(nodename, None)
+        return snapshot
 
     def _await(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
         # Every probe is bounded, so this bound is for drivers that run none.
@@ -166,10 +182,14 @@ class ResourceTracker:
             return task.result()
         if self._readers.abandon(task):
             self._hung[nodename] = task
-        return self._hung_snapshot(nodename)
+        return self._failed(nodename, "driver", _DOES_NOT_ANSWER)
 
-    def _hung_snapshot(self, nodename: str) -> HostSnapshot:
-        return failed_snapshot(nodename, "driver", "does not answer")
+    def _failed(self, nodename: str, source: str, reason: str) -> HostSnapshot:
+        """Build the snapshot of a node that its driver could not read; say so once."""
+        if self._told_failures.get(nodename) != reason:
+            self._told_failures[nodename] = reason
+            LOG.warning("Node %s cannot be read: %s: %s", nodename, source, reason)
+        return failed_snapshot(nodename, source, reason)
 
     # Load.
 
@@ -220,33 +240,46 @@ class ResourceTracker:
                 if name not in self._records
             }
             changes = plan(run.agent.host, views.values(), self._records, uuids, now)
-            conflicts, refused = self._apply(run, changes)
+            conflicts = self._apply(run, changes)
             for name, view in views.items():
                 if name not in conflicts:
-                    run.note(view, refused.get(name))
+                    run.note(view)
             pending = {name: pending[name] for name in conflicts}
             if not pending:
                 return
         for name in pending:
             run.errors[name] = "its row was written by others again and again"
 
-    def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> tuple[set[str], dict[str, str]]:
+    def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> set[str]:
+        """Write changes in batches; return the nodes whose rows moved meanwhile."""
         conflicts: set[str] = set()
-        refused: dict[str, str] = {}
         for start in range(0, len(changes), BATCH_SIZE):
-            batch = changes[start : start + BATCH_SIZE]
+            conflicts |= self._apply_batch(run, changes[start : start + BATCH_SIZE])
+        return conflicts
+
+    def _apply_batch(self, run: "_Run", batch: Sequence[NodeChange]) -> set[str]:
+        try:
             result = self._store.apply_changes(run.agent, batch, self._settings.service_down_time)
-            # Remembered only now, after the commit.
-            self._records |= result.records
-            conflicts.update(result.conflicts)
-            refused.update(result.refused)
-            for change in batch:
-                if change.nodename in result.conflicts or change.nodename in result.refused:
-                    continue
-                if change.kind is ChangeKind.DELETE:
-                    self._records.pop(change.nodename, None)
-                self._unreported.append(change)
-        return conflicts, refused
+        except (ConflictError, SchemaError, StoreUnavailableError):
+            raise
+        except StoreError as error:
+            # One value that the database refuses must not cost the other nodes their rows.
+            if len(batch) == 1:
+                run.refuse(WarningKind.ROW_REFUSED, batch[0].nodename, str(error))
+                return set()
+            middle = len(batch) // 2
+            return self._apply_batch(run, batch[:middle]) | self._apply_batch(run, batch[middle:])
+        # Remembered only now, after the commit.
+        self._records |= result.records
+        for nodename, reason in result.refused.items():
+            run.refuse(WarningKind.NODE_UUID_REFUSED, nodename, reason)
+        for change in batch:
+            if change.nodename in result.conflicts or change.nodename in result.refused:
+                continue
+            if change.kind is ChangeKind.DELETE:
+                self._records.pop(change.nodename, None)
+            self._unreported.append(change)
+        return set(result.conflicts)
 
     def _derive_uuid(self, agent: AgentKey, nodename: str) -> str:
         return str(uuid_module.uuid5(uuid_module.UUID(agent.agent_id), nodename))
@@ -255,8 +288,8 @@ class ResourceTracker:
         """Delete rows whose nodes two complete audits in a row did not see."""
         if listing.unreachable:
             return
-        orphans = [name for name in self._records if name not in set(listing.nodenames)]
-        self._missed = {name: self._missed.get(name, 0) + 1 for name in orphans}
+        orphans = self._records.keys() - set(listing.nodenames)
+        self._missed = {name: self._missed.get(name, 0) + 1 for name in sorted(orphans)}
         for name, count in self._missed.items():
             if count == 1:
                 LOG.warning(
@@ -318,19 +351,18 @@ class _Run:
         self.errors: dict[str, str] = {}
         self.warnings: list[HostWarning] = []
 
-    def note(self, view: NodeView, refusal: str | None) -> None:
-        """Keep what is not fine about one node."""
+    def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
+        """Keep why a node's row was not written."""
+        self.warnings.append(HostWarning(kind, nodename, "", reason))
+        self.errors[nodename] = reason
+
+    def note(self, view: NodeView) -> None:
+        """Keep what is not fine about one node's reading."""
         self.warnings.extend(view.warnings)
-        if refusal is not None:
-            self.warnings.append(
-                HostWarning(WarningKind.NODE_UUID_REFUSED, view.nodename, "", refusal)
-            )
-            self.errors[view.nodename] = refusal
-            return
         errors = {
             f"{name}: {entry.error}"
             for name, entry in view.values.facts.items()
             if entry.state is not FactState.FRESH
         }
         if errors:
-            self.errors[view.nodename] = "; ".join(sorted(errors))
+            self.errors.setdefault(view.nodename, "; ".join(sorted(errors)))

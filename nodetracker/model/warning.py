@@ -14,7 +14,7 @@ class WarningKind(enum.StrEnum):
     CPU_SET_OFFLINE = "cpu_set_offline"
     DRIVER_NOT_READY = "driver_not_ready"
     NODE_UUID_REFUSED = "node_uuid_refused"
-    ORPHAN_NODE_KEPT = "orphan_node_kept"
+    ROW_REFUSED = "row_refused"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,6 +1,7 @@
 """Audits over the in-memory store and the file-driven driver, each a pass that a test decides."""
 
 import itertools
+import threading
 import time
 from datetime import timedelta
 
@@ -9,7 +10,7 @@ import yaml
 
 from nodetracker.compute.resource_tracker import FULL_LOAD_SECONDS, ResourceTracker
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import ConfigError, FencedError, StoreUnavailableError
+from nodetracker.errors import ConfigError, FencedError, StoreError, StoreUnavailableError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.fact import FactState
 from nodetracker.model.service import COMPUTE_BINARY
@@ -291,6 +292,70 @@ class TestOtherWriters:
         second.audit(node(1, uuid=uuid))
         assert second.records()["node-1"].uuid == uuid
         assert first.records() == {}
+
+
+class RefusingStore(MemoryStore):
+    """A store that refuses one node's values, as a database does one that does not fit."""
+
+    def apply_changes(self, agent, changes, service_down_time):
+        if any(change.nodename == "node-7" for change in changes):
+            raise StoreError("refused a statement: DataError 1406")
+        return super().apply_changes(agent, changes, service_down_time)
+
+
+def test_a_row_that_the_database_refuses_costs_no_other_node_its_row(clock, tmp_path):
+    agent = Agent(RefusingStore(clock.now), tmp_path / "inventory.yaml", clock)
+    report = agent.audit(*(node(number) for number in range(20)))
+    assert set(agent.records()) == {f"node-{number}" for number in range(20)} - {"node-7"}
+    assert report.errors == {"node-7": "refused a statement: DataError 1406"}
+    (warning,) = agent.store.list_warnings(HOST)
+    assert (warning.warning.kind, warning.warning.nodename) == ("row_refused", "node-7")
+
+
+class FaultyDriver:
+    """A driver of somebody else's that runs no probes and raises what it should not."""
+
+    def __init__(self, driver):
+        self._driver = driver
+        self.error = None
+        self.gate = None
+
+    def get_available_nodes(self):
+        return self._driver.get_available_nodes()
+
+    def get_available_resource(self, nodename):
+        if nodename == "node-2" and self.gate is not None:
+            self.gate.wait()
+        if nodename == "node-2" and self.error is not None:
+            raise self.error
+        return self._driver.get_available_resource(nodename)
+
+
+class TestFaultyDriver:
+    @pytest.fixture
+    def agent(self, agent):
+        agent.tracker._driver = FaultyDriver(agent.tracker._driver)
+        return agent
+
+    def test_a_fault_costs_its_node_and_is_said_once(self, agent, caplog):
+        agent.audit(node(1), node(2))
+        agent.tracker._driver.error = KeyError("oops")
+        for _ in range(3):
+            report = agent.audit(node(1, guest(1)), node(2))
+        assert agent.records()["node-1"].values.memory_mb_used == 2560
+        assert "KeyError: 'oops'" in report.errors["node-2"]
+        assert caplog.messages.count("Node node-2 cannot be read: driver: KeyError: 'oops'") == 1
+
+    def test_a_reading_that_hangs_without_a_probe_loses_one_thread_in_all(self, agent):
+        agent.audit(node(1), node(2))
+        agent.tracker._driver.gate = threading.Event()
+        for _ in range(3):
+            report = agent.audit(node(1, guest(1)), node(2))
+            assert "does not answer" in report.errors["node-2"]
+        assert agent.records()["node-1"].values.memory_mb_used == 2560
+        assert len(agent.tracker._hung) == 1
+        agent.tracker._driver.gate.set()
+        agent.audit_until_good()
 
 
 class FlakyStore:
