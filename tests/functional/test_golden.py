@@ -24,7 +24,12 @@ INVENTORY = {
                 {"id": 1, "cpus": "2-3", "memory_mb": 8192, "pages": {4: 1572864, 2048: 1024}},
             ],
             "pci_devices": [
-                {"address": "0000:81:00.0", "vendor_id": "8086", "product_id": "10fb", "numa_node": 1}
+                {
+                    "address": "0000:81:00.0",
+                    "vendor_id": "8086",
+                    "product_id": "10fb",
+                    "numa_node": 1,
+                }
             ],
             "guests": [
                 {
