@@ -202,7 +202,7 @@ class Store(Protocol):
 
 
 class AuditObserver(Protocol):
-    """Is told of every audit after its last commit; must not block and must not raise."""
+    """Is told of every audit, stored or not; must not block and must not raise."""
 
     def audited(self, report: AuditReport) -> None:
         """Take note of one audit."""

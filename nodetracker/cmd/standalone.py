@@ -73,8 +73,9 @@ class TablePrinter:
 
     def audited(self, report: AuditReport) -> None:
         """Print one table."""
-        if not (self._out.isatty() or report.changes):
-            return
+        is_news = self._out.isatty() or report.changes
+        if report.store_error is not None or not is_news:
+            return  # what could not be stored is in the log
         print(render_table(report), file=self._out, flush=True)
 
 

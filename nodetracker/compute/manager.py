@@ -97,16 +97,17 @@ class ComputeManager:
         Raises:
             ConfigError: at startup only, see `ResourceTracker.audit`.
             FencedError: a newer agent has taken this host over.
-            StoreError: the database did not take it.
+            StoreError: the database did not take it; the observers are told that too.
         """
-        with self._audit_lock:
-            report = self._tracker.audit(self._register(), startup)
-            self._note(report)
-        for observer in self._observers:
-            try:
-                observer.audited(report)
-            except Exception:  # who watches an audit cannot spoil it
-                LOG.exception("%s was told of an audit and failed", type(observer).__name__)
+        began = self._monotonic()
+        try:
+            with self._audit_lock:
+                report = self._tracker.audit(self._register(), startup)
+                self._note(report)
+        except StoreError as error:
+            self._tell(AuditReport(store_error=error, duration_seconds=self._monotonic() - began))
+            raise
+        self._tell(report)
         return report
 
     def beat(self) -> None:
@@ -165,6 +166,13 @@ class ComputeManager:
                 self._settings.host, COMPUTE_BINARY, self._incarnation.agent_id, service.epoch
             )
         return self._agent
+
+    def _tell(self, report: AuditReport) -> None:
+        for observer in self._observers:
+            try:
+                observer.audited(report)
+            except Exception:  # who watches an audit cannot spoil it
+                LOG.exception("%s was told of an audit and failed", type(observer).__name__)
 
     def _note(self, report: AuditReport) -> None:
         with self._state_lock:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodetracker.errors import StoreError
 from nodetracker.model.change import NodeChange
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.warning import HostWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,10 @@ class AuditReport:
         errors: nodename -> why this node is not fine (a failed fact, a
             conflict, a refusal); a node that is not here was read in full.
         listing_error: why the list of nodes itself could not be had, or None.
+        store_error: why the pass was not stored, or None; what stands above is
+            then of no account.
+        warnings: what an operator should look at now.
+        clock_skew_seconds: this host's clock minus the database's; None = unknown.
         duration_seconds: from the first question to the last commit.
     """
 
@@ -24,9 +30,12 @@ class AuditReport:
     changes: tuple[NodeChange, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     listing_error: str | None = None
+    store_error: StoreError | None = None
+    warnings: tuple[HostWarning, ...] = ()
+    clock_skew_seconds: float | None = None
     duration_seconds: float = 0.0
 
     @property
     def is_good(self) -> bool:
         """True when every node was read in full and stands in the store."""
-        return self.listing_error is None and not self.errors
+        return self.store_error is None and self.listing_error is None and not self.errors

@@ -54,10 +54,11 @@ class ServiceRecord:
 
 @dataclass(frozen=True, slots=True)
 class AuditState:
-    """What the heartbeat carries of the audits: how old the last good one is, and what is not fine.
+    """What the heartbeat carries of the audits: how old the last one is, and what is not fine.
 
     Attributes:
-        age_seconds: since the last audit in which every node was read; None = never.
+        age_seconds: since the last audit that was stored, for every node that is
+            not named below; None = never.
         nodes: nodename -> {"age_seconds": float | None, "error": str} of each
             node that is not fine.
     """

@@ -5,15 +5,15 @@ a fact back, fresh or failed. What hangs is not asked again until it returns;
 after a few hung calls the whole source is left alone until one of them does.
 """
 
-import enum
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.probe import ProbeOutcome, ProbeStatistics
 from nodetracker.workers import Task, WorkerPool
 
 LOG = logging.getLogger(__name__)
@@ -35,23 +35,6 @@ class ProbeKey:
     def __str__(self) -> str:
         """Name the probe as log lines do."""
         return f"{self.name} of {self.nodename}" if self.nodename else self.name
-
-
-class ProbeOutcome(enum.StrEnum):
-    """How one call of a probe ended."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    TIMED_OUT = "timed_out"
-    SKIPPED = "skipped"
-
-
-@dataclass(slots=True)
-class ProbeStatistics:
-    """What became of the calls of one probe, over all nodes, since the start."""
-
-    calls: dict[ProbeOutcome, int] = field(default_factory=lambda: dict.fromkeys(ProbeOutcome, 0))
-    seconds: float = 0.0
 
 
 class Pending(Generic[T]):

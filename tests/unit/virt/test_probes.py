@@ -6,7 +6,8 @@ import pytest
 
 from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import failed, fresh
-from nodetracker.virt.probes import MAX_STUCK_CALLS, ProbeKey, ProbeOutcome, ProbeRunner
+from nodetracker.model.probe import ProbeOutcome
+from nodetracker.virt.probes import MAX_STUCK_CALLS, ProbeKey, ProbeRunner
 
 KEY = ProbeKey("/proc/meminfo", "node-1", "memory")
 TIMEOUT = "no answer within 0.05 s"
