@@ -53,6 +53,12 @@ class Agent:
     driver: Driver
     manager: ComputeManager
     service: ComputeService
+    probes: ProbeRunner
+
+    def reconfigure(self, settings: AgentSettings) -> None:
+        """Go on by other settings, as far as they may change in a running agent."""
+        self.probes.change_timeout(settings.probe_timeout)
+        self.service.reconfigure(settings)
 
 
 def build_agent(
@@ -72,13 +78,15 @@ def build_agent(
     """
     settings = build_settings(conf)
     store = store or build_store(conf)
-    driver = build_driver(conf, settings)
+    probes = ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2)
+    driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
     incarnation = read_incarnation(compute_id, settings.report_interval)
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
     )
-    return Agent(settings, incarnation, store, driver, manager, ComputeService(settings, manager))
+    service = ComputeService(settings, manager)
+    return Agent(settings, incarnation, store, driver, manager, service, probes)
 
 
 def build_store(conf: cfg.ConfigOpts) -> SqlStore:
@@ -126,8 +134,11 @@ def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     )
 
 
-def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings) -> Driver:
+def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
     """Make the driver that ``[compute] compute_driver`` names.
+
+    Args:
+        probes: runs its probes.
 
     Raises:
         ConfigError: there is no such driver, or its own options cannot be used.
@@ -149,7 +160,7 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings) -> Driver:
             sysfs=Path(conf["host"]["sysfs"]),
             rootfs=Path(conf["host"]["rootfs"]),
         ),
-        probes=ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2),
+        probes=probes,
     )
     return plugin.build(environment, values)
 
@@ -168,7 +179,16 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def _host_name(conf: cfg.ConfigOpts) -> str:
-    name = str(conf.DEFAULT.host).strip()
+    return check_host_name(conf.DEFAULT.host)
+
+
+def check_host_name(text: str) -> str:
+    """Return a host's name without blanks around it.
+
+    Raises:
+        ConfigError: it is no name of a host.
+    """
+    name = text.strip()
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or " " in name:
         raise ConfigError(f"host: {name!r} is no name of a host")
     return name

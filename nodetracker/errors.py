@@ -5,12 +5,14 @@
     NodetrackerError
     ├── ConfigError             the operator mends the configuration; exit 78
     ├── IdentityError           this agent may not run here; exit 78
+    │   ├── DuplicateAgentError a live agent answers for this host, or with this identity
     │   └── FencedError         a newer agent has taken over: write nothing more
     ├── DriverUnavailableError  keep the last rows, ask again
     ├── DriverFeatureError      the driver cannot do this at all (501)
     ├── HostDataError           hold the fact
     ├── NotFoundError           the named thing is not there
     ├── RefusedError            the operation is not allowed now; it says why
+    ├── StoppingError           the process ends; leave what waits
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next pass tries again
         ├── SchemaError             run ``nodetracker-manage db sync``
@@ -28,6 +30,10 @@ class ConfigError(NodetrackerError):
 
 class IdentityError(NodetrackerError):
     """This process may not act as the agent it claims to be."""
+
+
+class DuplicateAgentError(IdentityError):
+    """Another agent that is alive answers for this host, or with this agent's identity."""
 
 
 class FencedError(IdentityError):
@@ -68,6 +74,10 @@ class NotFoundError(NodetrackerError):
 
 class RefusedError(NodetrackerError):
     """The operation is understood and not allowed now."""
+
+
+class StoppingError(NodetrackerError):
+    """The process ends, so what was waited for is left."""
 
 
 class StoreError(NodetrackerError):

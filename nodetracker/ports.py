@@ -13,7 +13,7 @@ from typing import Protocol
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
-from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
 
 
@@ -141,18 +141,37 @@ class Store(Protocol):
             FencedError: a row or the service carries a newer epoch.
         """
 
-    def sync_warnings(self, host: str, active: Sequence[HostWarning]) -> None:
-        """Make these the host's unresolved warnings: raise, count again, resolve."""
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> None:
+        """Make these the host's unresolved warnings: raise, count again, resolve.
+
+        What others report (`REPORTED_BY_OTHERS`) stays until it is an hour old.
+
+        Raises:
+            FencedError: the services row is another agent's.
+        """
+
+    def raise_warning(self, host: str, warning: HostWarning) -> None:
+        """Raise or count again one warning of a host that another process answers for."""
 
     # Services.
 
     def register_agent(
-        self, host: str, binary: str, topic: str, version: str, incarnation: Incarnation
+        self,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        seen: ServiceRecord | None,
     ) -> ServiceRecord:
         """Make or take the services row and raise its epoch and that of the host's nodes.
 
+        Args:
+            seen: the row on which the decision to take it rests, None when
+                there was none.
+
         Raises:
-            ConflictError: another agent did the same at the same moment.
+            ConflictError: the row is another by now; decide again.
         """
 
     def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
@@ -163,9 +182,39 @@ class Store(Protocol):
         """
 
     def list_services(
-        self, host: str | None = None, binary: str | None = None
+        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
     ) -> list[ServiceRecord]:
         """Return services in order of host and binary."""
+
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """Change what an administrator says of a service; the heartbeat is not touched.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """Delete a service that is no longer heard of, with its nodes and warnings.
+
+        Raises:
+            NotFoundError: there is none.
+            RefusedError: it was heard of within `service_down_time` seconds.
+        """
+
+    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+        """Move a host's rows to another host name and raise their epoch; return its nodes' number.
+
+        The node that is called as the host was is renamed too; every node keeps its uuid.
+
+        Args:
+            seen: the services row from which the caller concluded that the
+                host's agent does not run, None when there was none.
+
+        Raises:
+            NotFoundError: there is nothing under the old name.
+            RefusedError: there is something under the new name.
+            ConflictError: the services row is another by now; look again.
+        """
 
     # Operators' questions.
 

@@ -102,3 +102,10 @@ def make_service(**changes: Any) -> ServiceRecord:
         last_seen_up=NOW,
     )
     return dataclasses.replace(service, **changes)
+
+
+def take_service(store, host, incarnation, binary=COMPUTE_BINARY, version="0"):
+    """Take a services row as it is, without asking whether anybody holds it."""
+    found = store.list_services(host, binary)
+    seen = found[0] if found else None
+    return store.register_agent(host, binary, "compute", version, incarnation, seen)

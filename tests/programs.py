@@ -14,8 +14,12 @@ BIN = Path(sys.executable).parent
 class Programs:
     """The programs with one configuration file and state directory."""
 
-    def __init__(self, directory: Path, connection: str | None = None, **options) -> None:
+    def __init__(
+        self, directory: Path, connection: str | None = None, host: str = "host-1", **options
+    ) -> None:
+        directory.mkdir(exist_ok=True)
         self.directory = directory
+        self.host = host
         self.inventory = directory / "inventory.yaml"
         self.path = directory / "nodetracker.conf"
         self.connection = connection or f"sqlite:///{directory}/db.sqlite"
@@ -25,7 +29,7 @@ class Programs:
         """Write the configuration file; options are those of [compute]."""
         compute = "\n".join(f"{name} = {value}" for name, value in options.items())
         self.path.write_text(
-            "[DEFAULT]\nhost = host-1\nreport_interval = 1\nservice_down_time = 3\n"
+            f"[DEFAULT]\nhost = {self.host}\nreport_interval = 1\nservice_down_time = 3\n"
             f"state_path = {self.directory}/state\n{extra}\n"
             f"[compute]\ncompute_driver = {driver}\n{compute}\n"
             f"[fake]\ninventory_file = {self.inventory}\n"
@@ -54,9 +58,12 @@ class Programs:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def start(self, program: str = "nodetracker-compute", *arguments: str) -> "Running":
-        """Start a program in the background."""
-        return Running([BIN / program, f"--config-file={self.path}", *arguments], self.directory)
+    def start(
+        self, program: str = "nodetracker-compute", *arguments: str, before=(), **env: str
+    ) -> "Running":
+        """Start a program in the background, `before` it e.g. unshare and its options."""
+        command = [*before, BIN / program, f"--config-file={self.path}", *arguments]
+        return Running(command, self.directory, **env)
 
 
 class Running:

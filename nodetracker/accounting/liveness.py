@@ -13,5 +13,10 @@ def is_service_up(service: ServiceRecord, now: datetime, service_down_time: int)
             takes part.
         service_down_time: seconds of silence after which a service is down.
     """
+    return not service.forced_down and is_heard_of(service, now, service_down_time)
+
+
+def is_heard_of(service: ServiceRecord, now: datetime, service_down_time: int) -> bool:
+    """Tell whether a service's process seems to live, whatever an administrator says of it."""
     heard = service.last_seen_up or service.created_at
-    return not service.forced_down and (now - heard).total_seconds() <= service_down_time
+    return (now - heard).total_seconds() <= service_down_time

@@ -3,18 +3,21 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from nodetracker.accounting.liveness import is_service_up
 from nodetracker.bootstrap import Agent, build_agent
-from nodetracker.cmd.program import load_configuration, run_program, start_logging
-from nodetracker.compute.identity import is_process_alive, is_same_machine
-from nodetracker.daemon import EXIT_DONE, EXIT_FAILED, Daemon
-from nodetracker.errors import RefusedError
+from nodetracker.cmd.program import (
+    load_configuration,
+    run_agent,
+    run_program,
+    start_logging,
+)
+from nodetracker.conf.opts import register_options
+from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
+from nodetracker.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.audit import AuditReport
-from nodetracker.model.service import COMPUTE_BINARY
 
 PROGRAM = "nodetracker-compute"
 
@@ -29,15 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
+        conf.register_cli_opt(_ONCE)
+        load_configuration(conf, arguments, PROGRAM, register=register)
+
     conf = cfg.CONF
-    conf.register_cli_opt(_ONCE)
-    load_configuration(conf, arguments, PROGRAM)
+    load(conf, register_options)
     start_logging(conf)
     agent = build_agent(conf)
     if conf.once:
         return audit_once(agent)
-    code = Daemon(agent.service, agent.settings.graceful_shutdown_timeout).run()
-    return leave(code)
+    return leave(run_agent(conf, load, agent, PROGRAM))
 
 
 def leave(code: int) -> int:
@@ -53,11 +58,14 @@ def audit_once(agent: Agent) -> int:
 
     Raises:
         RefusedError: a live agent answers for this host.
+        IdentityError: this agent may not answer for this host.
         StoreError: the rows could not be written.
     """
-    _refuse_beside_live_agent(agent)
     agent.manager.init_host()
-    report = agent.manager.update_available_resource(startup=True)
+    try:
+        report = agent.manager.update_available_resource(startup=True)
+    except DuplicateAgentError as error:
+        raise RefusedError(str(error)) from None
     agent.manager.beat()
     for line in render_lines(report):
         print(line)
@@ -83,22 +91,6 @@ def render_lines(report: AuditReport) -> list[str]:
     if report.listing_error is not None:
         lines.append(f"not every node could be listed: {report.listing_error}")
     return lines
-
-
-def _refuse_beside_live_agent(agent: Agent) -> None:
-    services = agent.store.list_services(agent.settings.host, COMPUTE_BINARY)
-    if not services:
-        return
-    service = services[0]
-    if is_same_machine(service.incarnation, agent.incarnation):
-        is_alive = is_process_alive(service.incarnation)
-    else:
-        is_alive = is_service_up(service, agent.store.now(), agent.settings.service_down_time)
-    if is_alive:
-        raise RefusedError(
-            f"an agent of host {service.host} is running (process {service.incarnation.pid}) "
-            "and keeps its rows; stop it first"
-        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.bootstrap import build_store
-from nodetracker.cmd.commands import config, db, host, node, service
+from nodetracker.cmd.commands import config, db, host, node, service, warning
 from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
@@ -28,14 +28,18 @@ COMMANDS: dict[str, type[Command]] = {
     "db sync": db.Sync,
     "db version": db.Version,
     "host list": host.ListHosts,
+    "host rename": host.RenameHost,
     "host show": host.ShowHost,
     "node delete": node.DeleteNode,
     "node history": node.NodeHistory,
     "node list": node.ListNodes,
     "node show": node.ShowNode,
     "node stats": node.NodeStats,
+    "service delete": service.DeleteService,
     "service list": service.ListServices,
+    "service set": service.SetService,
     "service show": service.ShowService,
+    "warning list": warning.ListWarnings,
 }
 
 

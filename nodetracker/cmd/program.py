@@ -8,8 +8,9 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from nodetracker.conf.opts import register_options
-from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED
+from nodetracker.bootstrap import Agent, build_settings
+from nodetracker.conf.opts import register_options, register_options_for_check
+from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
 
 PROJECT = "nodetracker"
@@ -20,17 +21,19 @@ def load_configuration(
     arguments: Sequence[str],
     program: str,
     default_files: Sequence[Path] | None = None,
+    register: Callable[[cfg.ConfigOpts], None] = register_options,
 ) -> None:
     """Read the configuration's files and the command line into `conf`.
 
     Args:
         default_files: read when the command line names none; None looks in
             the usual places (``/etc/nodetracker/nodetracker.conf`` and others).
+        register: registers the options first.
 
     Raises:
         ConfigError: a file is missing or cannot be parsed; the message names it.
     """
-    register_options(conf)
+    register(conf)
     try:
         conf(
             list(arguments),
@@ -54,6 +57,52 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
         logging.setup(conf, PROJECT)
     except (OSError, cfg.Error, logging.LogConfigError) as error:
         raise ConfigError(f"logging cannot be set up: {error}") from error
+
+
+Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
+"""Reads a program's configuration into an object, registering options by a function."""
+
+
+def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> int:
+    """Run an agent as a daemon until a signal or a fatal error; return the exit code.
+
+    Args:
+        load: as for the first time; used at a reload.
+    """
+
+    def reload() -> None:
+        # On a copy first, so that a bad value is refused before anything changes.
+        candidate = cfg.ConfigOpts()
+        load(candidate, register_options_for_check)
+        build_settings(candidate)
+        try:
+            conf.mutate_config_files()
+        except cfg.Error as error:
+            raise ConfigError(" ".join(str(error).split())) from error
+        agent.reconfigure(build_settings(conf))
+
+    return Daemon(agent.service, reload, lambda: write_report(conf, program)).run()
+
+
+class _PackageVersion:
+    """What a Guru Meditation report says of the package."""
+
+    def vendor_string(self) -> str:
+        return PROJECT
+
+    def product_string(self) -> str:
+        return PROJECT
+
+    def version_string_with_package(self) -> str:
+        return version(PROJECT)
+
+
+def write_report(conf: cfg.ConfigOpts, program: str) -> None:
+    """Write a Guru Meditation report to stderr, or to a file below [oslo_reports] log_dir."""
+    # Imported when it is wanted: it is much code for something rarely done.
+    from oslo_reports.guru_meditation_report import TextGuruMeditation
+
+    TextGuruMeditation.handle_signal(_PackageVersion(), program, conf.oslo_reports.log_dir, None)
 
 
 def exit_code_of(error: BaseException | None) -> int:

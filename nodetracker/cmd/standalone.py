@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -12,9 +12,14 @@ from prettytable import PrettyTable
 
 from nodetracker.bootstrap import build_agent, build_database_settings, build_settings
 from nodetracker.cmd.compute import leave
-from nodetracker.cmd.program import load_configuration, run_program, start_logging
+from nodetracker.cmd.program import (
+    load_configuration,
+    run_agent,
+    run_program,
+    start_logging,
+)
 from nodetracker.conf import default
-from nodetracker.daemon import Daemon
+from nodetracker.conf.opts import register_options
 from nodetracker.db import migration
 from nodetracker.db.store import open_store
 from nodetracker.errors import ConfigError
@@ -41,10 +46,15 @@ def default_state_path() -> Path:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    conf = cfg.CONF
     own_file = default_state_path() / CONFIGURATION_FILE
+    default_files = [own_file] if own_file.exists() else []
+
+    def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
+        load_configuration(conf, arguments, PROGRAM, default_files, register)
+
+    conf = cfg.CONF
     cfg.set_defaults(default.OPTIONS, state_path=str(default_state_path()))
-    load_configuration(conf, arguments, PROGRAM, [own_file] if own_file.exists() else [])
+    load(conf, register_options)
     start_logging(conf)
     settings = build_settings(conf)
     state_path = Path(settings.state_path)
@@ -62,7 +72,7 @@ def _run(arguments: Sequence[str]) -> int:
         f"Ask it from another terminal: {_manage()} --config-file {own_file} node list", flush=True
     )
     agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
-    return leave(Daemon(agent.service, settings.graceful_shutdown_timeout).run())
+    return leave(run_agent(conf, load, agent, PROGRAM))
 
 
 class TablePrinter:

@@ -15,6 +15,8 @@ from nodetracker.model.service import Incarnation
 LOG = logging.getLogger(__name__)
 
 COMPUTE_ID_FILE = "compute_id"
+UNUSABLE_FILE = "compute_id.unusable"
+"""Where a file goes that held no uuid."""
 
 _LARGEST_FILE = 64
 _OWN_PROC = Path("/proc")
@@ -24,9 +26,13 @@ _START_TIME_FIELD = 19  # of the fields after the command, proc(5) field 22
 def ensure_compute_id(state_path: Path) -> str:
     """Return the agent's uuid, making its file at the first start.
 
+    A file that holds no uuid, as a crash or a full disk leaves it, is put aside
+    and made anew: rows keep their uuids, and the start decision sees to it that
+    no live agent loses its host to the new one.
+
     Raises:
-        IdentityError: the file is no uuid, or there is none and it cannot be
-            made; the message names it and says what to do.
+        IdentityError: the file cannot be read, or there is none and it cannot
+            be made; the message names it and says what to do.
     """
     path = state_path / COMPUTE_ID_FILE
     try:
@@ -38,15 +44,35 @@ def ensure_compute_id(state_path: Path) -> str:
             f"{path} cannot be read: {error.strerror} ([DEFAULT] state_path names its directory)"
         ) from error
     try:
-        compute_id = str(uuid.UUID(text.strip()))
+        return str(uuid.UUID(text.strip()))
     except ValueError:
-        raise IdentityError(
-            f"{path} holds no uuid; put back this host's own, or delete the file to make "
-            "this a new agent"
-        ) from None
-    if not os.access(state_path, os.W_OK):
-        LOG.warning("%s cannot be written; going on with the identity that is there", state_path)
-    return compute_id
+        pass
+    _put_aside(path)
+    return _make_compute_id(path)
+
+
+def read_compute_id(state_path: Path) -> str | None:
+    """Return the agent's uuid, None when there is no usable one; nothing is made."""
+    try:
+        return str(uuid.UUID(_read_start(state_path / COMPUTE_ID_FILE).strip()))
+    except (OSError, ValueError):
+        return None
+
+
+def find_state_problem(state_path: Path) -> str | None:
+    """Say what is wrong with the state directory, None when nothing is."""
+    aside = state_path / UNUSABLE_FILE
+    try:
+        if aside.exists():
+            return f"the identity was lost and made anew; look at {aside}, then delete it"
+        if not os.access(state_path, os.W_OK):
+            return f"{state_path} cannot be written; a lost identity could not be made again"
+        free = os.statvfs(state_path)
+    except OSError as error:
+        return f"{state_path} cannot be read: {error.strerror}"
+    if free.f_blocks and not free.f_bavail:
+        return f"the filesystem of {state_path} is full"
+    return None
 
 
 def read_incarnation(compute_id: str, report_interval: int) -> Incarnation:
@@ -76,6 +102,18 @@ def is_process_alive(recorded: Incarnation) -> bool:
     A process id that was given to another process since has another start time.
     """
     return 0 < recorded.process_started_at == _read_start_time(recorded.pid)
+
+
+def _put_aside(path: Path) -> None:
+    aside = path.with_name(UNUSABLE_FILE)
+    try:
+        path.replace(aside)
+    except OSError as error:
+        raise IdentityError(
+            f"{path} holds no uuid and cannot be made anew: {error.strerror}; put back this "
+            "host's own, or delete the file to make this a new agent"
+        ) from error
+    LOG.error("%s held no uuid; it is put aside as %s and made anew", path, aside.name)
 
 
 def _make_compute_id(path: Path) -> str:

@@ -29,6 +29,12 @@ class OutageLog:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._error: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """What the last failure said, None when there is no outage."""
+        return self._error
 
     @property
     def is_out(self) -> bool:
@@ -50,6 +56,7 @@ class OutageLog:
 
     def _failed(self, error: Exception) -> None:
         with self._lock:
+            self._error = str(error)
             if self._since is None:
                 self._since = self._monotonic()
                 self._log.error("%s: %s", self._what, error)
@@ -62,5 +69,5 @@ class OutageLog:
         with self._lock:
             if self._since is not None:
                 seconds = self._monotonic() - self._since
-                self._since = None
+                self._since = self._error = None
                 self._log.info("%s is back after %.0f s", self._what, seconds)

@@ -9,7 +9,7 @@ import logging
 import time
 import uuid as uuid_module
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from nodetracker.accounting.inventory import unusable_cpu_sets
@@ -56,7 +56,18 @@ SETTLE_SECONDS = 1.0
 
 MAX_CONFLICT_ROUNDS = 3
 
+MAX_CLOCK_SKEW_SECONDS = 5.0
+"""A host's clock that is further off the database's is warned of."""
+
 _DOES_NOT_ANSWER = "does not answer"
+
+
+def _utc_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _ignore() -> None:
+    """Tell nobody."""
 
 
 class ResourceTracker:
@@ -66,6 +77,7 @@ class ResourceTracker:
 
     Args:
         monotonic: seconds that never go back, for pacing.
+        clock: this host's own time, compared with the database's.
     """
 
     def __init__(
@@ -74,27 +86,44 @@ class ResourceTracker:
         driver: Driver,
         store: Store,
         monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], datetime] = _utc_clock,
     ) -> None:
         self._settings = settings
         self._driver = driver
         self._store = store
         self._monotonic = monotonic
+        self._clock = clock
+        self._progress: Callable[[], None] = _ignore
+        self._clock_skew: float | None = None
+        self._told_skew = 0.0
         self._readers = WorkerPool("audit", settings.max_concurrent_audits)
         self._hung: dict[str, Task[HostSnapshot]] = {}
         self._records: dict[str, NodeRecord] = {}
         self._loaded_at: float | None = None
         self._missed: dict[str, int] = {}
         self._told_warnings: frozenset[HostWarning] | None = None
+        self._must_tell = False
         self._told_failures: dict[str, str] = {}
         self._unreported: list[NodeChange] = []
 
-    def audit(self, agent: AgentKey, startup: bool = False) -> AuditReport:
+    def reconfigure(self, settings: AgentSettings) -> None:
+        """Run the next audit by other settings."""
+        self._settings = settings
+
+    def watch_progress(self, progress: Callable[[], None]) -> None:
+        """Call something at each step of an audit; every step is bounded in time."""
+        self._progress = progress
+
+    def audit(
+        self, agent: AgentKey, startup: bool = False, standing: Sequence[HostWarning] = ()
+    ) -> AuditReport:
         """Bring every row of the host up to date.
 
         A node, probe or row that fails never stops the others.
 
         Args:
             startup: the configuration is judged against the nodes as well.
+            standing: warnings that the caller knows of.
 
         Raises:
             ConfigError: at startup, when the configuration leaves a node
@@ -105,7 +134,7 @@ class ResourceTracker:
         began = self._monotonic()
         if self._loaded_at is None:
             self._load(agent)
-        run = _Run(agent)
+        run = _Run(agent, standing)
         unavailable: DriverUnavailableError | None = None
         try:
             listing = self._driver.get_available_nodes()
@@ -123,13 +152,16 @@ class ResourceTracker:
             self._delete_orphans(run, listing)
         if listing_error is not None:
             run.warnings.append(HostWarning(WarningKind.DRIVER_NOT_READY, "", "", listing_error))
-        self._tell_warnings(agent.host, run.warnings)
+        run.warnings += self._judge_clock()
+        self._tell_warnings(agent, run.warnings)
         changes, self._unreported = tuple(self._unreported), []
         return AuditReport(
             nodes=dict(self._records),
             changes=changes,
             errors=run.errors,
             listing_error=listing_error,
+            warnings=tuple(sorted(run.warnings)),
+            clock_skew_seconds=self._clock_skew,
             duration_seconds=self._monotonic() - began,
         )
 
@@ -177,6 +209,7 @@ class ResourceTracker:
         return snapshot
 
     def _await(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
+        self._progress()
         # Every probe is bounded, so this bound is for drivers that run none.
         if task.wait(self._settings.probe_timeout * 2):
             return task.result()
@@ -195,7 +228,9 @@ class ResourceTracker:
 
     def _load(self, agent: AgentKey) -> datetime:
         """Bring the remembered rows up to date, reading only those that moved."""
+        self._progress()
         stamps = self._store.load_stamps(agent.host, agent.binary)
+        self._clock_skew = (self._clock() - stamps.now).total_seconds()
         if stamps.epoch != agent.epoch:
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
@@ -210,6 +245,7 @@ class ResourceTracker:
                 record.nodename: record for record in self._store.load_nodes(agent.host)
             }
             self._loaded_at = self._monotonic()
+            self._must_tell = True
             return stamps.now
         moved = [
             stamp.id
@@ -258,6 +294,7 @@ class ResourceTracker:
         return conflicts
 
     def _apply_batch(self, run: "_Run", batch: Sequence[NodeChange]) -> set[str]:
+        self._progress()
         try:
             result = self._store.apply_changes(run.agent, batch, self._settings.service_down_time)
         except (ConflictError, SchemaError, StoreUnavailableError):
@@ -286,9 +323,18 @@ class ResourceTracker:
 
     def _delete_orphans(self, run: "_Run", listing: NodeListing) -> None:
         """Delete rows whose nodes two complete audits in a row did not see."""
-        if listing.unreachable:
-            return
         orphans = self._records.keys() - set(listing.nodenames)
+        if listing.unreachable:
+            run.warnings += [
+                HostWarning(
+                    WarningKind.ORPHAN_NODE_KEPT,
+                    name,
+                    "",
+                    "not listed; its row is kept until every source answers",
+                )
+                for name in orphans
+            ]
+            return
         self._missed = {name: self._missed.get(name, 0) + 1 for name in sorted(orphans)}
         for name, count in self._missed.items():
             if count == 1:
@@ -319,10 +365,22 @@ class ResourceTracker:
                         f"on node {snapshot.nodename}"
                     )
 
-    def _tell_warnings(self, host: str, warnings: Sequence[HostWarning]) -> None:
-        """Log and store what is new or over; nothing while nothing changes."""
+    def _judge_clock(self) -> list[HostWarning]:
+        """Warn of a clock that is off; the figure told stays while the skew is much the same."""
+        skew = self._clock_skew or 0.0
+        if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
+            return []
+        if abs(skew - self._told_skew) > max(MAX_CLOCK_SKEW_SECONDS, abs(self._told_skew) / 10):
+            self._told_skew = skew
+        side = "ahead of" if self._told_skew > 0 else "behind"
+        message = f"this host's clock is about {abs(self._told_skew):.0f} s {side} the database's"
+        return [HostWarning(WarningKind.CLOCK_SKEW, "", "", message)]
+
+    def _tell_warnings(self, agent: AgentKey, warnings: Sequence[HostWarning]) -> None:
+        """Log what is new or over; store that, and with each full load what stands."""
+        host = agent.host
         active = frozenset(warnings)
-        if active == self._told_warnings:
+        if active == self._told_warnings and not self._must_tell:
             return
         before = self._told_warnings or frozenset()
         told = {warning.key for warning in before}
@@ -333,8 +391,9 @@ class ResourceTracker:
         for warning in sorted(before):
             if warning.key not in standing:
                 self._log(logging.INFO, host, warning, "over: ")
-        self._store.sync_warnings(host, sorted(active))
+        self._store.sync_warnings(agent, sorted(active))
         self._told_warnings = active
+        self._must_tell = False
 
     def _log(self, level: int, host: str, warning: HostWarning, prefix: str) -> None:
         # A held fact has been logged by its probe; a source that fails would
@@ -346,10 +405,10 @@ class ResourceTracker:
 class _Run:
     """What one audit gathers on its way."""
 
-    def __init__(self, agent: AgentKey) -> None:
+    def __init__(self, agent: AgentKey, standing: Sequence[HostWarning]) -> None:
         self.agent = agent
         self.errors: dict[str, str] = {}
-        self.warnings: list[HostWarning] = []
+        self.warnings = list(standing)
 
     def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
         """Keep why a node's row was not written."""

@@ -6,16 +6,19 @@ from collections.abc import Callable
 
 from nodetracker.compute.loops import PeriodicLoop
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.errors import ConfigError, IdentityError
+from nodetracker.errors import ConfigError, IdentityError, StoppingError
+from nodetracker.model.status import AgentStatus
 from nodetracker.settings import AgentSettings
 
 _FATAL = (ConfigError, IdentityError)
+_STALL_SECONDS = 120.0
+"""The longest step of an audit or heartbeat, beside the probes' own budget."""
 
 
 class ComputeService:
     """Runs one manager: audits in one thread, heartbeats in another.
 
-    The first audit comes before anything else, heartbeats begin after it.
+    Heartbeats go on whatever the driver does, also during the first audit.
     """
 
     def __init__(self, settings: AgentSettings, manager: ComputeManager) -> None:
@@ -29,42 +32,91 @@ class ComputeService:
         self._heartbeats = PeriodicLoop(
             "heartbeats", manager.beat, settings.report_interval, self._fail, _FATAL
         )
+        manager.bind(self._audits.wake, self._audits.moved, self._both_moved)
 
-    def start(self, on_fatal: Callable[[BaseException], None]) -> None:
+    @property
+    def graceful_shutdown_timeout(self) -> float:
+        """Seconds that `stop` takes at most."""
+        return self._settings.graceful_shutdown_timeout
+
+    def start(
+        self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
+    ) -> None:
         """Begin in the background.
 
         Args:
+            on_started: is called from a thread after the first audit was tried.
             on_fatal: is called from a thread with the error that ends the service.
         """
         self._on_fatal = on_fatal
-        threading.Thread(target=self._begin, name="start", daemon=True).start()
+        threading.Thread(target=self._begin, args=(on_started,), name="start", daemon=True).start()
 
-    def stop(self, timeout_seconds: float) -> bool:
+    def stop(self) -> bool:
         """End after a running audit or heartbeat; False when one still runs at the timeout."""
-        deadline = time.monotonic() + timeout_seconds
-        self._audits.stop()
-        self._heartbeats.stop()
-        has_started = self._started.wait(timeout_seconds)
-        joined = [
-            loop.join(deadline - time.monotonic()) for loop in (self._audits, self._heartbeats)
-        ]
+        deadline = time.monotonic() + self._settings.graceful_shutdown_timeout
+        self._manager.prepare_stop()
+        loops = (self._audits, self._heartbeats)
+        for loop in loops:
+            loop.stop()
+        has_started = self._started.wait(max(0.0, deadline - time.monotonic()))
+        joined = [loop.join(deadline - time.monotonic()) for loop in loops]
         self._manager.cleanup_host()
         return has_started and all(joined)
 
-    def _begin(self) -> None:
+    def reconfigure(self, settings: AgentSettings) -> None:
+        """Go on by other settings, beginning with an audit."""
+        self._settings = settings
+        self._manager.reconfigure(settings)
+        self._audits.change_interval(settings.audit_interval)
+        self._audits.wake()
+
+    def is_moving(self) -> bool:
+        """Tell whether both threads live and get on."""
+        limit = _STALL_SECONDS + 2 * self._settings.probe_timeout
+        return self._audits.is_moving(limit) and self._heartbeats.is_moving(limit)
+
+    def describe(self) -> str:
+        """Return a line on how the service does, for systemd."""
+        return describe_status(self._manager.status())
+
+    def _begin(self, on_started: Callable[[], None]) -> None:
         try:
             self._manager.init_host()
+            self._heartbeats.start()
             self._manager.pre_start_hook()
-            self._manager.beat()
             self._manager.post_start_hook()
-        except Exception as error:  # whatever keeps the agent from starting ends the process
+        except StoppingError:
+            pass
+        except BaseException as error:  # whatever keeps the agent from starting ends the process
             self._fail(error)
         else:
             self._audits.start()
-            self._heartbeats.start()
+            on_started()
         finally:
             self._started.set()
+
+    def _both_moved(self) -> None:
+        self._audits.moved()
+        self._heartbeats.moved()
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:
             self._on_fatal(error)
+
+
+def describe_status(status: AgentStatus) -> str:
+    """Say in a line how an agent does; it changes only when that does."""
+    if status.database_error is not None:
+        return f"Host {status.host}: {status.database_error}"
+    if not status.has_started:
+        return f"Host {status.host}: starting"
+    problems = dict(status.audit.nodes)
+    if status.driver_error is not None and not status.node_count:
+        return f"Host {status.host}: {status.driver_error}"
+    if not problems:
+        return f"Host {status.host}: {status.node_count} nodes, all fine"
+    name, entry = min(problems.items())
+    return (
+        f"Host {status.host}: {len(problems)} of {status.node_count} nodes not fine, "
+        f"{name}: {entry['error']}"
+    )

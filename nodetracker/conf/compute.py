@@ -15,11 +15,13 @@ OPTIONS = (
     ),
     cfg.IntOpt(
         "update_resources_interval",
+        mutable=True,
         default=0,
         help="Seconds between audits. 0 is the default of 60 s, negative audits only on demand.",
     ),
     cfg.IntOpt(
         "probe_timeout",
+        mutable=True,
         default=20,
         min=1,
         help="Seconds after which a probe counts as hung. Its fact is then held, and it is not "
@@ -27,6 +29,7 @@ OPTIONS = (
     ),
     cfg.IntOpt(
         "held_fact_expiry",
+        mutable=True,
         default=600,
         min=0,
         help="Seconds after which a held fact is unknown. Its column keeps its value.",
@@ -40,24 +43,28 @@ OPTIONS = (
     ),
     cfg.IntOpt(
         "reserved_host_cpus",
+        mutable=True,
         default=0,
         min=0,
         help="CPUs kept for the host; they count as used.",
     ),
     cfg.IntOpt(
         "reserved_host_memory_mb",
+        mutable=True,
         default=512,
         min=0,
         help="MiB of memory kept for the host; they count as used.",
     ),
     cfg.IntOpt(
         "reserved_host_disk_mb",
+        mutable=True,
         default=0,
         min=0,
         help="MiB of disk kept for the host; they count as used.",
     ),
     cfg.MultiOpt(
         "reserved_huge_pages",
+        mutable=True,
         item_type=types.Dict(value_type=types.String()),
         help="Pages of one NUMA cell that are kept for the host, e.g. "
         "node:0,size:2048,count:64 (size in KiB, or with a suffix: 2MB, 1GB). May be given "
@@ -65,44 +72,52 @@ OPTIONS = (
     ),
     cfg.Opt(
         "cpu_allocation_ratio",
+        mutable=True,
         type=_RATIO,
         help="How many virtual CPUs may be promised for each CPU. Unset: what the row has.",
     ),
     cfg.Opt(
         "ram_allocation_ratio",
+        mutable=True,
         type=_RATIO,
         help="How much memory may be promised for each MiB. Unset: what the row has.",
     ),
     cfg.Opt(
         "disk_allocation_ratio",
+        mutable=True,
         type=_RATIO,
         help="How much disk may be promised for each GiB. Unset: what the row has.",
     ),
     cfg.Opt(
         "initial_cpu_allocation_ratio",
+        mutable=True,
         type=_RATIO,
         default=4.0,
         help="cpu_allocation_ratio of a new node's row.",
     ),
     cfg.Opt(
         "initial_ram_allocation_ratio",
+        mutable=True,
         type=_RATIO,
         default=1.0,
         help="ram_allocation_ratio of a new node's row.",
     ),
     cfg.Opt(
         "initial_disk_allocation_ratio",
+        mutable=True,
         type=_RATIO,
         default=1.0,
         help="disk_allocation_ratio of a new node's row.",
     ),
     cfg.StrOpt(
         "cpu_shared_set",
+        mutable=True,
         help="CPUs that guests share, e.g. 2-15,^8. Unset: all that are online, or none when "
         "cpu_dedicated_set is set. CPUs that are not online are left out with a warning.",
     ),
     cfg.StrOpt(
         "cpu_dedicated_set",
+        mutable=True,
         help="CPUs that guests may be pinned to, e.g. 16-31.",
     ),
     cfg.StrOpt(

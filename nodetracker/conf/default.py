@@ -43,6 +43,7 @@ OPTIONS = (
     ),
     cfg.IntOpt(
         "graceful_shutdown_timeout",
+        mutable=True,
         default=60,
         min=0,
         help="Seconds that a running audit gets to end after SIGTERM.",

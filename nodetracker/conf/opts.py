@@ -7,6 +7,7 @@ from oslo_config import cfg
 from oslo_db import options as db_options
 from oslo_log import _options as log_options  # where the library's own entry point lists them
 from oslo_log import log as logging
+from oslo_reports import opts as report_options
 
 from nodetracker.conf import compute, default, host
 from nodetracker.virt.loader import list_driver_names, load_plugin
@@ -56,7 +57,24 @@ def register_options(conf: cfg.ConfigOpts) -> None:
     """Register every option that a program of nodetracker may read."""
     set_library_defaults()
     logging.register_options(conf)
+    _register_others(conf)
+
+
+def register_options_for_check(conf: cfg.ConfigOpts) -> None:
+    """Register the same on a configuration that is only read to be checked.
+
+    The logging library takes the one that is registered through it for the
+    process's own.
+    """
+    conf.register_cli_opts([*log_options.common_cli_opts, *log_options.logging_cli_opts])
+    conf.register_opts([*log_options.generic_log_opts, *log_options.log_opts])
+    _register_others(conf)
+
+
+def _register_others(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(db_options.database_opts, group=DATABASE_GROUP)
+    for group, report in report_options.list_opts():
+        conf.register_opts(report, group=group)
     conf.register_opt(default.HOST_OPTION, group=default.GROUP)
     conf.register_opts(default.OPTIONS)
     for group, options in list_opts():

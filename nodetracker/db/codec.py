@@ -14,7 +14,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import PciDevice, PciDeviceType
-from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
 
@@ -165,6 +165,17 @@ def decode_service(row: Row) -> ServiceRecord:
     """Build the record of a ``services`` row."""
     incarnation = Incarnation(**{name: row[name] for name in _INCARNATION_COLUMNS})
     return ServiceRecord(incarnation=incarnation, **{name: row[name] for name in _SERVICE_COLUMNS})
+
+
+def encode_service_change(change: ServiceChange) -> dict[str, Any]:
+    """Return the columns that an administrator's change sets."""
+    columns: dict[str, Any] = {}
+    if change.disabled is not None:
+        columns["disabled"] = change.disabled
+        columns["disabled_reason"] = change.disabled_reason if change.disabled else None
+    if change.forced_down is not None:
+        columns["forced_down"] = change.forced_down
+    return columns
 
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:

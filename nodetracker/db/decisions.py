@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.db.codec import merge_values
-from nodetracker.errors import FencedError
+from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import PciDevice
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import REPORT_LASTS, REPORTED_BY_OTHERS, WarningKind
 from nodetracker.ports import AgentKey
 
 
@@ -65,6 +68,78 @@ def check_agent(agent: AgentKey, holder: tuple[str, int] | None) -> None:
             f"host {agent.host} belongs to agent {agent_id}, epoch {epoch}; "
             f"this is agent {agent.agent_id}, epoch {agent.epoch}"
         )
+
+
+def check_deletion(service: ServiceRecord, now: datetime, service_down_time: int) -> None:
+    """Make sure that nobody answers for a service any more.
+
+    Raises:
+        RefusedError: somebody does.
+    """
+    if is_heard_of(service, now, service_down_time):
+        raise RefusedError(
+            f"{service.binary} on host {service.host} is alive (it was heard of within "
+            f"{service_down_time} s); stop it first"
+        )
+
+
+def check_rename(
+    old: str, new: str, services: Sequence[ServiceRecord], nodes: Sequence[tuple[str, str]]
+) -> ServiceRecord | None:
+    """Make sure that a host can be renamed; return its services row.
+
+    Args:
+        services: of both names.
+        nodes: host and nodename of every row of both names.
+
+    Raises:
+        NotFoundError: there is nothing under the old name.
+        RefusedError: there is something under the new name.
+    """
+    if old == new:
+        raise RefusedError(f"host {old} is called that already")
+    if any(service.host == new for service in services) or any(host == new for host, _ in nodes):
+        raise RefusedError(f"there is a host {new} already; delete its service and nodes first")
+    nodenames = {nodename for host, nodename in nodes if host == old}
+    found = [service for service in services if service.host == old]
+    if not found and not nodenames:
+        raise NotFoundError(f"there is no host {old}")
+    if {old, new} <= nodenames:
+        raise RefusedError(f"host {old} has nodes {old} and {new}: they cannot both be {new}")
+    return found[0] if found else None
+
+
+def check_seen(seen: ServiceRecord | None, found: ServiceRecord | None) -> None:
+    """Make sure that a services row is as it was when something was concluded from it.
+
+    Raises:
+        ConflictError: it is not.
+    """
+    if _stamp(seen) != _stamp(found):
+        row = found or seen
+        assert row is not None
+        raise ConflictError(f"host {row.host} was taken over or heard of meanwhile")
+
+
+def _stamp(service: ServiceRecord | None) -> tuple[str, int, int] | None:
+    if service is None:
+        return None
+    return service.incarnation.agent_id, service.epoch, service.report_count
+
+
+def is_warning_over(kind: str, last_seen: datetime, now: datetime) -> bool:
+    """Tell whether a warning that the host's agent does not name any more is over."""
+    if WarningKind(kind) in REPORTED_BY_OTHERS:
+        return now - last_seen >= REPORT_LASTS
+    return True
+
+
+def renamed_diff(old: str, new: str, nodename: str) -> dict[str, Any]:
+    """Return the history entry of a node whose host is renamed."""
+    diff: dict[str, Any] = {"host": [old, new]}
+    if nodename == old:
+        diff["hypervisor_hostname"] = [old, new]
+    return diff
 
 
 def list_foreign_hosts(

@@ -1,21 +1,59 @@
 """``warnings``: what an operator should look at, until it resolves itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db import decisions
 from nodetracker.db.codec import WARNING_ITEM_LENGTH
 from nodetracker.db.schema import tables
+from nodetracker.db.services import lock_service
 from nodetracker.db.sql import utc_now
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
+from nodetracker.ports import AgentKey
 
 _warnings = tables.warnings.c
+_Key = tuple[str, str, str]
 
 
-def sync_warnings(connection: sa.Connection, host: str, active: Sequence[HostWarning]) -> None:
+def sync_warnings(
+    connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
+) -> None:
     """See `Store.sync_warnings`. A warning that comes back keeps when it was first seen."""
-    known = {
+    now = lock_service(connection, agent)
+    known = _lock_known(connection, agent.host)
+    wanted = _by_key(active)
+    _raise(connection, agent.host, known, wanted)
+    over = [
+        row.id
+        for key, row in known.items()
+        if key not in wanted
+        and row.resolved_at is None
+        and decisions.is_warning_over(row.kind, row.last_seen, now)
+    ]
+    if over:
+        connection.execute(
+            sa.update(tables.warnings).where(_warnings.id.in_(over)).values(resolved_at=now)
+        )
+
+
+def raise_warning(connection: sa.Connection, host: str, warning: HostWarning) -> None:
+    """See `Store.raise_warning`."""
+    _raise(connection, host, _lock_known(connection, host), _by_key([warning]))
+
+
+def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
+    return {
+        (warning.kind.value, warning.nodename, warning.item[:WARNING_ITEM_LENGTH]): warning
+        for warning in active
+    }
+
+
+def _lock_known(connection: sa.Connection, host: str) -> dict[_Key, Any]:
+    """Lock a host's warnings and return what tells them apart, and whether they stand."""
+    return {
         (row.kind, row.nodename, row.item): row
         for row in connection.execute(
             sa.select(
@@ -23,6 +61,7 @@ def sync_warnings(connection: sa.Connection, host: str, active: Sequence[HostWar
                 _warnings.kind,
                 _warnings.nodename,
                 _warnings.item,
+                _warnings.last_seen,
                 _warnings.resolved_at,
             )
             .where(_warnings.host == host)
@@ -30,10 +69,15 @@ def sync_warnings(connection: sa.Connection, host: str, active: Sequence[HostWar
             .with_for_update()
         )
     }
-    wanted = {
-        (warning.kind.value, warning.nodename, warning.item[:WARNING_ITEM_LENGTH]): warning
-        for warning in active
-    }
+
+
+def _raise(
+    connection: sa.Connection,
+    host: str,
+    known: Mapping[_Key, Any],
+    wanted: Mapping[_Key, HostWarning],
+) -> None:
+    """Count again what is known, and insert what is not."""
     seen = [
         {"p_id": known[key].id, "p_message": warning.message}
         for key, warning in wanted.items()
@@ -62,11 +106,6 @@ def sync_warnings(connection: sa.Connection, host: str, active: Sequence[HostWar
                 host=host, first_seen=utc_now(), last_seen=utc_now(), count=1
             ),
             raised,
-        )
-    over = [row.id for key, row in known.items() if key not in wanted and row.resolved_at is None]
-    if over:
-        connection.execute(
-            sa.update(tables.warnings).where(_warnings.id.in_(over)).values(resolved_at=utc_now())
         )
 
 

@@ -18,7 +18,7 @@ from nodetracker.db.decisions import Decision, LockedRow
 from nodetracker.errors import FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
-from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult
 
@@ -127,8 +127,7 @@ class MemoryStore:
         with self._writing() as tables:
             now = self._clock()
             service = tables.services.get((agent.host, agent.binary))
-            holder = None if service is None else (service.incarnation.agent_id, service.epoch)
-            decisions.check_agent(agent, holder)
+            decisions.check_agent(agent, _holder(service))
             rows = _find_rows(tables, agent, changes)
             hosts_up = frozenset(
                 host
@@ -139,39 +138,46 @@ class MemoryStore:
             decision = decisions.decide(agent, changes, rows, hosts_up)
             return _write(tables, agent, now, decision)
 
-    def sync_warnings(self, host: str, active: Sequence[HostWarning]) -> None:
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> None:
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
-            cut = [
-                dataclasses.replace(warning, item=warning.item[: codec.WARNING_ITEM_LENGTH])
-                for warning in active
-            ]
-            wanted = {(host, warning.key): warning for warning in cut}
-            for key, warning in wanted.items():
-                known = tables.warnings.get(key)
-                tables.warnings[key] = WarningRecord(
-                    warning=warning,
-                    host=host,
-                    first_seen=known.first_seen if known else now,
-                    last_seen=now,
-                    count=known.count + 1 if known else 1,
-                    resolved_at=None,
-                )
+            service = tables.services.get((agent.host, agent.binary))
+            decisions.check_agent(agent, _holder(service))
+            wanted = {
+                _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
+            }
             for key, known in tables.warnings.items():
-                if key[0] == host and key not in wanted and known.resolved_at is None:
+                if (
+                    key[0] == agent.host
+                    and key[1] not in wanted
+                    and known.resolved_at is None
+                    and decisions.is_warning_over(known.warning.kind, known.last_seen, now)
+                ):
                     tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
 
+    def raise_warning(self, host: str, warning: HostWarning) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            _raise_warning(tables, host, warning, self._clock())
+
     def register_agent(
-        self, host: str, binary: str, topic: str, version: str, incarnation: Incarnation
+        self,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        seen: ServiceRecord | None,
     ) -> ServiceRecord:
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
-            seen = tables.services.get((host, binary))
+            found = tables.services.get((host, binary))
+            decisions.check_seen(seen, found)
             mine = [record for record in tables.nodes.values() if record.host == host]
-            epochs = [record.epoch for record in mine] + ([seen.epoch] if seen else [])
-            record = seen or ServiceRecord(
+            epochs = [record.epoch for record in mine] + ([found.epoch] if found else [])
+            record = found or ServiceRecord(
                 uuid=str(uuid.uuid4()),
                 host=host,
                 binary=binary,
@@ -195,6 +201,83 @@ class MemoryStore:
             for node in mine:
                 tables.nodes[node.id] = dataclasses.replace(node, epoch=epoch)
             return copy.deepcopy(record)
+
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """See `Store`."""
+        with self._writing() as tables:
+            record = _find_service(tables, host, binary)
+            columns = codec.encode_service_change(change)
+            record = dataclasses.replace(record, updated_at=self._clock(), **columns)
+            tables.services[host, binary] = record
+            return copy.deepcopy(record)
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            decisions.check_deletion(_find_service(tables, host, binary), now, service_down_time)
+            for record in _nodes_of(tables, host):
+                del tables.nodes[record.id]
+                tables.history.append(
+                    HistoryEntry(now, host, record.nodename, ChangeKind.DELETE, {})
+                )
+            for key in [key for key in tables.warnings if key[0] == host]:
+                del tables.warnings[key]
+            del tables.services[host, binary]
+
+    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            nodes = _nodes_of(tables, old, new)
+            found = decisions.check_rename(
+                old,
+                new,
+                [
+                    record
+                    for key, record in tables.services.items()
+                    if key in ((old, binary), (new, binary))
+                ],
+                [(record.host, record.nodename) for record in nodes],
+            )
+            decisions.check_seen(seen, found)
+            epoch = max([r.epoch for r in nodes] + ([found.epoch] if found else [])) + 1
+            if found is not None:
+                del tables.services[old, binary]
+                tables.services[new, binary] = dataclasses.replace(
+                    found, host=new, epoch=epoch, updated_at=now
+                )
+            for key in [key for key in tables.warnings if key[0] == new]:
+                del tables.warnings[key]
+            for key in [key for key in tables.warnings if key[0] == old]:
+                known = tables.warnings.pop(key)
+                warning = known.warning
+                if warning.nodename == old:
+                    warning = dataclasses.replace(warning, nodename=new)
+                tables.warnings[new, warning.key] = dataclasses.replace(
+                    known, host=new, warning=warning
+                )
+            tables.history = [
+                dataclasses.replace(
+                    entry, host=new, nodename=new if entry.nodename == old else entry.nodename
+                )
+                if entry.host == old
+                else entry
+                for entry in tables.history
+            ]
+            for record in nodes:
+                nodename = new if record.nodename == old else record.nodename
+                tables.nodes[record.id] = dataclasses.replace(
+                    record,
+                    host=new,
+                    nodename=nodename,
+                    epoch=epoch,
+                    generation=record.generation + 1,
+                    updated_at=now,
+                )
+                diff = decisions.renamed_diff(old, new, record.nodename)
+                tables.history.append(HistoryEntry(now, new, nodename, ChangeKind.UPDATE, diff))
+            return len(nodes)
 
     def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
         """See `Store`."""
@@ -221,14 +304,16 @@ class MemoryStore:
             )
 
     def list_services(
-        self, host: str | None = None, binary: str | None = None
+        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
     ) -> list[ServiceRecord]:
         """See `Store`."""
         with self._reading() as tables:
             return [
                 record
                 for key, record in sorted(tables.services.items())
-                if host in (None, key[0]) and binary in (None, key[1])
+                if host in (None, key[0])
+                and binary in (None, key[1])
+                and agent_id in (None, record.incarnation.agent_id)
             ]
 
     def now(self) -> datetime:
@@ -277,6 +362,39 @@ class MemoryStore:
 
     def close(self) -> None:
         """See `Store`; there is nothing to let go of."""
+
+
+def _holder(service: ServiceRecord | None) -> tuple[str, int] | None:
+    return None if service is None else (service.incarnation.agent_id, service.epoch)
+
+
+def _find_service(tables: _Tables, host: str, binary: str) -> ServiceRecord:
+    try:
+        return tables.services[host, binary]
+    except KeyError:
+        raise NotFoundError(f"there is no service {binary} on host {host}") from None
+
+
+def _nodes_of(tables: _Tables, *hosts: str) -> list[NodeRecord]:
+    return [record for record in tables.nodes.values() if record.host in hosts]
+
+
+def _raise_warning(
+    tables: _Tables, host: str, warning: HostWarning, now: datetime
+) -> WarningRecord:
+    """Raise or count again one warning; return it as stored."""
+    cut = dataclasses.replace(warning, item=warning.item[: codec.WARNING_ITEM_LENGTH])
+    known = tables.warnings.get((host, cut.key))
+    record = WarningRecord(
+        warning=cut,
+        host=host,
+        first_seen=known.first_seen if known else now,
+        last_seen=now,
+        count=known.count + 1 if known else 1,
+        resolved_at=None,
+    )
+    tables.warnings[host, cut.key] = record
+    return record
 
 
 def _find_rows(tables: _Tables, agent: AgentKey, changes: Sequence[NodeChange]) -> list[LockedRow]:

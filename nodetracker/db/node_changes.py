@@ -14,7 +14,7 @@ from nodetracker.db import codec, decisions, history
 from nodetracker.db.decisions import Decision, LockedRow
 from nodetracker.db.nodes import clear_below, delete_rows
 from nodetracker.db.schema import tables
-from nodetracker.db.services import select_service
+from nodetracker.db.services import lock_service, select_service
 from nodetracker.db.sql import utc_now
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
@@ -51,7 +51,7 @@ def _lock(
     new = [change for change in changes if change.record is None]
     now: datetime | None = None
     if new:
-        now = _lock_service(connection, agent)
+        now = lock_service(connection, agent)
         ids.update(_find_existing(connection, agent.host, new))
     rows: list[LockedRow] = []
     if ids:
@@ -80,20 +80,8 @@ def _lock(
                 now = row.now
             rows.append(LockedRow(*row[:8]))
     if now is None:  # all rows are gone: nothing to write, but whether it is fenced counts
-        now = _lock_service(connection, agent)
+        now = lock_service(connection, agent)
     return now, rows
-
-
-def _lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
-    row = connection.execute(
-        sa.select(_services.agent_id, _services.epoch, utc_now().label("now"))
-        .where(_services.host == agent.host, _services.binary == agent.binary)
-        .with_for_update()
-    ).one_or_none()
-    decisions.check_agent(agent, None if row is None else (row.agent_id, row.epoch))
-    assert row is not None
-    now: datetime = row.now
-    return now
 
 
 def _find_existing(connection: sa.Connection, host: str, new: Sequence[NodeChange]) -> list[int]:

@@ -6,12 +6,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec
+from nodetracker.db import codec, decisions, history
+from nodetracker.db.nodes import delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
 from nodetracker.db.sql import milliseconds_ahead, utc_now
-from nodetracker.errors import ConflictError, FencedError
-from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.ports import AgentKey
 
 _services = tables.services.c
@@ -24,10 +26,12 @@ def select_service() -> "sa.Select[Any]":
 
 
 def list_services(
-    connection: sa.Connection, host: str | None, binary: str | None
+    connection: sa.Connection, host: str | None, binary: str | None, agent_id: str | None = None
 ) -> list[ServiceRecord]:
     """See `Store.list_services`."""
     query = select_service()
+    if agent_id is not None:
+        query = query.where(_services.agent_id == agent_id)
     if host is not None:
         query = query.where(_services.host == host)
     if binary is not None:
@@ -43,13 +47,13 @@ def register_agent(
     topic: str,
     version: str,
     incarnation: Incarnation,
+    seen: ServiceRecord | None,
 ) -> ServiceRecord:
     """See `Store.register_agent`. The services row comes first, then the nodes in id order."""
     one = sa.and_(_services.host == host, _services.binary == binary)
     # Rows may carry a newer epoch than a services row that was deleted and made again.
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
     node_epoch: int = connection.execute(sa.select(highest)).scalar() or 0
-    seen = connection.execute(sa.select(_services.agent_id, _services.epoch).where(one)).first()
     epoch = max(node_epoch, 0 if seen is None else seen.epoch) + 1
     columns = codec.encode_incarnation(incarnation) | {
         "topic": topic,
@@ -75,21 +79,159 @@ def register_agent(
     else:
         taken = connection.execute(
             sa.update(tables.services)
-            .where(one, _services.agent_id == seen.agent_id, _services.epoch == seen.epoch)
+            .where(
+                one,
+                _services.agent_id == seen.incarnation.agent_id,
+                _services.epoch == seen.epoch,
+                _services.report_count == seen.report_count,
+            )
             .values(columns)
         )
         if taken.rowcount != 1:
-            raise ConflictError(f"another agent took over host {host} at the same moment")
-    ids = list(
-        connection.execute(
-            sa.select(_nodes.id).where(_nodes.host == host).order_by(_nodes.id).with_for_update()
-        ).scalars()
-    )
-    if ids:
+            raise ConflictError(f"host {host} was taken over or heard of meanwhile")
+    if _lock_nodes(connection, host):
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)
         )
     return codec.decode_service(connection.execute(select_service().where(one)).mappings().one())
+
+
+def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
+    """Lock the services row, make sure that it is still the agent's, and return the time.
+
+    Raises:
+        FencedError: it is not.
+    """
+    row = connection.execute(
+        sa.select(_services.agent_id, _services.epoch, utc_now().label("now"))
+        .where(_services.host == agent.host, _services.binary == agent.binary)
+        .with_for_update()
+    ).one_or_none()
+    decisions.check_agent(agent, None if row is None else (row.agent_id, row.epoch))
+    assert row is not None
+    now: datetime = row.now
+    return now
+
+
+def set_service(
+    connection: sa.Connection, host: str, binary: str, change: ServiceChange
+) -> ServiceRecord:
+    """See `Store.set_service`."""
+    one = sa.and_(_services.host == host, _services.binary == binary)
+    connection.execute(
+        sa.update(tables.services)
+        .where(one)
+        .values(codec.encode_service_change(change) | {"updated_at": utc_now()})
+    )
+    row = connection.execute(select_service().where(one)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(f"there is no service {binary} on host {host}")
+    return codec.decode_service(row)
+
+
+def delete_service(
+    connection: sa.Connection, host: str, binary: str, service_down_time: int
+) -> None:
+    """See `Store.delete_service`."""
+    one = sa.and_(_services.host == host, _services.binary == binary)
+    row = (
+        connection.execute(
+            sa.select(tables.services, utc_now().label("now")).where(one).with_for_update()
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        raise NotFoundError(f"there is no service {binary} on host {host}")
+    decisions.check_deletion(codec.decode_service(row), row["now"], service_down_time)
+    nodes = _lock_nodes(connection, host)
+    if nodes:
+        delete_rows(connection, list(nodes))
+        history.insert(
+            connection,
+            [
+                history.line(row["now"], node_id, host, nodename, ChangeKind.DELETE)
+                for node_id, nodename in nodes.items()
+            ],
+        )
+    connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
+    connection.execute(sa.delete(tables.services).where(one))
+
+
+def rename_host(
+    connection: sa.Connection, old: str, new: str, binary: str, seen: ServiceRecord | None
+) -> int:
+    """See `Store.rename_host`."""
+    rows = connection.execute(
+        sa.select(tables.services)
+        .where(_services.host.in_([old, new]), _services.binary == binary)
+        .order_by(_services.id)
+        .with_for_update()
+    ).mappings()
+    services = [codec.decode_service(row) for row in rows]
+    nodes = connection.execute(
+        sa.select(_nodes.id, _nodes.host, _nodes.hypervisor_hostname, _nodes.epoch)
+        .where(_nodes.host.in_([old, new]))
+        .order_by(_nodes.id)
+        .with_for_update()
+    ).all()
+    found = decisions.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
+    decisions.check_seen(seen, found)
+    epochs = [row.epoch for row in nodes] + ([found.epoch] if found else [])
+    moved = {"host": new, "epoch": max(epochs) + 1, "updated_at": utc_now()}
+    connection.execute(
+        sa.update(tables.services)
+        .where(_services.host == old, _services.binary == binary)
+        .values(moved)
+    )
+    connection.execute(
+        sa.update(tables.compute_nodes)
+        .where(_nodes.host == old)
+        .values(
+            **moved,
+            generation=_nodes.generation + 1,
+            hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
+        )
+    )
+    # What is left under the new name of an agent that was refused there.
+    connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == new))
+    for table in (tables.history, tables.warnings):
+        connection.execute(
+            sa.update(table)
+            .where(table.c.host == old)
+            .values(nodename=_renamed(table.c.nodename, old, new), host=new)
+        )
+    now = connection.execute(sa.select(utc_now())).scalar_one()
+    history.insert(
+        connection,
+        [
+            history.line(
+                now,
+                row.id,
+                new,
+                new if row.hypervisor_hostname == old else row.hypervisor_hostname,
+                ChangeKind.UPDATE,
+                decisions.renamed_diff(old, new, row.hypervisor_hostname),
+            )
+            for row in nodes
+        ],
+    )
+    return len(nodes)
+
+
+def _renamed(column: "sa.ColumnElement[str]", old: str, new: str) -> "sa.ColumnElement[str]":
+    return sa.case((column == old, new), else_=column)
+
+
+def _lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
+    """Lock a host's nodes in id order; return their nodenames by id."""
+    rows = connection.execute(
+        sa.select(_nodes.id, _nodes.hypervisor_hostname)
+        .where(_nodes.host == host)
+        .order_by(_nodes.id)
+        .with_for_update()
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def beat(

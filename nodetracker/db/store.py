@@ -10,7 +10,7 @@ from nodetracker.db.engine import Database, DatabaseSettings
 from nodetracker.db.sql import utc_now
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.node import HostStamps, NodeRecord
-from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult
 
@@ -64,18 +64,30 @@ class SqlStore:
             again_on_duplicate=True,
         )
 
-    def sync_warnings(self, host: str, active: Sequence[HostWarning]) -> None:
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> None:
         """See `Store`."""
         self._database.write(
-            lambda c: host_warnings.sync_warnings(c, host, active), again_on_duplicate=True
+            lambda c: host_warnings.sync_warnings(c, agent, active), again_on_duplicate=True
+        )
+
+    def raise_warning(self, host: str, warning: HostWarning) -> None:
+        """See `Store`."""
+        self._database.write(
+            lambda c: host_warnings.raise_warning(c, host, warning), again_on_duplicate=True
         )
 
     def register_agent(
-        self, host: str, binary: str, topic: str, version: str, incarnation: Incarnation
+        self,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        seen: ServiceRecord | None,
     ) -> ServiceRecord:
         """See `Store`."""
         return self._database.write(
-            lambda c: services.register_agent(c, host, binary, topic, version, incarnation)
+            lambda c: services.register_agent(c, host, binary, topic, version, incarnation, seen)
         )
 
     def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
@@ -83,10 +95,22 @@ class SqlStore:
         self._database.write(lambda c: services.beat(c, agent, report_count, state, self._clock()))
 
     def list_services(
-        self, host: str | None = None, binary: str | None = None
+        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
     ) -> list[ServiceRecord]:
         """See `Store`."""
-        return self._database.read(lambda c: services.list_services(c, host, binary))
+        return self._database.read(lambda c: services.list_services(c, host, binary, agent_id))
+
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """See `Store`."""
+        return self._database.write(lambda c: services.set_service(c, host, binary, change))
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: services.delete_service(c, host, binary, service_down_time))
+
+    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+        """See `Store`."""
+        return self._database.write(lambda c: services.rename_host(c, old, new, binary, seen))
 
     def now(self) -> datetime:
         """See `Store`."""

@@ -53,6 +53,21 @@ class ServiceRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceChange:
+    """What an administrator changes of a service; None leaves a thing as it is.
+
+    Attributes:
+        disabled: takes the host out of, or back into, what is scheduled to.
+        disabled_reason: why; kept only with `disabled`, forgotten on enabling.
+        forced_down: makes the service down however often it is heard of.
+    """
+
+    disabled: bool | None = None
+    disabled_reason: str | None = None
+    forced_down: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AuditState:
     """What the heartbeat carries of the audits: how old the last one is, and what is not fine.
 

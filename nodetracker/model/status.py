@@ -13,6 +13,7 @@ class AgentStatus:
         host, agent_id: whom the agent answers for, and who it is.
         epoch: of the take-over; None until the services row is taken.
         has_started: the first audit has been tried, whatever became of it.
+        node_count: nodes of the last audit that was stored.
         audit: the ages that the heartbeat carries too.
         audit_interval: seconds between audits; None = only on demand.
         database_error: why the database cannot be used now, None while it can.
@@ -26,6 +27,7 @@ class AgentStatus:
     agent_id: str
     epoch: int | None = None
     has_started: bool = False
+    node_count: int = 0
     audit: AuditState = field(default_factory=AuditState)
     audit_interval: float | None = None
     database_error: str | None = None

@@ -2,7 +2,7 @@
 
 import enum
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 
 class WarningKind(enum.StrEnum):
@@ -15,6 +15,17 @@ class WarningKind(enum.StrEnum):
     DRIVER_NOT_READY = "driver_not_ready"
     NODE_UUID_REFUSED = "node_uuid_refused"
     ROW_REFUSED = "row_refused"
+    ORPHAN_NODE_KEPT = "orphan_node_kept"
+    CLOCK_SKEW = "clock_skew"
+    STATE_PATH = "state_path"
+    DUPLICATE_REFUSED = "duplicate_refused"
+
+
+REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})
+"""Kinds that the host's own agent does not see; they end when they are no longer reported."""
+
+REPORT_LASTS = timedelta(hours=1)
+"""How long after its last sighting such a warning is over."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

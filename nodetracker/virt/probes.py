@@ -111,6 +111,10 @@ class ProbeRunner:
             LOG.info("Probe %s (%s) answers again", key, key.source)
         return fresh(key.source, value)
 
+    def change_timeout(self, seconds: float) -> None:
+        """Give probes another budget from now on."""
+        self._timeout = seconds
+
     def statistics(self) -> dict[str, ProbeStatistics]:
         """Return a copy of what was counted, by probe name."""
         with self._lock:

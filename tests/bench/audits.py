@@ -15,7 +15,7 @@ from nodetracker.ports import AgentKey
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
-from tests.builders import make_incarnation
+from tests.builders import make_incarnation, take_service
 from tests.statements import count_statements
 
 PROBE_TIMEOUT = 20.0
@@ -85,9 +85,7 @@ class BenchHost:
             for number in range(nodes)
         ]
         self.write()
-        service = store.register_agent(
-            host, COMPUTE_BINARY, "compute", "0", make_incarnation(agent_id=agent_id)
-        )
+        service = take_service(store, host, make_incarnation(agent_id=agent_id))
         self.agent = AgentKey(host, COMPUTE_BINARY, agent_id, service.epoch)
         self._tracker = ResourceTracker(
             AgentSettings(host, "", Policy(), probe_timeout=PROBE_TIMEOUT),

@@ -114,11 +114,12 @@ def test_nothing_to_do_sends_nothing(store: SqlStore) -> None:
     assert len(seen) == 0
 
 
-def test_unchanged_warnings_are_two_and_none_is_one(store: SqlStore) -> None:
+def test_unchanged_warnings_are_three_and_none_is_two(store: SqlStore) -> None:
     warning = HostWarning(WarningKind.FACT_HELD, "n1", "cpu", "held")
+    agent = register(store)
     with count_statements(store) as none:
-        store.sync_warnings("alpha", [])
-    store.sync_warnings("alpha", [warning])
+        store.sync_warnings(agent, [])
+    store.sync_warnings(agent, [warning])
     with count_statements(store) as again:
-        store.sync_warnings("alpha", [warning])
-    assert (len(none), len(again)) == (1, 2)
+        store.sync_warnings(agent, [warning])
+    assert (len(none), len(again)) == (2, 3)

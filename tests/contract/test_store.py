@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NodeRecord, NodeStamp
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
+from tests.builders import take_service
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 from tests.contract.values import (
     BERLIN_SUMMER,
     create,
     delete,
-    key_of,
     make_device,
     make_guest,
     make_incarnation,
@@ -404,7 +404,7 @@ class TestUuidUnderAnotherHost:
         beta = register(store, "beta", "agent-b")
         record = create_one(store, beta, "pool-1")
         other = AgentKey("alpha", "another-binary", "agent-a", 1)
-        store.register_agent("alpha", other.binary, "t", "0", make_incarnation())
+        take_service(store, "alpha", make_incarnation(), other.binary)
         change = create(other, "pool-1", node_uuid=record.uuid)
         assert "pool-1" in store.apply_changes(other, [change], DOWN_TIME).records
 
@@ -433,7 +433,7 @@ class TestUuidUnderAnotherHost:
 class TestAgents:
     def test_the_first_registration_makes_the_row(self, store: Store) -> None:
         run = make_incarnation()
-        record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.1", run)
+        record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.1", run, None)
         assert record == store.list_services()[0]
         assert (record.epoch, record.report_count, record.last_seen_up) == (1, 0, None)
         assert record.incarnation == run
@@ -448,7 +448,7 @@ class TestAgents:
         store.beat(first, 5, AuditState())
         before = store.list_services()[0]
         run = make_incarnation("agent-b", boot_id="boot-2")
-        record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.2", run)
+        record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.2", run, before)
         assert record.epoch == 2
         assert record.incarnation == run
         assert (record.uuid, record.report_count) == (before.uuid, 5)
@@ -514,11 +514,202 @@ class TestAgents:
 
     def test_services_come_in_order_and_can_be_chosen(self, store: Store) -> None:
         for host, binary in [("b", "y"), ("B", "x"), ("a", "z"), ("a", "x")]:
-            store.register_agent(host, binary, "t", "0", make_incarnation())
+            take_service(store, host, make_incarnation(), binary)
         listed = [(s.host, s.binary) for s in store.list_services()]
         assert listed == [("B", "x"), ("a", "x"), ("a", "z"), ("b", "y")]
         assert [s.host for s in store.list_services(binary="x")] == ["B", "a"]
         assert [s.binary for s in store.list_services(host="a")] == ["x", "z"]
+
+    def test_services_can_be_chosen_by_agent(self, store: Store) -> None:
+        register(store, "one", "agent-a")
+        register(store, "two", "agent-b")
+        assert [s.host for s in store.list_services(agent_id="agent-b")] == ["two"]
+        assert store.list_services("one", agent_id="agent-b") == []
+
+    def test_a_row_that_is_there_already_is_a_conflict(self, store: Store) -> None:
+        register(store)
+        with pytest.raises(ConflictError):
+            store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), None)
+        assert store.list_services()[0].epoch == 1
+
+    def test_a_row_that_another_took_meanwhile_is_a_conflict(self, store: Store) -> None:
+        register(store)
+        (seen,) = store.list_services()
+        register(store, "alpha", "agent-c")
+        with pytest.raises(ConflictError):
+            store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), seen)
+        assert store.list_services()[0].incarnation.agent_id == "agent-c"
+
+    def test_a_row_that_was_heard_of_meanwhile_is_a_conflict(self, store: Store) -> None:
+        agent = register(store)
+        (seen,) = store.list_services()
+        store.beat(agent, 1, AuditState())
+        with pytest.raises(ConflictError):
+            store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), seen)
+        store.beat(agent, 2, AuditState())
+
+
+class TestAdministration:
+    def test_it_leaves_what_the_agent_writes_alone(self, store: Store) -> None:
+        agent = register(store)
+        store.beat(agent, 1, AuditState(1.0))
+        (before,) = store.list_services()
+        change = ServiceChange(disabled=True, disabled_reason="bröken", forced_down=True)
+        after = store.set_service("alpha", COMPUTE_BINARY, change)
+        assert after == store.list_services()[0]
+        assert (after.disabled, after.disabled_reason) == (True, "bröken")
+        assert after.forced_down
+        assert (after.report_count, after.last_seen_up) == (1, before.last_seen_up)
+        store.beat(agent, 2, AuditState())
+        assert store.list_services()[0].disabled_reason == "bröken"
+
+    def test_what_is_not_named_stays(self, store: Store) -> None:
+        register(store)
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "why"))
+        after = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        assert (after.disabled, after.disabled_reason, after.forced_down) == (True, "why", True)
+        after = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=False))
+        assert (after.disabled, after.forced_down) == (True, False)
+
+    def test_enabling_forgets_the_reason_and_so_does_disabling_without_one(
+        self, store: Store
+    ) -> None:
+        register(store)
+        for second in (ServiceChange(False), ServiceChange(True)):
+            store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "why"))
+            after = store.set_service("alpha", COMPUTE_BINARY, second)
+            assert (after.disabled, after.disabled_reason) == (second.disabled, None)
+
+    def test_a_restart_does_not_enable(self, store: Store) -> None:
+        register(store)
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "why"))
+        register(store)
+        assert store.list_services()[0].disabled_reason == "why"
+
+    def test_a_service_that_is_not_there_is_not_found(self, store: Store) -> None:
+        for call in (
+            lambda: store.set_service("ghost", COMPUTE_BINARY, ServiceChange(True)),
+            lambda: store.delete_service("ghost", COMPUTE_BINARY, DOWN_TIME),
+            lambda: store.rename_host("ghost", "new", COMPUTE_BINARY, None),
+        ):
+            with pytest.raises(NotFoundError, match="ghost"):
+                call()
+
+    def test_a_service_that_is_alive_is_not_deleted(self, store: Store) -> None:
+        agent = register(store)
+        store.beat(agent, 1, AuditState())
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        with pytest.raises(RefusedError, match="alpha is alive"):
+            store.delete_service("alpha", COMPUTE_BINARY, DOWN_TIME)
+        assert len(store.list_services()) == 1
+
+    def test_deleting_a_service_deletes_its_nodes_and_warnings_and_no_others(
+        self, store: Store
+    ) -> None:
+        agent, other = register(store), register(store, "beta", "agent-b")
+        create_one(store, agent)
+        create_one(store, other, "beta")
+        held = HostWarning(WarningKind.FACT_HELD, "n1", "cpu", "held")
+        store.sync_warnings(agent, [held])
+        store.sync_warnings(other, [held])
+        store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
+        assert [s.host for s in store.list_services()] == ["beta"]
+        assert [n.host for n in store.list_nodes()] == ["beta"]
+        assert [r.host for r in store.list_warnings()] == ["beta"]
+        assert store.list_history("alpha")[-1].what is ChangeKind.DELETE
+        with pytest.raises(FencedError):
+            store.beat(agent, 1, AuditState())
+        assert register(store).epoch == 1
+
+
+class TestRename:
+    def rename(self, store: Store, old: str = "alpha", new: str = "omega") -> int:
+        found = store.list_services(old, COMPUTE_BINARY)
+        return store.rename_host(old, new, COMPUTE_BINARY, found[0] if found else None)
+
+    def test_everything_moves_and_the_node_called_so_is_called_anew(self, store: Store) -> None:
+        agent, other = register(store), register(store, "beta", "agent-b")
+        own, pool = create_one(store, agent), create_one(store, agent, "pool-1")
+        create_one(store, other, "beta")
+        held = HostWarning(WarningKind.FACT_HELD, "alpha", "cpu", "held")
+        store.sync_warnings(agent, [held])
+        assert self.rename(store) == 2
+        nodes = {node.nodename: node for node in store.load_nodes("omega")}
+        assert {name: node.uuid for name, node in nodes.items()} == {
+            "omega": own.uuid,
+            "pool-1": pool.uuid,
+        }
+        assert nodes["omega"].guests == own.guests
+        assert nodes["omega"].devices == own.devices
+        assert {(node.epoch, node.generation) for node in nodes.values()} == {(2, 2)}
+        (service,) = store.list_services("omega")
+        assert (service.epoch, service.incarnation.agent_id) == (2, "agent-a")
+        assert store.list_services("alpha") == []
+        assert store.load_nodes("alpha") == []
+        (warning,) = store.list_warnings("omega")
+        assert warning.warning == dataclasses.replace(held, nodename="omega")
+        assert [n.nodename for n in store.load_nodes("beta")] == ["beta"]
+
+    def test_the_history_moves_along_and_tells_of_it(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        create_one(store, agent, "pool-1")
+        self.rename(store)
+        assert store.list_history("alpha") == []
+        made, renamed = store.list_history("omega", "omega")
+        assert made.what is ChangeKind.CREATE
+        assert renamed.diff == {
+            "host": ["alpha", "omega"],
+            "hypervisor_hostname": ["alpha", "omega"],
+        }
+        assert store.list_history("omega", "pool-1")[-1].diff == {"host": ["alpha", "omega"]}
+
+    def test_the_former_run_is_fenced_and_the_next_goes_on(self, store: Store) -> None:
+        old = register(store)
+        record = create_one(store, old)
+        self.rename(store)
+        with pytest.raises(FencedError):
+            store.beat(old, 1, AuditState())
+        with pytest.raises(FencedError):
+            store.apply_changes(old, [create(old, "new")], DOWN_TIME)
+        assert store.apply_changes(
+            register(store, "omega"), [update(record, vcpus=1)], DOWN_TIME
+        ).conflicts == ("alpha",)
+
+    def test_a_name_that_is_taken_is_refused(self, store: Store) -> None:
+        register(store)
+        register(store, "omega", "agent-b")
+        with pytest.raises(RefusedError, match="there is a host omega already"):
+            self.rename(store)
+        with pytest.raises(RefusedError, match="called that already"):
+            self.rename(store, "alpha", "alpha")
+
+    def test_nodes_that_would_be_called_the_same_are_refused(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        store.apply_changes(agent, [create(agent, "omega")], DOWN_TIME)
+        with pytest.raises(RefusedError, match="nodes alpha and omega"):
+            self.rename(store)
+        assert len(store.load_nodes("alpha")) == 2
+
+    def test_a_host_that_came_to_life_meanwhile_is_a_conflict(self, store: Store) -> None:
+        agent = register(store)
+        (seen,) = store.list_services()
+        store.beat(agent, 1, AuditState())
+        with pytest.raises(ConflictError):
+            store.rename_host("alpha", "omega", COMPUTE_BINARY, seen)
+        store.beat(agent, 2, AuditState())
+
+    def test_nodes_without_a_service_move_too(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
+        store.raise_warning("omega", HostWarning(WarningKind.DUPLICATE_REFUSED, "", "x", "no"))
+        with pytest.raises(NotFoundError):
+            self.rename(store)
+        register(store)
+        assert self.rename(store) == 0
+        assert store.list_warnings("omega") == []
 
 
 class TestHeartbeat:
@@ -612,10 +803,11 @@ class TestWarnings:
     MISMATCH = HostWarning(WarningKind.MEMORY_MISMATCH, "", "", "cells do not add up: 5 % ü")
 
     def test_a_warning_is_raised_counted_resolved_and_raised_again(self, store: Store) -> None:
-        store.sync_warnings("alpha", [self.HELD, self.MISMATCH])
-        store.sync_warnings("beta", [self.HELD])
+        agent = register(store)
+        store.sync_warnings(agent, [self.HELD, self.MISMATCH])
+        store.sync_warnings(register(store, "beta"), [self.HELD])
         said_else = dataclasses.replace(self.HELD, message="storage is held: other")
-        store.sync_warnings("alpha", [said_else])
+        store.sync_warnings(agent, [said_else])
         held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
         assert held.warning == said_else
         assert (held.count, held.resolved_at) == (2, None)
@@ -624,26 +816,47 @@ class TestWarnings:
         assert mismatch.count == 1
         assert mismatch.resolved_at is not None
         assert mismatch.resolved_at >= held.last_seen - timedelta(seconds=1)
-        store.sync_warnings("alpha", [self.MISMATCH])
+        store.sync_warnings(agent, [self.MISMATCH])
         held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
         assert held.resolved_at is not None
         assert (mismatch.count, mismatch.resolved_at) == (2, None)
         assert [r.host for r in store.list_warnings()] == ["alpha", "alpha", "beta"]
         assert store.list_warnings("beta")[0].count == 1
 
+    def test_an_agent_that_was_taken_over_tells_nothing_more(self, store: Store) -> None:
+        old = register(store)
+        new = register(store, "alpha", "agent-b")
+        store.sync_warnings(new, [self.HELD])
+        with pytest.raises(FencedError):
+            store.sync_warnings(old, [])
+        assert store.list_warnings()[0].resolved_at is None
+
+    def test_what_others_report_stays_until_it_is_old(self, store: Store) -> None:
+        agent = register(store)
+        refused = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "agent-b", "refused")
+        for _ in range(2):
+            store.raise_warning("alpha", refused)
+        store.sync_warnings(agent, [self.HELD])
+        store.sync_warnings(agent, [])
+        held, standing = sorted(store.list_warnings(), key=lambda r: r.warning.kind, reverse=True)
+        assert (standing.warning, standing.count, standing.resolved_at) == (refused, 2, None)
+        assert held.resolved_at is not None
+
     def test_none_active_resolves_all_and_stays_resolved(self, store: Store) -> None:
-        store.sync_warnings("alpha", [])
-        store.sync_warnings("alpha", [self.HELD])
-        store.sync_warnings("alpha", [])
+        agent = register(store)
+        store.sync_warnings(agent, [])
+        store.sync_warnings(agent, [self.HELD])
+        store.sync_warnings(agent, [])
         (first,) = store.list_warnings()
-        store.sync_warnings("alpha", [])
+        store.sync_warnings(agent, [])
         assert store.list_warnings() == [first]
         assert first.resolved_at is not None
 
     def test_an_item_of_any_length_is_kept_in_short(self, store: Store) -> None:
+        agent = register(store)
         long = dataclasses.replace(self.HELD, item="x" * 1000, message="y" * 5000)
         for _ in range(2):
-            store.sync_warnings("alpha", [long])
+            store.sync_warnings(agent, [long])
         (record,) = store.list_warnings()
         assert record.count == 2
         assert record.warning.message == long.message
@@ -651,8 +864,8 @@ class TestWarnings:
     def test_purge_deletes_old_history_and_resolved_warnings(self, store: Store) -> None:
         agent = register(store)
         create_one(store, agent, "n1")
-        store.sync_warnings("alpha", [self.HELD, self.MISMATCH])
-        store.sync_warnings("alpha", [self.HELD])
+        store.sync_warnings(agent, [self.HELD, self.MISMATCH])
+        store.sync_warnings(agent, [self.HELD])
         cut = store.now() + timedelta(microseconds=1)
         while store.now() <= cut:
             pass
@@ -667,9 +880,7 @@ def test_two_agents_take_a_host_over_one_after_the_other(stores: StoreMaker) -> 
     mine, theirs = stores.open(), stores.open()
     first = register(mine)
     mine.beat(first, 1, AuditState())
-    second = key_of(
-        theirs.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("agent-b"))
-    )
+    second = register(theirs, "alpha", "agent-b")
     with pytest.raises(FencedError):
         mine.beat(first, 2, AuditState())
     theirs.beat(second, 2, AuditState())

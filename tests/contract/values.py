@@ -10,8 +10,9 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import PciDevice, PciDeviceType
-from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
+from nodetracker.model.service import Incarnation, ServiceRecord
 from nodetracker.ports import AgentKey
+from tests.builders import take_service
 
 SINCE = datetime(2026, 3, 29, 1, 59, 59, 999999, tzinfo=UTC)
 NODE_NAMESPACE = uuid.UUID("5f6f3b8e-6f0a-4a8a-9c58-3d6d4a1f5f10")
@@ -128,10 +129,7 @@ def make_incarnation(agent_id: str = "agent-a", **changes: Any) -> Incarnation:
 
 def register(store: Any, host: str = "alpha", agent_id: str = "agent-a") -> AgentKey:
     """Register an agent and return its key."""
-    record = store.register_agent(
-        host, COMPUTE_BINARY, "compute", "0.1", make_incarnation(agent_id)
-    )
-    return key_of(record)
+    return key_of(take_service(store, host, make_incarnation(agent_id), version="0.1"))
 
 
 def key_of(record: ServiceRecord) -> AgentKey:

@@ -26,7 +26,7 @@ from nodetracker.virt.local.driver import LocalDriver
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.bench.audits import BenchHost, Statements, measure_audits
-from tests.builders import later, make_incarnation
+from tests.builders import later, make_incarnation, take_service
 from tests.contract.stores import SQL_BACKENDS, make_stores
 
 STEADY = 3
@@ -156,7 +156,7 @@ def audit_an_hour(driver: type[LocalDriver], directory: Path) -> list[NodeChange
     seconds = 0.0
     store = MemoryStore(lambda: later(seconds))
     incarnation = make_incarnation()
-    service = store.register_agent("host-1", COMPUTE_BINARY, "compute", "0", incarnation)
+    service = take_service(store, "host-1", incarnation)
     agent = AgentKey("host-1", COMPUTE_BINARY, incarnation.agent_id, service.epoch)
     environment = DriverEnvironment("host-1", str(directory), Roots(), ProbeRunner(20.0))
     settings = AgentSettings("host-1", str(directory), Policy())

@@ -303,7 +303,7 @@ class TestSqlite:
         store.load_nodes("alpha")
         store.now()
         store.beat(agent, 1, AuditState())
-        store.sync_warnings("alpha", [])
+        store.sync_warnings(agent, [])
         assert begun == ["BEGIN", "BEGIN", "BEGIN IMMEDIATE", "BEGIN IMMEDIATE"]
 
     def test_the_pragmas_are_set_on_each_connection(self, url: str) -> None:

@@ -10,8 +10,9 @@ from oslo_config import cfg, generator
 from nodetracker.bootstrap import build_driver, build_settings, build_store
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.errors import ConfigError
+from nodetracker.virt.probes import ProbeRunner
 
-SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log")
+SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.reports")
 
 
 class Sample(StoreCommand, Command):
@@ -34,7 +35,7 @@ class Check(StoreCommand, Command):
         problems = list(find_unknown_options(conf))
         try:
             settings = build_settings(conf)
-            build_driver(conf, settings)
+            build_driver(conf, settings, ProbeRunner(settings.probe_timeout))
             build_store(conf)
         except ConfigError as error:
             problems.append(str(error))

@@ -1,13 +1,18 @@
-"""host list, show."""
+"""host list, show, rename."""
 
 import argparse
+import time
 from typing import Any
 
+from cliff.command import Command
 from cliff.lister import Lister
 
+from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.summary import as_row, describe_host
+from nodetracker.bootstrap import check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
-from nodetracker.errors import NotFoundError
+from nodetracker.errors import ConflictError, NotFoundError, RefusedError
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 
 ZONE = "nova"
 """Every host is in the zone that Nova calls its hosts' when none is set."""
@@ -41,3 +46,45 @@ class ShowHost(StoreCommand, Lister):
             raise NotFoundError(f"there is no host {parsed_args.host}")
         rows = [as_row(line) for line in describe_host(parsed_args.host, records)]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
+
+
+class RenameHost(StoreCommand, Command):
+    """Move the rows of a host whose agent does not run to the name that the host has now.
+
+    The node that is called as the host was is renamed too; every node keeps its uuid.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add both names."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("old", metavar="OLD", help="Name under which the rows stand.")
+        parser.add_argument("new", metavar="NEW", help="Name that [DEFAULT] host has now.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Make sure that nobody answers for the host, and move its rows."""
+        old, new = parsed_args.old, check_host_name(parsed_args.new)
+        found = self.store.list_services(old, COMPUTE_BINARY)
+        service = found[0] if found else None
+        if service is not None:
+            self._refuse_while_alive(service)
+        try:
+            moved = self.store.rename_host(old, new, COMPUTE_BINARY, service)
+        except ConflictError as error:
+            raise RefusedError(f"{error}; its agent runs: stop it first") from None
+        self.app.stdout.write(f"host {old} is {new} now, with {moved} nodes\n")
+
+    def _refuse_while_alive(self, service: ServiceRecord) -> None:
+        """Look at heartbeats that came lately: for two intervals none may come."""
+        if not is_heard_of(service, self.store.now(), self.service_down_time):
+            return
+        wait = 2 * service.incarnation.report_interval
+        self.app.stderr.write(
+            f"host {service.host} was heard of lately; watching its heartbeats for {wait} s\n"
+        )
+        until = time.monotonic() + wait
+        while time.monotonic() < until:
+            time.sleep(min(1.0, wait / 10))
+            found = self.store.list_services(service.host, service.binary)
+            if found and found[0].report_count != service.report_count:
+                raise RefusedError(f"host {service.host} is alive; stop its agent first")

@@ -8,7 +8,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.reconcile import to_plain
 from nodetracker.accounting.summary import (
     NodeSummary,
@@ -133,7 +133,7 @@ class DeleteNode(StoreCommand, Command):
         host, nodename = parsed_args.host, parsed_args.nodename
         find_node(self.store, host, nodename)
         service = services_by_host(self.store).get(host)
-        if service is not None and is_service_up(service, self.store.now(), self.service_down_time):
+        if service is not None and is_heard_of(service, self.store.now(), self.service_down_time):
             raise RefusedError(
                 f"host {host} is up and would make node {nodename} again; stop its agent first"
             )

@@ -1,17 +1,18 @@
-"""service list, show."""
+"""service list, show, set, delete."""
 
 import argparse
 import dataclasses
 from datetime import datetime
 from typing import Any
 
+from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.summary import state_of, status_of
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
 from nodetracker.errors import NotFoundError
-from nodetracker.model.service import ServiceRecord
+from nodetracker.model.service import ServiceChange, ServiceRecord
 
 _COLUMNS = (
     "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
@@ -32,15 +33,19 @@ class ListServices(StoreCommand, Lister):
         )
 
 
-class ShowService(StoreCommand, ShowOne):
-    """Show one service with its identity and the state of its audits."""
+class ServiceCommand(StoreCommand):
+    """Mixed into commands on one service."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and binary."""
-        parser = super().get_parser(prog_name)
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.add_argument("host")
         parser.add_argument("binary")
         return parser
+
+
+class ShowService(ServiceCommand, ShowOne):
+    """Show one service with its identity and the state of its audits."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read and judge one service."""
@@ -63,6 +68,66 @@ class ShowService(StoreCommand, ShowOne):
         }
         shown |= dataclasses.asdict(service.incarnation)
         return tuple(shown), tuple(shown.values())
+
+
+class SetService(ServiceCommand, Command):
+    """Change what an administrator says of a service."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what can be said."""
+        parser = super().get_parser(prog_name)
+        admin = parser.add_mutually_exclusive_group()
+        admin.add_argument(
+            "--enable",
+            dest="disabled",
+            action="store_const",
+            const=False,
+            help="Let it be scheduled to.",
+        )
+        admin.add_argument(
+            "--disable",
+            dest="disabled",
+            action="store_const",
+            const=True,
+            help="Keep it from being scheduled to.",
+        )
+        parser.add_argument("--disable-reason", metavar="REASON", help="Why; with --disable.")
+        liveness = parser.add_mutually_exclusive_group()
+        liveness.add_argument(
+            "--up",
+            dest="forced_down",
+            action="store_const",
+            const=False,
+            help="Judge it by its heartbeats again.",
+        )
+        liveness.add_argument(
+            "--down",
+            dest="forced_down",
+            action="store_const",
+            const=True,
+            help="Make it down, whatever its heartbeats say.",
+        )
+        self.parser = parser
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Write what was said."""
+        if parsed_args.disable_reason is not None and not parsed_args.disabled:
+            self.parser.error("--disable-reason goes with --disable")
+        if parsed_args.disabled is None and parsed_args.forced_down is None:
+            self.parser.error("one of --enable, --disable, --up and --down is needed")
+        change = ServiceChange(
+            parsed_args.disabled, parsed_args.disable_reason, parsed_args.forced_down
+        )
+        self.store.set_service(parsed_args.host, parsed_args.binary, change)
+
+
+class DeleteService(ServiceCommand, Command):
+    """Delete a service that is not alive, with its nodes and warnings."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete it, unless it was heard of lately."""
+        self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
 
 
 def render_service(service: ServiceRecord, now: datetime, service_down_time: int) -> dict[str, Any]:

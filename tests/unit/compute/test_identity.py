@@ -1,4 +1,5 @@
 import dataclasses
+import logging
 import os
 import stat
 import subprocess
@@ -9,9 +10,12 @@ import pytest
 
 from nodetracker.compute.identity import (
     COMPUTE_ID_FILE,
+    UNUSABLE_FILE,
     ensure_compute_id,
+    find_state_problem,
     is_process_alive,
     is_same_machine,
+    read_compute_id,
     read_incarnation,
 )
 from nodetracker.errors import IdentityError
@@ -31,12 +35,29 @@ def test_blanks_around_the_identity_do_not_matter(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff", b"no uuid", b"1234" * 100])
-def test_a_file_that_holds_no_uuid_is_named_and_left_alone(tmp_path, content):
+def test_a_file_that_holds_no_uuid_is_put_aside_and_made_anew(tmp_path, caplog, content):
     path = tmp_path / COMPUTE_ID_FILE
     path.write_bytes(content)
-    with pytest.raises(IdentityError, match=f"{path} holds no uuid"):
-        ensure_compute_id(tmp_path)
-    assert path.read_bytes() == content
+    made = ensure_compute_id(tmp_path)
+    assert ensure_compute_id(tmp_path) == made == read_compute_id(tmp_path)
+    assert (tmp_path / UNUSABLE_FILE).read_bytes() == content
+    assert [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == [
+        f"{path} held no uuid; it is put aside as {UNUSABLE_FILE} and made anew"
+    ]
+    assert UNUSABLE_FILE in find_state_problem(tmp_path)
+    (tmp_path / UNUSABLE_FILE).unlink()
+    assert find_state_problem(tmp_path) is None
+
+
+def test_reading_the_identity_makes_nothing(tmp_path):
+    assert read_compute_id(tmp_path) is None
+    (tmp_path / COMPUTE_ID_FILE).write_text("no uuid")
+    assert read_compute_id(tmp_path) is None
+    assert [path.name for path in tmp_path.iterdir()] == [COMPUTE_ID_FILE]
+
+
+def test_a_state_path_that_is_gone_is_a_problem_and_no_error(tmp_path):
+    assert "gone cannot be" in find_state_problem(tmp_path / "gone")
 
 
 def test_a_state_path_that_is_no_directory_is_named(tmp_path):

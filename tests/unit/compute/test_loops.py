@@ -2,7 +2,7 @@ import logging
 import threading
 
 from nodetracker.compute.loops import PeriodicLoop
-from nodetracker.errors import FencedError
+from nodetracker.errors import FencedError, StoppingError
 
 
 def fail_test(error):
@@ -86,3 +86,78 @@ def test_a_loop_that_never_began_is_joined_at_once():
     loop = PeriodicLoop("loop", fail_test, 1.0, fail_test)
     loop.stop()
     assert loop.join(5)
+
+
+def test_not_even_the_end_of_the_interpreter_ends_a_loop():
+    tick = Counter(3, SystemExit(1))
+    loop = run_loop(tick)
+    assert tick.reached.wait(5)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_failure_that_lasts_is_said_once_and_so_is_its_end(caplog):
+    caplog.set_level(logging.INFO)
+    outcomes = [OSError("boom"), OSError("boom"), OSError("other"), None, None]
+    done = threading.Event()
+
+    def tick():
+        outcome = outcomes.pop(0) if outcomes else done.set()
+        if outcome is not None:
+            raise outcome
+
+    loop = run_loop(tick)
+    assert done.wait(5)
+    loop.stop()
+    assert loop.join(5)
+    assert caplog.messages == ["loop failed", "loop failed", "loop work again"]
+
+
+def test_the_end_of_the_process_ends_a_tick_quietly(caplog):
+    loop = run_loop(Counter(9, StoppingError("stopped")))
+    assert loop.join(5)
+    assert caplog.messages == []
+
+
+def test_another_interval_holds_from_now_on():
+    tick = Counter(1)
+    loop = run_loop(tick, interval=3600)
+    loop.change_interval(0.01)
+    assert tick.reached.wait(5)
+    loop.change_interval(None)
+    loop.stop()
+    assert loop.join(5)
+
+
+class TestMoving:
+    def test_a_tick_that_does_not_move_on_is_noticed(self):
+        now, inside, leave = [0.0], threading.Event(), threading.Event()
+
+        def tick():
+            inside.set()
+            leave.wait(5)
+
+        loop = PeriodicLoop("loop", tick, None, fail_test, monotonic=lambda: now[0])
+        loop.start()
+        assert loop.is_moving(10)
+        loop.wake()
+        assert inside.wait(5)
+        now[0] = 10
+        assert loop.is_moving(10)
+        now[0] = 10.1
+        assert not loop.is_moving(10)
+        loop.moved()
+        assert loop.is_moving(10)
+        now[0] = 1000
+        leave.set()
+        loop.stop()
+        assert loop.join(5)
+        assert loop.is_moving(10)
+
+    def test_a_loop_that_ended_by_itself_does_not_move(self):
+        loop = run_loop(Counter(9, FencedError("x")), on_fatal=lambda e: None, fatal=(FencedError,))
+        assert loop.join(5)
+        assert not loop.is_moving(10)
+
+    def test_a_loop_that_has_not_begun_is_no_trouble(self):
+        assert PeriodicLoop("loop", Counter(1), 1, fail_test).is_moving(10)

@@ -7,12 +7,13 @@ import yaml
 from nodetracker.accounting.summary import audit_age_seconds
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import FencedError, StoreUnavailableError
+from nodetracker.errors import DuplicateAgentError, FencedError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.warning import WarningKind
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
-from tests.builders import NOW, make_incarnation
+from tests.builders import NOW, make_incarnation, take_service
 
 HOST = "host-1"
 NODES = [{"nodename": name, "vcpus": 4, "memory_mb": 8192, "disk_gb": 100} for name in ("n1", "n2")]
@@ -24,6 +25,10 @@ class AwayStore(MemoryStore):
     def _refuse(self):
         if self.is_away:
             raise StoreUnavailableError("connection refused")
+
+    def list_services(self, *arguments, **named):
+        self._refuse()
+        return super().list_services(*arguments, **named)
 
     def register_agent(self, *arguments):
         self._refuse()
@@ -41,19 +46,28 @@ class AwayStore(MemoryStore):
 class World:
     def __init__(self, tmp_path):
         self.seconds = 0.0
+        self.skew = 0.0
         self.path = tmp_path / "inventory.yaml"
         self.write()
         self.store = AwayStore(lambda: NOW + timedelta(seconds=self.seconds))
         self.reports = []
-        self.manager = ComputeManager(
-            AgentSettings(host=HOST, state_path="", policy=Policy()),
-            make_incarnation(),
+        self.manager = self.make_manager()
+
+    def make_manager(self, waited=None, state_path="", **incarnation):
+        """Make an agent; `waited` is called while it watches another's heartbeats."""
+        manager = ComputeManager(
+            AgentSettings(host=HOST, state_path=state_path, policy=Policy()),
+            make_incarnation(**incarnation),
             "1.2.3",
             FakeDriver(str(self.path), ProbeRunner(0.2)),
             self.store,
             [self],
             lambda: self.seconds,
+            lambda: NOW + timedelta(seconds=self.seconds + self.skew),
         )
+        if waited is not None:
+            manager.bind(lambda: None, lambda: None, waited)
+        return manager
 
     def audited(self, report):
         self.reports.append(report)
@@ -79,7 +93,14 @@ def test_the_start_audits_before_anything_is_served(world):
     world.manager.pre_start_hook()
     assert {record.nodename for record in world.store.list_nodes()} == {"n1", "n2"}
     service = world.service()
-    assert (service.epoch, service.version, service.last_seen_up) == (1, "1.2.3", None)
+    assert (service.epoch, service.version) == (1, "1.2.3")
+
+
+def test_taking_the_host_is_a_heartbeat_that_those_see_who_watch_it(world):
+    world.write(fail={"n1": "hang", "n2": "hang"})
+    world.manager.pre_start_hook()
+    service = world.service()
+    assert (service.report_count, service.last_seen_up) == (1, NOW)
 
 
 def test_observers_are_told_of_every_audit(world):
@@ -110,7 +131,7 @@ def test_the_heartbeat_carries_the_age_of_the_audit_and_of_what_is_not_fine(worl
 
 def test_the_heartbeat_goes_on_rising(world):
     world.manager.pre_start_hook()
-    for count in (1, 2, 3):
+    for count in (2, 3, 4):
         world.manager.beat()
         assert world.service().report_count == count
 
@@ -126,14 +147,104 @@ def test_a_database_away_at_the_start_is_one_line_and_no_end(world, caplog):
     world.manager.inventory_host()
     world.manager.beat()
     assert len(world.store.list_nodes()) == 2
-    assert world.service().report_count == 1
+    assert world.service().report_count == 2
     told = [message for message in caplog.messages if "database" in message]
     assert told == ["The database: connection refused", "The database is back after 30 s"]
 
 
+def test_the_end_of_an_outage_asks_for_an_audit_at_once(world):
+    wanted = []
+    world.manager.bind(lambda: wanted.append(1), lambda: None, lambda: None)
+    world.manager.pre_start_hook()
+    world.manager.beat()
+    world.store.is_away = True
+    world.manager.beat()
+    world.manager.beat()
+    assert wanted == []
+    world.store.is_away = False
+    world.manager.beat()
+    world.manager.beat()
+    assert wanted == [1]
+
+
+def test_a_heartbeat_takes_the_host_when_the_start_could_not(world):
+    world.store.is_away = True
+    world.manager.pre_start_hook()
+    world.store.is_away = False
+    world.manager.beat()
+    assert world.service().report_count == 1
+
+
+def test_a_restart_carries_on_how_old_the_last_readings_are(world):
+    world.manager.pre_start_hook()
+    world.seconds = 60
+    world.write(fail={"n2": "boom"})
+    world.manager.inventory_host()
+    world.manager.beat()
+    world.seconds = 100
+    world.write(fail={"n1": "hang", "n2": "hang"})
+    again = world.make_manager(pid=7)
+    again.beat()
+    assert (world.age("n1"), world.age("n2")) == (40, 100)
+    assert "boom" in again.status().audit.nodes["n2"]["error"]
+
+
+def test_a_second_agent_that_is_alive_is_refused_and_leaves_a_warning(world):
+    world.manager.pre_start_hook()
+    second = world.make_manager(agent_id="another", waited=world.manager.beat)
+    with pytest.raises(DuplicateAgentError, match="host-1 has an agent already"):
+        second.pre_start_hook()
+    (record,) = world.store.list_warnings(HOST)
+    assert record.warning.kind is WarningKind.DUPLICATE_REFUSED
+    world.manager.inventory_host()
+    assert world.store.list_warnings(HOST)[0].resolved_at is None
+
+
+def test_its_status_tells_what_it_knows(world):
+    before = world.manager.status()
+    assert (before.has_started, before.epoch, before.audit.age_seconds) == (False, None, None)
+    world.manager.pre_start_hook()
+    world.seconds, world.skew = 30, -7
+    world.write(fail={"n2": "boom"})
+    world.manager.inventory_host()
+    world.seconds = 35
+    status = world.manager.status()
+    assert (status.host, status.epoch, status.has_started) == (HOST, 1, True)
+    assert (status.node_count, list(status.audit.nodes)) == (2, ["n2"])
+    assert (status.audit.age_seconds, status.heartbeat_age_seconds) == (5, 35)
+    assert status.clock_skew_seconds == -7
+    assert (status.database_error, status.driver_error) == (None, None)
+    world.store.is_away = True
+    world.manager.beat()
+    assert world.manager.status().database_error == "connection refused"
+    world.store.is_away = False
+    world.path.write_text("nodes: [")
+    world.manager.inventory_host()
+    status = world.manager.status()
+    assert status.database_error is None
+    assert "inventory.yaml" in status.driver_error
+
+
+def test_an_audit_that_is_not_stored_is_told_too(world):
+    world.manager.pre_start_hook()
+    world.store.is_away = True
+    world.manager.inventory_host()
+    assert str(world.reports[-1].store_error) == "connection refused"
+    assert not world.reports[-1].is_good
+
+
+def test_a_state_directory_that_cannot_be_used_is_a_standing_warning(world, tmp_path):
+    manager = world.make_manager(state_path=str(tmp_path / "gone"))
+    manager.pre_start_hook()
+    assert [r.warning.kind for r in world.store.list_warnings()] == [WarningKind.STATE_PATH]
+    (tmp_path / "gone").mkdir()
+    manager.inventory_host()
+    assert world.store.list_warnings()[0].resolved_at is not None
+
+
 def test_an_agent_that_was_taken_over_is_told_so(world):
     world.manager.pre_start_hook()
-    world.store.register_agent(HOST, COMPUTE_BINARY, "compute", "1", make_incarnation(pid=7))
+    take_service(world.store, HOST, make_incarnation(pid=7))
     with pytest.raises(FencedError):
         world.manager.beat()
     with pytest.raises(FencedError):

@@ -14,11 +14,12 @@ from nodetracker.errors import ConfigError, FencedError, StoreError, StoreUnavai
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.fact import FactState
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
-from tests.builders import NOW, make_incarnation
+from tests.builders import NOW, make_incarnation, take_service
 
 HOST = "host-1"
 
@@ -50,14 +51,18 @@ class Agent:
         self.path = path
         self.clock = clock
         incarnation = make_incarnation(**({"agent_id": agent_id} if agent_id else {}))
-        service = store.register_agent(host, COMPUTE_BINARY, "compute", "0", incarnation)
+        service = take_service(store, host, incarnation)
         self.key = AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, service.epoch)
         self.probes = ProbeRunner(0.2)
         settings = AgentSettings(
             host=host, state_path="", policy=policy or Policy(), probe_timeout=0.2
         )
         self.tracker = ResourceTracker(
-            settings, FakeDriver(str(path), self.probes), store, clock.monotonic
+            settings,
+            FakeDriver(str(path), self.probes),
+            store,
+            clock.monotonic,
+            lambda: clock.now() + timedelta(seconds=clock.skew),
         )
 
     def audit(self, *nodes, startup=False, **more):
@@ -79,6 +84,7 @@ class Agent:
 class Clock:
     def __init__(self):
         self.seconds = 0.0
+        self.skew = 0.0
 
     def now(self):
         self.seconds += 0.001
@@ -257,7 +263,7 @@ class TestOrphans:
 class TestOtherWriters:
     def test_an_agent_whose_epoch_was_raised_is_fenced(self, agent):
         agent.audit(node(1))
-        agent.store.register_agent(HOST, COMPUTE_BINARY, "compute", "0", make_incarnation(pid=7))
+        take_service(agent.store, HOST, make_incarnation(pid=7))
         with pytest.raises(FencedError, match="has taken over host host-1"):
             agent.audit(node(1, guest(1)))
 
@@ -403,6 +409,84 @@ class TestOutages:
         clock.seconds += FULL_LOAD_SECONDS
         agent.audit()
         assert agent.store.loads == [None]
+
+
+class TestStandingWarnings:
+    def find(self, agent, kind):
+        return [r for r in agent.store.list_warnings(HOST) if r.warning.kind is kind]
+
+    def test_a_clock_that_is_off_is_warned_of_until_it_is_right_again(self, agent, clock):
+        agent.audit(node(1))
+        clock.skew = 3600
+        report = agent.audit()
+        assert round(report.clock_skew_seconds) == 3600
+        clock.skew = 3602
+        agent.audit()
+        (record,) = self.find(agent, WarningKind.CLOCK_SKEW)
+        assert record.warning.message == "this host's clock is about 3600 s ahead of the database's"
+        assert (record.count, record.resolved_at) == (1, None)
+        clock.skew = -3600
+        agent.audit()
+        (record,) = self.find(agent, WarningKind.CLOCK_SKEW)
+        assert "3600 s behind" in record.warning.message
+        clock.skew = 4
+        agent.audit()
+        (record,) = self.find(agent, WarningKind.CLOCK_SKEW)
+        assert record.resolved_at is not None
+
+    def test_a_clock_that_is_off_changes_no_row(self, agent, clock):
+        agent.audit(node(1))
+        before = agent.records()
+        for clock.skew in (3600, -3600, 0):
+            assert agent.audit().changes == ()
+        assert agent.records() == before
+
+    def test_what_stands_is_seen_again_with_each_full_load(self, agent, clock):
+        agent.audit(node(1), fail={"node-1": "boom"})
+        agent.audit(node(1))
+        agent.audit(node(1), fail={"node-1": "boom"})
+        (first,) = self.find(agent, WarningKind.FACT_HELD)
+        agent.audit()
+        assert self.find(agent, WarningKind.FACT_HELD) == [first]
+        clock.seconds += FULL_LOAD_SECONDS
+        agent.audit()
+        (again,) = self.find(agent, WarningKind.FACT_HELD)
+        assert again.count == first.count + 1
+        assert again.last_seen > first.last_seen
+        assert again.first_seen == first.first_seen
+
+    def test_a_row_that_is_kept_because_a_source_is_silent_is_warned_of(self, agent):
+        agent.audit(node(1), node(2))
+        agent.audit(node(1), {"nodename": 7})
+        (record,) = self.find(agent, WarningKind.ORPHAN_NODE_KEPT)
+        assert record.warning.nodename == "node-2"
+        agent.audit(node(1), node(2))
+        (record,) = self.find(agent, WarningKind.ORPHAN_NODE_KEPT)
+        assert record.resolved_at is not None
+
+    def test_what_the_caller_knows_stands_with_the_others(self, agent):
+        full = HostWarning(WarningKind.STATE_PATH, "", "", "full")
+        agent.path.write_text(yaml.safe_dump({"nodes": [node(1)]}))
+        report = agent.tracker.audit(agent.key, standing=[full])
+        assert report.warnings == (full,)
+        assert [r.warning for r in agent.store.list_warnings(HOST)] == [full]
+
+
+def test_settings_may_change_between_audits(agent):
+    agent.audit(node(1))
+    policy = Policy(reserved_memory_mb=1024)
+    agent.tracker.reconfigure(
+        AgentSettings(host=HOST, state_path="", policy=policy, probe_timeout=0.2)
+    )
+    agent.audit()
+    assert agent.records()["node-1"].values.memory_mb_used == 1024
+
+
+def test_an_audit_tells_that_it_moves_on(agent):
+    moves = []
+    agent.tracker.watch_progress(lambda: moves.append(1))
+    agent.audit(*(node(number) for number in range(250)))
+    assert len(moves) >= 3
 
 
 def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(store, clock, tmp_path):

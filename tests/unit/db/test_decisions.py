@@ -1,6 +1,6 @@
 """Which changes of a batch are written, which conflict and which are refused."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,6 +8,7 @@ from nodetracker.db import decisions
 from nodetracker.db.decisions import LockedRow
 from nodetracker.errors import FencedError
 from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey
 from tests.contract.values import create, delete, measure, update
 
@@ -77,3 +78,17 @@ def test_a_foreign_row_is_taken_only_from_a_host_that_is_down() -> None:
     assert list(refused) == ["pool"]
     assert "beta" in refused["pool"]
     assert "alpha" in refused["pool"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "age", "is_over"),
+    [
+        (WarningKind.FACT_HELD, 0, True),
+        (WarningKind.DUPLICATE_REFUSED, 3599, False),
+        (WarningKind.DUPLICATE_REFUSED, 3600, True),
+    ],
+)
+def test_what_others_report_is_over_an_hour_after_its_last_sighting(
+    kind: WarningKind, age: int, is_over: bool
+) -> None:
+    assert decisions.is_warning_over(kind.value, NOW, NOW + timedelta(seconds=age)) is is_over

@@ -1,0 +1,45 @@
+"""warning list."""
+
+import argparse
+from typing import Any
+
+from cliff.lister import Lister
+
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+
+_COLUMNS = (
+    "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
+    "resolved_at",
+)  # fmt: skip
+
+
+class ListWarnings(StoreCommand, Lister):
+    """List what an operator should look at; warnings resolve themselves."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what to leave out and what to add."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", help="Only warnings of this host.")
+        parser.add_argument(
+            "--all", action="store_true", help="Also those that have resolved themselves."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the warnings, those that were seen first first."""
+        rows = [
+            {
+                "host": record.host,
+                "kind": record.warning.kind.value,
+                "nodename": record.warning.nodename,
+                "item": record.warning.item,
+                "message": record.warning.message,
+                "first_seen": render_time(record.first_seen),
+                "last_seen": render_time(record.last_seen),
+                "count": record.count,
+                "resolved_at": render_time(record.resolved_at),
+            }
+            for record in self.store.list_warnings(parsed_args.host)
+            if parsed_args.all or record.resolved_at is None
+        ]
+        return columns_of(rows, _COLUMNS)

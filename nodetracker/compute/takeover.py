@@ -1,0 +1,219 @@
+"""The start decision: may this agent answer for its host, and taking the host if so.
+
+An agent whose process can be looked up from here is alive or gone at once.
+Any other is watched for two of its heartbeats: by the count in its services
+row alone, so that no clock takes part.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
+from nodetracker.errors import (
+    ConflictError,
+    DuplicateAgentError,
+    IdentityError,
+    StoppingError,
+    StoreError,
+)
+from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import Store
+from nodetracker.settings import AgentSettings
+
+LOG = logging.getLogger(__name__)
+
+COMPUTE_TOPIC = "compute"
+
+_ATTEMPTS = 5
+_WATCHED_BEATS = 2
+_LOOKS_PER_BEAT = 5
+
+Wait = Callable[[float], bool]
+"""Waits for some seconds; True when the process is to end instead."""
+
+
+class Takeover:
+    """Decides whether one run of an agent may answer for its host, and takes the services row.
+
+    Args:
+        version: of the software, as the services row shows it.
+        wait: between two looks at a row that is watched.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        incarnation: Incarnation,
+        version: str,
+        store: Store,
+        wait: Wait,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._incarnation = incarnation
+        self._version = version
+        self._store = store
+        self._wait = wait
+        self._monotonic = monotonic
+
+    def take_host(self) -> ServiceRecord:
+        """Take the host's services row, raising its epoch; return the row.
+
+        Raises:
+            DuplicateAgentError: an agent that is alive holds the host, or has
+                this agent's identity.
+            IdentityError: this agent answered for another host name before.
+            StoppingError: the process ends.
+            StoreError: the database is away, or others took the row again and again.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            own = self._read_own()
+            self._check_other_hosts(own)
+            if own is not None:
+                self._check_own_host(own)
+            try:
+                return self._store.register_agent(
+                    self._settings.host,
+                    COMPUTE_BINARY,
+                    COMPUTE_TOPIC,
+                    self._version,
+                    self._incarnation,
+                    own,
+                )
+            except ConflictError:
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _read_own(self) -> ServiceRecord | None:
+        found = self._store.list_services(self._settings.host, COMPUTE_BINARY)
+        return found[0] if found else None
+
+    def _check_own_host(self, own: ServiceRecord) -> None:
+        """Refuse when whoever holds this host is alive."""
+        is_mine = own.incarnation.agent_id == self._incarnation.agent_id
+        if is_mine and is_same_machine(own.incarnation, self._incarnation):
+            if is_process_alive(own.incarnation):
+                self._refuse(
+                    own,
+                    f"host {own.host} has an agent already: {self._describe(own)}, on this very "
+                    "machine; one agent answers for a host, so stop that one first",
+                )
+            return
+        moved = self._watch(own)
+        if moved is None:
+            return
+        cure = (
+            f"if this machine is a copy of the other, delete {self._id_file} and give it a "
+            "[DEFAULT] host of its own; if both share a state directory, give each its own"
+            if is_mine
+            else "give one of them another name in [DEFAULT] host"
+        )
+        self._refuse(
+            moved,
+            f"host {own.host} has an agent already: {self._describe(moved)}, and it is alive; "
+            f"this is {self._describe_self()}; {cure}",
+        )
+
+    def _check_other_hosts(self, own: ServiceRecord | None) -> None:
+        """Refuse when this agent's identity stands under another host name."""
+        agent_id = self._incarnation.agent_id
+        is_known_here = own is not None and own.incarnation.agent_id == agent_id
+        for other in self._store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id):
+            if other.host == self._settings.host:
+                continue
+            alive = self._find_alive(other)
+            if alive is not None:
+                self._refuse(
+                    alive,
+                    f"agent {agent_id} answers for host {other.host} and is alive: "
+                    f"{self._describe(alive)}; this is {self._describe_self()}, which would answer "
+                    f"for host {self._settings.host}: if this machine is a copy of the other, "
+                    f"delete {self._id_file} to make it an agent of its own",
+                )
+            if not is_known_here:
+                raise IdentityError(
+                    f"agent {agent_id} answered for host {other.host}, and this host is called "
+                    f"{self._settings.host}: if it was renamed, run 'nodetracker-manage host "
+                    f"rename {other.host} {self._settings.host}'; if not, set [DEFAULT] host = "
+                    f"{other.host}; if this machine is a copy of the other, delete {self._id_file}"
+                )
+
+    def _find_alive(self, record: ServiceRecord) -> ServiceRecord | None:
+        """Return the newest state of a row whose agent is alive, None when it is not."""
+        if is_same_machine(record.incarnation, self._incarnation):
+            return record if is_process_alive(record.incarnation) else None
+        return self._watch(record)
+
+    def _watch(self, record: ServiceRecord) -> ServiceRecord | None:
+        """Watch a row for two heartbeats; return it as it is when it moves, None when it does not.
+
+        Raises:
+            StoppingError: the process ends meanwhile.
+        """
+        beat = max(self._settings.report_interval, record.incarnation.report_interval)
+        LOG.info(
+            "Host %s is held by %s; watching its heartbeats for %d s",
+            record.host,
+            self._describe(record),
+            beat * _WATCHED_BEATS,
+        )
+        until = self._monotonic() + beat * _WATCHED_BEATS
+        while (left := until - self._monotonic()) > 0:
+            if self._wait(min(left, beat / _LOOKS_PER_BEAT)):
+                raise StoppingError("stopped while another agent's heartbeats were watched")
+            found = self._store.list_services(record.host, COMPUTE_BINARY)
+            if not found:
+                return None
+            if _stamp(found[0]) != _stamp(record):
+                return found[0]
+        LOG.info("Host %s: no heartbeat was seen; taking it over", record.host)
+        return None
+
+    def _refuse(self, holder: ServiceRecord, message: str) -> None:
+        """Leave a warning where the holder's operators see it, and raise."""
+        warning = HostWarning(
+            WarningKind.DUPLICATE_REFUSED,
+            "",
+            self._incarnation.agent_id,
+            f"a second agent wanted this host and was refused: {self._describe_self()}",
+        )
+        try:
+            self._store.raise_warning(holder.host, warning)
+        except StoreError as error:
+            LOG.debug("The refusal could not be stored: %s", error)
+        raise DuplicateAgentError(message)
+
+    def _describe(self, record: ServiceRecord) -> str:
+        return describe_run(record.incarnation, self._find_address(record.host), record.epoch)
+
+    def _describe_self(self) -> str:
+        return describe_run(self._incarnation, self._settings.policy.host_ip)
+
+    def _find_address(self, host: str) -> str:
+        """Return the address that a host's rows show, "" without one."""
+        try:
+            return next((node.values.host_ip for node in self._store.list_nodes(host)), "")
+        except StoreError:
+            return ""
+
+    @property
+    def _id_file(self) -> Path:
+        return Path(self._settings.state_path) / COMPUTE_ID_FILE
+
+
+def describe_run(incarnation: Incarnation, address: str, epoch: int | None = None) -> str:
+    """Name one run of an agent so that an operator finds it."""
+    parts = [f"agent {incarnation.agent_id} (process {incarnation.pid}"]
+    if epoch is not None:
+        parts.append(f"epoch {epoch}")
+    if address:
+        parts.append(f"address {address}")
+    return ", ".join([*parts, f"boot {incarnation.boot_id or 'unknown'})"])
+
+
+def _stamp(record: ServiceRecord) -> tuple[str, int, int]:
+    return record.incarnation.agent_id, record.epoch, record.report_count
