@@ -16,9 +16,11 @@ class AgentStatus:
         node_count: nodes of the last audit that was stored.
         audit: the ages that the heartbeat carries too.
         audit_interval: seconds between audits; None = only on demand.
+        fine_nodes: nodes that the last stored audit read in full.
         database_error: why the database cannot be used now, None while it can.
         driver_error: why nodes could not be listed, None when they were.
         heartbeat_age_seconds: since the last heartbeat that was written; None = never.
+        service_down_time: seconds of silence after which others take this host for down.
         report_count: heartbeats written to the services row, as it stands there.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
     """
@@ -30,8 +32,10 @@ class AgentStatus:
     node_count: int = 0
     audit: AuditState = field(default_factory=AuditState)
     audit_interval: float | None = None
+    fine_nodes: int = 0
     database_error: str | None = None
     driver_error: str | None = None
     heartbeat_age_seconds: float | None = None
+    service_down_time: float = 60.0
     report_count: int = 0
     clock_skew_seconds: float | None = None
