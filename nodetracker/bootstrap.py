@@ -5,15 +5,16 @@ one that knows which concrete driver and store there are.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 from oslo_utils import netutils
 
+from nodetracker.accounting.health import judge_health
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.service import ComputeService
@@ -24,6 +25,7 @@ from nodetracker.errors import ConfigError
 from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.service import Incarnation
+from nodetracker.model.status import AgentStatus
 from nodetracker.ports import AuditObserver, Driver
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
@@ -37,6 +39,10 @@ from nodetracker.virt.loader import load_plugin
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 
+if TYPE_CHECKING:  # imported late: a command needs neither of them
+    from nodetracker.metrics.agent import AgentMetrics
+    from nodetracker.metrics.endpoint import Endpoint
+
 LOG = logging.getLogger(__name__)
 
 _MIN_MISSED_BEATS = 3
@@ -45,15 +51,20 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The parts of one agent, put together and not yet started."""
+    """The parts of one agent, put together and not yet started.
+
+    Attributes:
+        endpoint: where its metrics and health are served, None when nowhere.
+    """
 
     settings: AgentSettings
     incarnation: Incarnation
     store: SqlStore
+    probes: ProbeRunner
     driver: Driver
     manager: ComputeManager
     service: ComputeService
-    probes: ProbeRunner
+    endpoint: "Endpoint | None"
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Go on by other settings, as far as they may change in a running agent."""
@@ -65,12 +76,14 @@ def build_agent(
     conf: cfg.ConfigOpts,
     observers: Sequence[AuditObserver] = (),
     store: SqlStore | None = None,
+    is_served: bool = True,
 ) -> Agent:
     """Put an agent together; nothing is connected or started.
 
     Args:
         observers: are told of every audit.
         store: to be used instead of one of its own.
+        is_served: whether it gets an endpoint, if ``[metrics]`` wants one.
 
     Raises:
         ConfigError: a value cannot be used; the message names it.
@@ -78,15 +91,19 @@ def build_agent(
     """
     settings = build_settings(conf)
     store = store or build_store(conf)
-    probes = ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2)
+    probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
     incarnation = read_incarnation(compute_id, settings.report_interval)
+    endpoint: Endpoint | None = None
+    if is_served and conf.metrics.enabled:
+        metrics, endpoint = _build_endpoint(conf, probes, lambda: manager.status())
+        observers = [*observers, metrics]
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
     )
     service = ComputeService(settings, manager)
-    return Agent(settings, incarnation, store, driver, manager, service, probes)
+    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint)
 
 
 def build_store(conf: cfg.ConfigOpts) -> SqlStore:
@@ -134,6 +151,11 @@ def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     )
 
 
+def build_probes(settings: AgentSettings) -> ProbeRunner:
+    """Make the runner of all probes; its threads come when they are needed."""
+    return ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2)
+
+
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
     """Make the driver that ``[compute] compute_driver`` names.
 
@@ -163,6 +185,19 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         probes=probes,
     )
     return plugin.build(environment, values)
+
+
+def _build_endpoint(
+    conf: cfg.ConfigOpts, probes: ProbeRunner, status: Callable[[], AgentStatus]
+) -> "tuple[AgentMetrics, Endpoint]":
+    """Make the metrics, which watch the audits, and what serves them with the health."""
+    from nodetracker.metrics.agent import AgentMetrics
+    from nodetracker.metrics.endpoint import Endpoint
+    from nodetracker.metrics.pages import make_application
+
+    metrics = AgentMetrics(version("nodetracker"), conf.compute.compute_driver, status, probes)
+    application = make_application(metrics.registry, lambda: judge_health(status()))
+    return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:

@@ -25,6 +25,16 @@ def usage_mib_from_bytes(size: int) -> int:
     return -(-size // BYTES_PER_MIB)
 
 
+def bytes_from_mib(mib: float) -> int:
+    """Return MiB as bytes."""
+    return int(mib * BYTES_PER_MIB)
+
+
+def bytes_from_gib(gib: float) -> int:
+    """Return GiB as bytes."""
+    return bytes_from_mib(gib * MIB_PER_GIB)
+
+
 def capacity_gib_from_mib(mib: int) -> int:
     """Return MiB as whole GiB, rounded down; a negative amount rounds away from zero.
 

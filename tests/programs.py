@@ -25,8 +25,13 @@ class Programs:
         self.connection = connection or f"sqlite:///{directory}/db.sqlite"
         self.configure(**options)
 
-    def configure(self, extra: str = "", driver: str = "fake", **options) -> None:
-        """Write the configuration file; options are those of [compute]."""
+    def configure(
+        self, extra: str = "", driver: str = "fake", metrics_port: int | None = None, **options
+    ) -> None:
+        """Write the configuration file; options are those of [compute].
+
+        Metrics are served only if they are given a port, so that agents side by side do not meet.
+        """
         compute = "\n".join(f"{name} = {value}" for name, value in options.items())
         self.path.write_text(
             f"[DEFAULT]\nhost = {self.host}\nreport_interval = 1\nservice_down_time = 3\n"
@@ -34,6 +39,7 @@ class Programs:
             f"[compute]\ncompute_driver = {driver}\n{compute}\n"
             f"[fake]\ninventory_file = {self.inventory}\n"
             f"[database]\nconnection = {self.connection}\n"
+            "[metrics]\n" + (f"port = {metrics_port}\n" if metrics_port else "enabled = false\n")
         )
 
     def run(self, program: str, *arguments: str, timeout: float = 60, **env: str):

@@ -39,7 +39,7 @@ def _run(arguments: Sequence[str]) -> int:
     conf = cfg.CONF
     load(conf, register_options)
     start_logging(conf)
-    agent = build_agent(conf)
+    agent = build_agent(conf, is_served=not conf.once)
     if conf.once:
         return audit_once(agent)
     return leave(run_agent(conf, load, agent, PROGRAM))

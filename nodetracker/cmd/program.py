@@ -64,7 +64,7 @@ Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
 
 
 def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> int:
-    """Run an agent as a daemon until a signal or a fatal error; return the exit code.
+    """Run an agent, its endpoint beside it, until a signal or a fatal error; return the exit code.
 
     Args:
         load: as for the first time; used at a reload.
@@ -81,7 +81,14 @@ def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> i
             raise ConfigError(" ".join(str(error).split())) from error
         agent.reconfigure(build_settings(conf))
 
-    return Daemon(agent.service, reload, lambda: write_report(conf, program)).run()
+    daemon = Daemon(agent.service, reload, lambda: write_report(conf, program))
+    if agent.endpoint is not None:
+        agent.endpoint.start()
+    try:
+        return daemon.run()
+    finally:
+        if agent.endpoint is not None:
+            agent.endpoint.stop()
 
 
 class _PackageVersion:

@@ -9,13 +9,13 @@ from oslo_log import _options as log_options  # where the library's own entry po
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import compute, default, host
+from nodetracker.conf import compute, default, host, metrics
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
-_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING")
+_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING", "waitress=ERROR")
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
@@ -24,6 +24,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
         (compute.GROUP, compute.OPTIONS),
         (host.GROUP, host.OPTIONS),
+        (metrics.GROUP, metrics.OPTIONS),
         *(
             (plugin.group, plugin.options)
             for plugin in map(load_plugin, list_driver_names())

@@ -13,7 +13,6 @@ class AgentStatus:
         host, agent_id: whom the agent answers for, and who it is.
         epoch: of the take-over; None until the services row is taken.
         has_started: the first audit has been tried, whatever became of it.
-        node_count: nodes of the last audit that was stored.
         audit: the ages that the heartbeat carries too.
         audit_interval: seconds between audits; None = only on demand.
         fine_nodes: nodes that the last stored audit read in full.
@@ -29,7 +28,6 @@ class AgentStatus:
     agent_id: str
     epoch: int | None = None
     has_started: bool = False
-    node_count: int = 0
     audit: AuditState = field(default_factory=AuditState)
     audit_interval: float | None = None
     fine_nodes: int = 0
@@ -39,3 +37,8 @@ class AgentStatus:
     service_down_time: float = 60.0
     report_count: int = 0
     clock_skew_seconds: float | None = None
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes the last stored audit knew."""
+        return self.fine_nodes + len(self.audit.nodes)

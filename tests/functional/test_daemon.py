@@ -186,7 +186,7 @@ def test_a_database_that_is_away_is_in_the_status(
     programs: Programs, systemd: NotifySocket
 ) -> None:
     with Shell(programs, systemd, "database away").run():
-        systemd.wait_for("STATUS=Host host-1: MySQL")
+        systemd.wait_for("STATUS=Host host-1: mysql database nt")
         assert SECRET not in "".join(systemd.messages)
 
 

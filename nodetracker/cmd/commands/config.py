@@ -7,10 +7,9 @@ from pathlib import Path
 from cliff.command import Command
 from oslo_config import cfg, generator
 
-from nodetracker.bootstrap import build_driver, build_settings, build_store
+from nodetracker.bootstrap import build_driver, build_probes, build_settings, build_store
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.errors import ConfigError
-from nodetracker.virt.probes import ProbeRunner
 
 SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.reports")
 
@@ -35,7 +34,7 @@ class Check(StoreCommand, Command):
         problems = list(find_unknown_options(conf))
         try:
             settings = build_settings(conf)
-            build_driver(conf, settings, ProbeRunner(settings.probe_timeout))
+            build_driver(conf, settings, build_probes(settings))
             build_store(conf)
         except ConfigError as error:
             problems.append(str(error))

@@ -1,0 +1,1 @@
+"""What an agent tells Prometheus, and the endpoint where it does: one subject a module."""

@@ -1,0 +1,100 @@
+"""Metrics of the audits: how they ended, how long they took, what they wrote."""
+
+import bisect
+import enum
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.utils import floatToGoString
+
+from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
+from nodetracker.metrics.families import PREFIX, counters
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import ChangeKind
+
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of durations in seconds: a steady audit takes milliseconds, a hung probe 20 s."""
+
+
+class AuditOutcome(enum.StrEnum):
+    """How one audit ended."""
+
+    COMPLETE = "complete"  # every node read in full and stored
+    INCOMPLETE = "incomplete"  # stored, and some node or source was not fine
+    NOT_STORED = "not_stored"  # the database did not take it
+
+
+class StoreErrorKind(enum.StrEnum):
+    """Why the database did not take an audit."""
+
+    UNAVAILABLE = "unavailable"
+    SCHEMA = "schema"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+
+
+class AuditTally:
+    """Counts audits since the start. Not safe for several threads."""
+
+    def __init__(self) -> None:
+        self._outcomes: Counter[AuditOutcome] = Counter()
+        self._errors: Counter[StoreErrorKind] = Counter()
+        self._changes: Counter[ChangeKind] = Counter()
+        self._durations = [0] * (len(BUCKETS) + 1)
+        self._seconds = 0.0
+
+    def add(self, report: AuditReport) -> None:
+        """Count one audit."""
+        self._outcomes[_outcome_of(report)] += 1
+        self._changes.update(change.kind for change in report.changes)
+        self._durations[bisect.bisect_left(BUCKETS, report.duration_seconds)] += 1
+        self._seconds += report.duration_seconds
+        if report.store_error is not None:
+            self._errors[_kind_of(report.store_error)] += 1
+
+    def render(self) -> Iterator[Metric]:
+        """Give the families."""
+        yield counters(
+            "audits",
+            "Audits by how they ended.",
+            ("outcome",),
+            [((outcome.value,), self._outcomes[outcome]) for outcome in AuditOutcome],
+        )
+        durations = HistogramMetricFamily(
+            f"{PREFIX}audit_duration_seconds", "How long audits took, stored or not."
+        )
+        bounds = [*map(floatToGoString, BUCKETS), "+Inf"]
+        cumulated = itertools.accumulate(self._durations)
+        durations.add_metric((), list(zip(bounds, cumulated, strict=True)), self._seconds)
+        yield durations
+        yield counters(
+            "node_changes",
+            "Changes that audits wrote to nodes' rows.",
+            ("kind",),
+            [((kind.value,), self._changes[kind]) for kind in ChangeKind],
+        )
+        yield counters(
+            "database_errors",
+            "Audits that the database did not take.",
+            ("kind",),
+            [((kind.value,), self._errors[kind]) for kind in StoreErrorKind],
+        )
+
+
+def _outcome_of(report: AuditReport) -> AuditOutcome:
+    if report.store_error is not None:
+        return AuditOutcome.NOT_STORED
+    return AuditOutcome.COMPLETE if report.is_good else AuditOutcome.INCOMPLETE
+
+
+def _kind_of(error: StoreError) -> StoreErrorKind:
+    if isinstance(error, StoreUnavailableError):
+        return StoreErrorKind.UNAVAILABLE
+    if isinstance(error, SchemaError):
+        return StoreErrorKind.SCHEMA
+    if isinstance(error, ConflictError):
+        return StoreErrorKind.CONFLICT
+    return StoreErrorKind.REFUSED

@@ -1,0 +1,135 @@
+"""Serves a WSGI application beside the agent; whatever happens here, the agent works on."""
+
+import logging
+import socket
+import threading
+from wsgiref.types import WSGIApplication
+
+import waitress
+from waitress import wasyncore
+
+LOG = logging.getLogger(__name__)
+
+THREADS = 2
+"""Requests that are answered at once; connections that only wait take no thread."""
+
+RETRY_SECONDS = 30.0
+
+MAX_CONNECTIONS = 500
+
+SILENCE_SECONDS = 30
+"""A connection on which nothing moves for so long is closed."""
+
+LOOP_SECONDS = 10
+"""How often silent connections are looked for."""
+
+_STOP_SECONDS = 5.0
+_MAX_BODY_BYTES = 65536
+
+
+class Endpoint:
+    """One address on which an application is served by threads of its own.
+
+    An address that is taken or not there is one log line when that begins and
+    one when it works; it is tried again until it does.
+
+    Args:
+        listen: address or name of this machine; of a name its first address.
+    """
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        listen: str,
+        port: int,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._application = application
+        self._listen = listen
+        self._port = port
+        self._retry_seconds = retry_seconds
+        self._sockets: dict[int, wasyncore.dispatcher] = {}
+        self._server: waitress.server.BaseWSGIServer | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """Begin in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the address and all connections."""
+        self._stopping.set()
+        server = self._server
+        if server is not None:
+            server.pull_trigger()
+        self._thread.join(_STOP_SECONDS)
+        server = self._server
+        if server is not None and not self._thread.is_alive():
+            server.task_dispatcher.shutdown()
+            wasyncore.close_all(self._sockets)
+
+    def _run(self) -> None:
+        listener = self._await_listener()
+        if listener is None:
+            return
+        self._server = waitress.create_server(
+            self._application,
+            map=self._sockets,
+            sockets=[listener],
+            threads=THREADS,
+            ident=None,
+            connection_limit=MAX_CONNECTIONS,
+            channel_timeout=SILENCE_SECONDS,
+            cleanup_interval=LOOP_SECONDS,
+            max_request_body_size=_MAX_BODY_BYTES,
+            log_socket_errors=False,
+        )
+        LOG.info("Metrics and health are served at http://%s", _render_address(listener))
+        while not self._stopping.is_set():
+            wasyncore.loop(timeout=LOOP_SECONDS, use_poll=True, map=self._sockets, count=1)
+
+    def _await_listener(self) -> socket.socket | None:
+        """Return the bound socket as soon as it can be had; None when stopped before."""
+        is_told = False
+        while not self._stopping.is_set():
+            try:
+                return _bind(self._listen, self._port)
+            except OSError as error:
+                reason = error.strerror or str(error)
+            LOG.log(
+                logging.DEBUG if is_told else logging.ERROR,
+                "Metrics and health cannot be served on %s port %d: %s; trying again every %g s",
+                self._listen,
+                self._port,
+                reason,
+                self._retry_seconds,
+            )
+            is_told = True
+            self._stopping.wait(self._retry_seconds)
+        return None
+
+
+def _bind(listen: str, port: int) -> socket.socket:
+    """Take an address; not left to the server, which would leave threads behind if it is taken.
+
+    Raises:
+        OSError: it is taken, not there or not known.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        listen, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _render_address(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,145 @@
+import dataclasses
+import os
+import platform
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+
+from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.service import AuditState
+from nodetracker.model.status import AgentStatus
+from tests.unit.metrics.worlds import NODE_1, NODE_2, REPORT, STATUS, World
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "metrics.txt"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def audited(world):
+    world.metrics.audited(REPORT)
+    return world
+
+
+def steady(text):
+    """Replace what differs from run to run, and leave the process's own metrics out."""
+    text = text[: text.index("# HELP process_")]
+    text = text.replace(f'python="{platform.python_version()}"', 'python="PYTHON"')
+    return re.sub(r"(?m)(?<=^nodetracker_agent_threads )\S+", "THREADS", text)
+
+
+def test_the_metrics_are_as_their_file_says(audited):
+    text = steady(generate_latest(audited.metrics.registry).decode())
+    if os.environ.get("GOLDEN") == "write":
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_the_process_is_measured(world):
+    assert world.value("process_resident_memory_bytes") > 1e6
+    assert world.value("process_open_fds") > 0
+
+
+def test_a_node_that_vanishes_loses_its_series(audited):
+    assert (
+        audited.value("nodetracker_node_cpu_used", nodename=NODE_2.nodename, resource="vcpus") == 0
+    )
+    audited.metrics.audited(dataclasses.replace(REPORT, nodes={NODE_1.nodename: NODE_1}))
+    left = {
+        sample.labels["nodename"]
+        for family in audited.metrics.registry.collect()
+        for sample in family.samples
+        if "nodename" in sample.labels
+    }
+    assert left == {NODE_1.nodename}
+
+
+def test_an_audit_that_was_not_stored_keeps_the_last_nodes_and_warnings(audited):
+    audited.metrics.audited(AuditReport(store_error=StoreUnavailableError("away")))
+    assert audited.value("nodetracker_node_memory_capacity_bytes", nodename="node-1") == 2**36
+    assert audited.value("nodetracker_warnings", kind="fact_held") == 1
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        (AuditReport(), "complete"),
+        (AuditReport(errors={"n": "x"}), "incomplete"),
+        (AuditReport(listing_error="x"), "incomplete"),
+        (AuditReport(store_error=StoreError("x")), "not_stored"),
+    ],
+    ids=["good", "node", "listing", "database"],
+)
+def test_an_audit_counts_by_how_it_ended(world, report, outcome):
+    world.metrics.audited(report)
+    assert world.value("nodetracker_audits_total", outcome=outcome) == 1
+    assert world.value("nodetracker_audit_duration_seconds_count") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (StoreUnavailableError("x"), "unavailable"),
+        (SchemaError("x"), "schema"),
+        (ConflictError("x"), "conflict"),
+        (StoreError("x"), "refused"),
+    ],
+)
+def test_a_database_error_counts_by_kind(world, error, kind):
+    world.metrics.audited(AuditReport(store_error=error))
+    kinds = ("unavailable", "schema", "conflict", "refused")
+    counted = {each: world.value("nodetracker_database_errors_total", kind=each) for each in kinds}
+    assert counted == dict.fromkeys(kinds, 0) | {kind: 1}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bucket"), [(0.0, "0.01"), (0.01, "0.01"), (0.011, "0.025"), (61, "+Inf")]
+)
+def test_a_duration_falls_into_the_first_bucket_that_holds_it(world, seconds, bucket):
+    world.metrics.audited(AuditReport(duration_seconds=seconds))
+    (family,) = (
+        family
+        for family in world.metrics.registry.collect()
+        if family.name == "nodetracker_audit_duration_seconds"
+    )
+    first = next(sample for sample in family.samples if sample.value)
+    assert first.labels == {"le": bucket}
+    assert world.value("nodetracker_audit_duration_seconds_sum") == seconds
+
+
+def test_what_is_not_known_has_no_series(world):
+    world.status = AgentStatus(host="host-1", agent_id="a")
+    for name in (
+        "agent_epoch",
+        "audit_age_seconds",
+        "audit_interval_seconds",
+        "heartbeat_age_seconds",
+        "clock_skew_seconds",
+    ):
+        assert world.value(f"nodetracker_{name}") is None
+    assert world.value("nodetracker_agent_started") == 0
+
+
+def test_a_node_that_was_never_read_in_full_has_no_age(audited):
+    nodes = {NODE_1.nodename: {"age_seconds": None, "error": "x"}}
+    audited.status = dataclasses.replace(STATUS, audit=AuditState(12.5, nodes))
+    assert audited.value("nodetracker_node_reading_age_seconds", nodename=NODE_1.nodename) is None
+    assert audited.value("nodetracker_node_reading_age_seconds", nodename=NODE_2.nodename) == 12.5
+
+
+def test_database_and_driver_are_down_while_they_fail(world):
+    assert world.value("nodetracker_database_up") == world.value("nodetracker_driver_up") == 1
+    world.status = dataclasses.replace(STATUS, database_error="away", driver_error="not ready")
+    assert world.value("nodetracker_database_up") == world.value("nodetracker_driver_up") == 0
+
+
+def test_two_agents_of_one_process_do_not_meet():
+    first, second = World(), World()
+    first.metrics.audited(REPORT)
+    assert second.value("nodetracker_audits_total", outcome="incomplete") == 0

@@ -1,0 +1,221 @@
+import dataclasses
+import gzip
+import http.client
+import json
+import logging
+import socket
+import threading
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from nodetracker.accounting.health import judge_health
+from nodetracker.metrics import endpoint as module
+from nodetracker.metrics.endpoint import Endpoint
+from nodetracker.metrics.pages import make_application
+from tests.functional.servers.process import find_free_port
+from tests.programs import wait_until
+from tests.unit.metrics.worlds import REPORT, STATUS, World
+
+
+class Served(World):
+    """A world at a real address."""
+
+    def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02):
+        super().__init__()
+        self.metrics.audited(REPORT)
+        self.listen = listen
+        self.port = port or find_free_port()
+        application = make_application(self.metrics.registry, lambda: judge_health(self.status))
+        self.endpoint = Endpoint(application, listen, self.port, retry_seconds)
+
+    def __enter__(self):
+        self.endpoint.start()
+        return self
+
+    def __exit__(self, *details):
+        self.endpoint.stop()
+
+    def connect(self):
+        wait_until(self.is_open)
+        return http.client.HTTPConnection(self.listen, self.port, timeout=10)
+
+    def is_open(self):
+        try:
+            socket.create_connection((self.listen, self.port)).close()
+        except OSError:
+            return False
+        return True
+
+    def ask(self, path, method="GET", **headers):
+        """Return the response and its body."""
+        connection = self.connect()
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response, body
+
+
+@pytest.fixture
+def served():
+    with Served() as served:
+        yield served
+
+
+def names(families):
+    return {family.name for family in families}
+
+
+def test_metrics_are_text_by_default(served):
+    response, body = served.ask("/metrics")
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "nodetracker_node_guests" in names(parse_text(body.decode()))
+
+
+def test_metrics_are_openmetrics_for_who_asks_for_it(served):
+    response, body = served.ask(
+        "/metrics", Accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.1"
+    )
+    assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert "nodetracker_node_guests" in names(parse_openmetrics(body.decode()))
+
+
+def test_metrics_are_compressed_for_who_takes_it(served):
+    response, body = served.ask("/metrics", **{"Accept-Encoding": "gzip"})
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert "nodetracker_node_guests" in names(parse_text(gzip.decompress(body).decode()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "status"),
+    [
+        ({"audit": dataclasses.replace(STATUS.audit, nodes={})}, 200, "pass"),
+        ({}, 200, "warn"),
+        ({"database_error": "away"}, 503, "fail"),
+    ],
+)
+def test_health_says_by_its_code_whether_the_agent_does_its_job(served, changes, code, status):
+    served.status = dataclasses.replace(STATUS, **changes)
+    response, body = served.ask("/health")
+    assert (response.status, json.loads(body)["status"]) == (code, status)
+    assert response.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/health", "/"])
+def test_head_is_the_same_without_a_body(served, path):
+    whole, body = served.ask(path)
+    response, nothing = served.ask(path, "HEAD")
+    assert (response.status, nothing) == (whole.status, b"")
+    assert int(response.headers["Content-Length"]) == pytest.approx(len(body), abs=50)
+
+
+def test_a_connection_is_good_for_several_requests(served):
+    connection = served.connect()
+    for method in ("HEAD", "GET", "HEAD"):
+        connection.request(method, "/health")
+        assert connection.getresponse().read()[:1] == (b"{" if method == "GET" else b"")
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz", "/favicon.ico"])
+def test_any_other_path_names_the_two(served, path):
+    response, body = served.ask(path)
+    assert (response.status, body) == (404, b"Not Found: here are /metrics and /health\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_any_other_method_is_refused(served, method):
+    response, body = served.ask("/health", method)
+    assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+    assert body == b"Method Not Allowed: use GET, HEAD\n"
+
+
+def test_no_server_is_named(served):
+    assert served.ask("/health")[0].headers["Server"] is None
+
+
+def test_silent_and_slow_clients_block_nobody(served):
+    served.connect()
+    silent = [socket.create_connection((served.listen, served.port)) for _ in range(200)]
+    for number, client in enumerate(silent):
+        client.sendall(b"GET /metrics HTTP/1.1\r\n"[: number % 20])  # never sent in full
+    deaf = [socket.create_connection((served.listen, served.port)) for _ in range(10)]
+    for client in deaf:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 10)  # never read
+    assert served.ask("/health")[0].status == 200
+    for client in silent + deaf:
+        client.close()
+
+
+def test_a_silent_client_is_left_after_a_while(monkeypatch):
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0)
+    monkeypatch.setattr(module, "LOOP_SECONDS", 0)
+    with Served() as served:
+        served.connect()
+        with socket.create_connection((served.listen, served.port), timeout=10) as silent:
+            assert silent.recv(1) == b""
+
+
+def test_a_taken_port_is_two_lines_and_served_once_it_is_free(caplog):
+    caplog.set_level(logging.DEBUG)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        served = Served(port=port)
+        served.endpoint.start()
+        wait_until(lambda: caplog.messages)
+        threads = threading.active_count()
+        wait_until(lambda: len(caplog.messages) > 3)
+        assert threading.active_count() == threads
+    assert served.ask("/health")[0].status == 200
+    served.endpoint.stop()
+    told = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
+    assert told == [
+        f"Metrics and health cannot be served on 127.0.0.1 port {port}: "
+        "Address already in use; trying again every 0.02 s",
+        f"Metrics and health are served at http://127.0.0.1:{port}",
+    ]
+
+
+def test_an_address_that_is_not_there_is_one_line(caplog):
+    with Served("192.0.2.1") as served:
+        wait_until(lambda: caplog.messages)
+        reason = f"on 192.0.2.1 port {served.port}: Cannot assign requested address"
+        assert reason in caplog.messages[0]
+
+
+def test_ipv6_is_served(caplog):
+    caplog.set_level(logging.INFO)
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("needs ::1")
+    with Served("::1") as served:
+        assert served.ask("/health")[0].status == 200
+        assert caplog.messages == [f"Metrics and health are served at http://[::1]:{served.port}"]
+
+
+def test_the_end_frees_the_address_and_ends_the_threads():
+    before = threading.active_count()
+    with Served() as served, socket.create_connection(("127.0.0.1", served.connect().port)):
+        assert served.ask("/health")[0].status == 200
+    assert not served.is_open()
+    wait_until(lambda: threading.active_count() <= before)
+
+
+def test_it_may_be_stopped_while_it_waits_for_its_address():
+    with Served("192.0.2.1", retry_seconds=3600):
+        pass  # the end does not wait for the next try
+
+
+def test_requests_are_not_logged(caplog):
+    caplog.set_level(logging.INFO)
+    with Served() as served:
+        served.ask("/health")
+        served.ask("/nowhere")
+    assert [record.name for record in caplog.records] == [module.__name__]
