@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
 
 AUDIT_SECONDS = 6
@@ -60,7 +61,7 @@ def measure_start(directory: Path, starts: int = 3) -> StartCosts:
     for number in range(starts):
         place = directory / f"start-{number}"
         place.mkdir()
-        programs = Programs(place, driver="local")
+        programs = Programs(place, driver="local", metrics_port=find_free_port())
         _migrate(programs)
         began = time.monotonic()
         with programs.start() as agent:
@@ -80,7 +81,12 @@ def measure_rest(directory: Path, guests: int | None = None, minutes: int = 2) -
     place = directory / f"rest-{guests}"
     place.mkdir()
     driver = "local" if guests is None else "fake"
-    programs = Programs(place, driver=driver, update_resources_interval=AUDIT_SECONDS)
+    programs = Programs(
+        place,
+        driver=driver,
+        metrics_port=find_free_port(),
+        update_resources_interval=AUDIT_SECONDS,
+    )
     if guests is not None:
         _write_node(programs, guests)
     _migrate(programs)
