@@ -94,7 +94,9 @@ class AgentMetrics(Collector):
 
 def _render_status(status: AgentStatus) -> Iterator[Metric]:
     yield gauge(
-        "agent_epoch", "Number of the agent's take-over of its host, at each start.", status.epoch
+        "agent_epoch",
+        "Number of the agent's take-over of its host; each start raises it.",
+        status.epoch,
     )
     yield gauge("agent_started", "1 once the first audit has been tried.", status.has_started)
     yield gauge("agent_threads", "Threads of the process.", threading.active_count())
