@@ -19,7 +19,10 @@ ONE_HELD = AuditState(2.0, {"n2": {"age_seconds": 90.0, "error": "cpu: no answer
         ({"has_started": False}, "Host host-1: starting"),
         ({"database_error": "MariaDB at db: refused"}, "Host host-1: MariaDB at db: refused"),
         ({"driver_error": "libvirt: away", "fine_nodes": 0}, "Host host-1: libvirt: away"),
-        ({"audit": ONE_HELD, "fine_nodes": 2}, "Host host-1: 1 of 3 nodes not fine, n2: cpu: no answer"),
+        (
+            {"audit": ONE_HELD, "fine_nodes": 2},
+            "Host host-1: 1 of 3 nodes not fine, n2: cpu: no answer",
+        ),
     ],
 )
 def test_it_is_said_in_a_line(changes, line):
