@@ -20,6 +20,7 @@ from nodetracker.errors import (
     ConflictError,
     DriverUnavailableError,
     FencedError,
+    NotFoundError,
     SchemaError,
     StoreError,
     StoreUnavailableError,
@@ -229,7 +230,10 @@ class ResourceTracker:
     def _load(self, agent: AgentKey) -> datetime:
         """Bring the remembered rows up to date, reading only those that moved."""
         self._progress()
-        stamps = self._store.load_stamps(agent.host, agent.binary)
+        try:
+            stamps = self._store.load_stamps(agent.host, agent.binary)
+        except NotFoundError as error:
+            raise FencedError(f"{error} any more: it was deleted or renamed") from None
         self._clock_skew = (self._clock() - stamps.now).total_seconds()
         if stamps.epoch != agent.epoch:
             raise FencedError(

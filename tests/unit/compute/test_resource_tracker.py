@@ -261,6 +261,12 @@ class TestOrphans:
 
 
 class TestOtherWriters:
+    def test_an_agent_whose_services_row_is_gone_is_fenced(self, agent):
+        agent.audit(node(1))
+        agent.store.delete_service(HOST, COMPUTE_BINARY, -1)
+        with pytest.raises(FencedError, match="host-1 has no services row"):
+            agent.audit(node(1, guest(1)))
+
     def test_an_agent_whose_epoch_was_raised_is_fenced(self, agent):
         agent.audit(node(1))
         take_service(agent.store, HOST, make_incarnation(pid=7))

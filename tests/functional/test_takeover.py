@@ -1,0 +1,229 @@
+"""Two agents and one host: each start decision with real processes, on SQLite and MariaDB."""
+
+import itertools
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.process import require
+from tests.programs import Programs, wait_until
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[MariaDB]:
+    server = MariaDB()
+    yield server
+    server.remove()
+
+
+class Fleet:
+    """Machines that share one database."""
+
+    def __init__(self, directory: Path, connection: str) -> None:
+        self._directory = directory
+        self._connection = connection
+        self.first = self.machine("first")
+        assert self.first.manage("db", "sync").returncode == 0
+
+    def machine(self, name: str, host: str = "host-1", nodename: str = "node-1") -> Programs:
+        """Return the programs of another machine, with a state directory of its own."""
+        machine = Programs(
+            self._directory / name, self._connection, host, update_resources_interval=1
+        )
+        node = {"nodename": nodename, "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+        machine.inventory.write_text(yaml.safe_dump({"nodes": [node]}))
+        return machine
+
+    def copy(self, machine: Programs, name: str, host: str = "host-1") -> Programs:
+        """Return a machine with a copy of another's state directory, as a cloned disk has it."""
+        copied = self.machine(name, host)
+        shutil.copytree(machine.directory / "state", copied.directory / "state")
+        return copied
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
+    if request.param == "sqlite":
+        return Fleet(tmp_path, f"sqlite:///{tmp_path}/db.sqlite")
+    server: MariaDB = request.getfixturevalue("mariadb")
+    return Fleet(tmp_path, server.create_database(f"nt_takeover_{next(_numbers)}"))
+
+
+def compute_id(machine: Programs) -> str:
+    return (machine.directory / "state" / "compute_id").read_text().strip()
+
+
+def show(machine: Programs, host: str = "host-1") -> dict[str, Any]:
+    shown: dict[str, Any] = machine.ask("service", "show", host, "nodetracker-compute")
+    return shown
+
+
+def refusal(agent: Any, timeout: float = 30) -> str:
+    """Return the last line of an agent that ends with 78."""
+    assert agent.process.wait(timeout) == 78
+    assert "Traceback" not in agent.output()
+    last: str = agent.output().splitlines()[-1]
+    return last
+
+
+def test_a_killed_agent_is_back_at_once(fleet: Fleet) -> None:
+    with fleet.first.start() as agent:
+        agent.wait_for("is at work")
+        agent.stop(signal.SIGKILL)
+    begun = time.monotonic()
+    with fleet.first.start() as again:
+        again.wait_for("is at work")
+        assert time.monotonic() - begun < 10  # no heartbeat was watched, which would be said
+        assert "watching" not in again.output()
+        assert show(fleet.first)["epoch"] == 2
+
+
+def test_a_second_agent_of_one_state_directory_is_refused(fleet: Fleet) -> None:
+    with fleet.first.start() as first:
+        first.wait_for("is at work")
+        with fleet.first.start() as second:
+            last = refusal(second)
+        assert f"process {first.process.pid}" in last
+        assert "stop that one first" in last
+        assert show(fleet.first)["epoch"] == 1
+        assert first.stop() == 0
+
+
+def test_two_agents_with_one_host_name(fleet: Fleet) -> None:
+    other = fleet.machine("other")
+    with fleet.first.start() as first:
+        first.wait_for("is at work")
+        with other.start() as second:
+            last = refusal(second)
+        assert compute_id(fleet.first) in last
+        assert compute_id(other) in last
+        assert "give one of them another name in [DEFAULT] host" in last
+        (warning,) = fleet.first.ask("warning", "list")
+        assert (warning["host"], warning["kind"]) == ("host-1", "duplicate_refused")
+        assert compute_id(other) in warning["message"]
+        assert show(fleet.first)["agent_id"] == compute_id(fleet.first)
+        assert first.stop() == 0
+
+
+def test_two_agents_that_start_at_one_moment(fleet: Fleet) -> None:
+    other = fleet.machine("other")
+    with fleet.first.start() as one, other.start() as two:
+        wait_until(
+            lambda: (
+                None not in (one.process.poll(), two.process.poll())
+                or any("is at work" in agent.output() for agent in (one, two))
+            )
+        )
+        wait_until(lambda: 78 in (one.process.poll(), two.process.poll()))
+        assert [one.process.poll(), two.process.poll()].count(None) == 1
+        assert show(fleet.first)["state"] == "up"
+
+
+def test_an_agent_that_stands_still_is_followed_and_fenced(fleet: Fleet) -> None:
+    other = fleet.machine("other")
+    with fleet.first.start() as first:
+        first.wait_for("is at work")
+        first.process.send_signal(signal.SIGSTOP)
+        with other.start() as second:
+            second.wait_for("watching its heartbeats for 2 s")
+            second.wait_for("is at work")
+            node = {"nodename": "node-1", "vcpus": 4, "memory_mb": 8192, "disk_gb": 50}
+            changed = yaml.safe_dump({"nodes": [node | {"vcpus": 8}]})
+            fleet.first.inventory.write_text(changed)
+            other.inventory.write_text(yaml.safe_dump({"nodes": [node]}))
+            wait_until(lambda: other.ask("node", "list")[0]["vcpus"] == 4)
+            before = other.ask("node", "history", "host-1")
+            first.process.send_signal(signal.SIGCONT)
+            assert "host-1" in refusal(first)
+            time.sleep(1.5)
+            assert other.ask("node", "list")[0]["vcpus"] == 4
+            assert other.ask("node", "history", "host-1") == before
+            assert show(other)["agent_id"] == compute_id(other)
+            assert second.stop() == 0
+
+
+def test_a_copied_state_directory_under_another_name(fleet: Fleet) -> None:
+    with fleet.first.start() as first:
+        first.wait_for("is at work")
+        clone = fleet.copy(fleet.first, "clone", host="host-2")
+        with clone.start() as second:
+            last = refusal(second)
+        assert "answers for host host-1 and is alive" in last
+        assert f"delete {clone.directory}/state/compute_id" in last
+        assert [service["host"] for service in first_list(fleet)] == ["host-1"]
+        (clone.directory / "state" / "compute_id").unlink()
+        with clone.start() as second:
+            second.wait_for("is at work")
+            assert [service["host"] for service in first_list(fleet)] == ["host-1", "host-2"]
+
+
+def first_list(fleet: Fleet) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = fleet.first.ask("service", "list")
+    return listed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
+def test_another_pid_namespace_is_watched(fleet: Fleet) -> None:
+    require("unshare")
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    with fleet.first.start() as first:
+        first.wait_for("is at work")
+        clone = fleet.copy(fleet.first, "clone")
+        with clone.start(before=inside) as second:
+            last = refusal(second)
+        assert f"delete {clone.directory}/state/compute_id" in last
+        first.stop(signal.SIGKILL)
+        with clone.start(before=inside) as second:
+            second.wait_for("watching its heartbeats")
+            second.wait_for("is at work")
+            assert show(clone)["epoch"] == 2
+
+
+def test_a_renamed_host_is_moved_by_one_command(fleet: Fleet) -> None:
+    with fleet.first.start() as agent:
+        agent.wait_for("is at work")
+        before = fleet.first.ask("node", "show", "host-1")
+        running = fleet.first.manage("host", "rename", "host-1", "host-9")
+        assert running.returncode == 1
+        assert "is alive; stop its agent first" in running.stderr.splitlines()[-1]
+        assert agent.stop() == 0
+    fleet.first.host = "host-9"
+    fleet.first.configure(update_resources_interval=1)
+    with fleet.first.start() as agent:
+        last = refusal(agent)
+    command = "nodetracker-manage host rename host-1 host-9"
+    assert f"'{command}'" in last
+    done = fleet.first.manage(*command.split()[1:])
+    assert (done.returncode, done.stdout) == (0, "host host-1 is host-9 now, with 1 nodes\n")
+    with fleet.first.start() as agent:
+        agent.wait_for("is at work")
+        after = fleet.first.ask("node", "show", "host-9")
+        assert (after["uuid"], after["host"]) == (before["uuid"], "host-9")
+        assert first_list(fleet)[0]["epoch"] == 3
+        assert len(first_list(fleet)) == 1
+
+
+def test_a_deleted_services_row_ends_the_agent(fleet: Fleet) -> None:
+    with fleet.first.start() as agent:
+        agent.wait_for("is at work")
+        alive = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
+        assert alive.returncode == 1
+        assert "is alive" in alive.stderr
+        agent.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: first_list(fleet)[0]["state"] == "down")
+        done = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
+        assert done.returncode == 0
+        assert fleet.first.ask("node", "list") == []
+        agent.process.send_signal(signal.SIGCONT)
+        refusal(agent)
+        assert first_list(fleet) == []
