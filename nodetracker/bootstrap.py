@@ -6,7 +6,7 @@ one that knows which concrete driver and store there are.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from oslo_config import cfg
 from oslo_utils import netutils
 
 from nodetracker.accounting.health import judge_health
+from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.service import ComputeService
@@ -45,7 +46,6 @@ if TYPE_CHECKING:  # imported late: a command needs neither of them
 
 LOG = logging.getLogger(__name__)
 
-_MIN_MISSED_BEATS = 3
 _LONGEST_NAME = 255
 
 
@@ -106,13 +106,16 @@ def build_agent(
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint)
 
 
-def build_store(conf: cfg.ConfigOpts) -> SqlStore:
+def build_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> SqlStore:
     """Make the store that ``[database]`` names; it connects at its first use.
+
+    Args:
+        is_read_only: for a program that only looks; it leaves no file behind.
 
     Raises:
         ConfigError: the URL cannot be used, or its database module is missing.
     """
-    return open_store(build_database_settings(conf))
+    return open_store(replace(build_database_settings(conf), is_read_only=is_read_only))
 
 
 def build_database_settings(conf: cfg.ConfigOpts) -> DatabaseSettings:
@@ -130,13 +133,20 @@ def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     Raises:
         ConfigError: a value is malformed or contradicts another one.
     """
+    settings = read_settings(conf)
+    problem = explain_short_down_time(settings.service_down_time, settings.report_interval)
+    if problem is not None:
+        raise ConfigError(problem)
+    return settings
+
+
+def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
+    """Read the settings also when no agent would start by them.
+
+    Raises:
+        ConfigError: a value is malformed.
+    """
     check_values(conf)
-    if conf.service_down_time < _MIN_MISSED_BEATS * conf.report_interval:
-        raise ConfigError(
-            f"service_down_time: {conf.service_down_time} is less than three times "
-            f"report_interval ({conf.report_interval}): a single late heartbeat would "
-            "make the host look down"
-        )
     interval = conf.compute.update_resources_interval
     return AgentSettings(
         host=_host_name(conf),

@@ -222,7 +222,7 @@ def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:
                 "total": pool.total,
                 "used": 0,
                 "reserved": pool.reserved
-                + _reserved_count(policy.reserved_pages, cell.id, pool.size_kb),
+                + reserved_count(policy.reserved_pages, cell.id, pool.size_kb),
             }
             for pool in cell.pages
         ],
@@ -231,5 +231,6 @@ def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _reserved_count(reserved: Sequence[ReservedPages], cell: int, size_kb: int) -> int:
+def reserved_count(reserved: Sequence[ReservedPages], cell: int, size_kb: int) -> int:
+    """Return how many pages of one cell and size the operator keeps for the host."""
     return sum(pages.count for pages in reserved if pages.cell == cell and pages.size_kb == size_kb)

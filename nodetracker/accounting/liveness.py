@@ -1,8 +1,11 @@
-"""Whether a service is up: the one place where that is judged."""
+"""Whether a service is up, and whether that can be told: the one place where it is judged."""
 
 from datetime import datetime
 
 from nodetracker.model.service import ServiceRecord
+
+MIN_MISSED_BEATS = 3
+"""Heartbeats that a service may miss before it is down."""
 
 
 def is_service_up(service: ServiceRecord, now: datetime, service_down_time: int) -> bool:
@@ -20,3 +23,19 @@ def is_heard_of(service: ServiceRecord, now: datetime, service_down_time: int) -
     """Tell whether a service's process seems to live, whatever an administrator says of it."""
     heard = service.last_seen_up or service.created_at
     return (now - heard).total_seconds() <= service_down_time
+
+
+def explain_short_down_time(service_down_time: int, report_interval: int) -> str | None:
+    """Say why a live host would look down; None when it would not.
+
+    Args:
+        service_down_time: seconds of silence after which a service is down.
+        report_interval: seconds between heartbeats.
+    """
+    if service_down_time >= MIN_MISSED_BEATS * report_interval:
+        return None
+    return (
+        f"service_down_time: {service_down_time} is less than three times "
+        f"report_interval ({report_interval}): a single late heartbeat would "
+        "make the host look down"
+    )

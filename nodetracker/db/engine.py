@@ -17,7 +17,7 @@ from oslo_db.sqlalchemy import enginefacade
 
 from nodetracker.db import failures
 from nodetracker.db.sql import SQLITE_NOW
-from nodetracker.db.url import parse_connection
+from nodetracker.db.url import is_read_only, parse_connection, read_only, sqlite_path
 
 T = TypeVar("T")
 
@@ -41,10 +41,12 @@ class DatabaseSettings:
         connection: the URL of ``[database] connection``.
         options: further options of oslo.db's ``[database]`` group by name; None
             is left to its default, and so are those that retry the first connect.
+        is_read_only: whoever asks writes nothing, not even an SQLite file's journal.
     """
 
     connection: str = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
+    is_read_only: bool = False
 
 
 @enginefacade.transaction_context_provider
@@ -60,7 +62,8 @@ class Database:
     """
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        self.url = parse_connection(settings.connection)
+        url = parse_connection(settings.connection)
+        self.url = read_only(url) if settings.is_read_only else url
         given = {
             key: value
             for key, value in settings.options.items()
@@ -153,8 +156,7 @@ def _tune_server(engine: sa.Engine) -> None:
 
 def _tune_sqlite(engine: sa.Engine) -> None:
     pragmas = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "PRAGMA synchronous = NORMAL"]
-    is_file = bool(engine.url.database) and engine.url.database != ":memory:"
-    if is_file:
+    if sqlite_path(engine.url) is not None and not is_read_only(engine.url):
         pragmas.append("PRAGMA journal_mode = WAL")
 
     @sa.event.listens_for(engine, "connect")

@@ -7,13 +7,12 @@ parameters or a password.
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from oslo_db import exception as oslo
 from sqlalchemy import exc as sqlalchemy
 from sqlalchemy.engine import URL
 
-from nodetracker.db.url import describe, list_secrets
+from nodetracker.db.url import describe, is_read_only, list_secrets, sqlite_path
 from nodetracker.errors import (
     ConflictError,
     NodetrackerError,
@@ -132,13 +131,16 @@ def _reason(cause: BaseException, url: URL) -> str:
 def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
     """Say why a file cannot be opened or written, which SQLite itself leaves open."""
     reason = _reason(cause, url)
-    if getattr(cause, "sqlite_errorname", "") != "SQLITE_CANTOPEN" or not url.database:
+    path = sqlite_path(url)
+    if getattr(cause, "sqlite_errorname", "") != "SQLITE_CANTOPEN" or path is None:
         return reason
-    directory = Path(url.database).absolute().parent
+    directory = path.absolute().parent
     if not directory.exists():
         return f"{reason}: directory {directory} does not exist"
     if not directory.is_dir():
         return f"{reason}: {directory} is not a directory"
+    if is_read_only(url):
+        return f"{reason}: it is not there (nodetracker-manage db sync makes it) or may not be read"
     return f"{reason}: directory {directory} or the file may not be read and written"
 
 

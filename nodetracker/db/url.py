@@ -1,5 +1,8 @@
 """The URL in ``[database] connection``: what may stand there, and what is added to it."""
 
+from pathlib import Path
+from urllib.parse import quote, unquote
+
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -65,6 +68,42 @@ def _require_driver(url: URL, backend: str, driver: str) -> None:
         ) from None
 
 
+def sqlite_path(url: URL) -> Path | None:
+    """Return the file of an SQLite URL, None when the database is in memory.
+
+    >>> sqlite_path(make_url("sqlite:///file:/srv/a%20b.sqlite?mode=ro&uri=true"))
+    PosixPath('/srv/a b.sqlite')
+    """
+    name = url.database
+    if not name or ":memory:" in name:
+        return None
+    return Path(unquote(name.removeprefix("file:")) if "uri" in url.query else name)
+
+
+def read_only(url: URL) -> URL:
+    """Return a URL by which SQLite makes and writes no file; other databases' stay.
+
+    An SQLite file is written even by reading it: it is made when it is not
+    there, and so are the files of its journal, with the reader as their owner.
+    Without a journal no program has it open, and it is read as it lies there.
+
+    >>> str(read_only(make_url("sqlite:////nowhere/db.sqlite")))
+    'sqlite:///file%3A/nowhere/db.sqlite?immutable=1&mode=ro&uri=true'
+    """
+    path = sqlite_path(url) if url.get_backend_name() == "sqlite" else None
+    if path is None or "uri" in url.query:
+        return url
+    query = {"mode": "ro", "uri": "true"}
+    if not path.with_name(path.name + "-wal").exists():
+        query["immutable"] = "1"
+    return url.set(database=f"file:{quote(str(path.absolute()))}").update_query_dict(query)
+
+
+def is_read_only(url: URL) -> bool:
+    """Tell whether `read_only` made this URL of an SQLite file."""
+    return url.query.get("mode") == "ro"
+
+
 def describe(url: URL) -> str:
     """Name a database for a message: no user, no password, no query.
 
@@ -73,7 +112,7 @@ def describe(url: URL) -> str:
     """
     backend = url.get_backend_name()
     if backend == "sqlite":
-        return f"SQLite file {url.database or ':memory:'}"
+        return f"SQLite file {sqlite_path(url) or ':memory:'}"
     host = url.host or "the local socket"
     place = f"{host}:{url.port}" if url.port else host
     return f"{backend} database {url.database} at {place}"

@@ -353,6 +353,7 @@ class TestErrors:
             ("nodetracker-manage", "node", "list"),
             ("nodetracker-manage", "db", "sync"),
             ("nodetracker-manage", "config", "check"),
+            ("nodetracker-status", "upgrade", "check"),
         ):
             done = programs.run(program, *arguments)
             assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
@@ -389,6 +390,7 @@ class TestErrors:
             ("nodetracker-compute",),
             ("nodetracker-standalone",),
             ("nodetracker-manage", "node", "list"),
+            ("nodetracker-status", "upgrade", "check"),
         ):
             done = programs.run(program, *arguments)
             code, lines = errors(done)

@@ -1,0 +1,207 @@
+"""nodetracker-status: is this host ready for the version that is installed?
+
+Reads, and leaves the judgement to `nodetracker.accounting.readiness`. Nothing
+is written: no identity, no row, no file.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial, wraps
+from pathlib import Path
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from nodetracker.accounting import readiness
+from nodetracker.accounting.readiness import Verdict
+from nodetracker.bootstrap import build_driver, build_store, read_settings
+from nodetracker.cmd.compute import leave
+from nodetracker.cmd.program import load_configuration, run_program
+from nodetracker.compute.identity import COMPUTE_ID_FILE, ensure_compute_id
+from nodetracker.daemon import EXIT_USAGE
+from nodetracker.db import migration
+from nodetracker.db.store import SqlStore
+from nodetracker.errors import DriverUnavailableError, NodetrackerError
+from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.ports import Driver
+from nodetracker.settings import AgentSettings
+from nodetracker.workers import Task, WorkerPool
+
+LOG = logging.getLogger(__name__)
+
+PROGRAM = "nodetracker-status"
+
+READ_BUDGETS = 3
+"""All nodes together get as many times ``probe_timeout``; some probes of a node wait for others."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``upgrade check``."""
+    return run_program(PROGRAM, lambda: _run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    conf = cfg.CONF
+    checks = UpgradeChecks()
+    upgradecheck.register_cli_options(conf, checks)
+    load_configuration(conf, arguments, PROGRAM)
+    if conf.command.check != "check":
+        print(
+            f"{PROGRAM}: there is no command 'upgrade {conf.command.check}'; see --help",
+            file=sys.stderr,
+        )
+        return EXIT_USAGE
+    # What fails is told by the checks, once; the parts' own log lines would repeat it.
+    if conf.debug:
+        logging.basicConfig(level=logging.DEBUG, force=True)
+    else:
+        logging.disable()
+    settings = read_settings(conf)
+    checks.host = HostReader(build_driver(conf, settings), settings)
+    checks.store = build_store(conf, is_read_only=True)
+    upgradecheck.CONF = conf  # as the library's own main() does; --json is read from it
+    return leave(upgradecheck.run(conf))
+
+
+def _check(judge: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgradecheck.Result]:
+    """Wrap a check: what it raises is its own failure and stops no other one."""
+
+    @wraps(judge)
+    def check(checks: "UpgradeChecks") -> upgradecheck.Result:
+        try:
+            verdict = judge(checks)
+        except NodetrackerError as error:
+            verdict = readiness.failure(str(error))
+        except Exception as error:
+            LOG.debug("A check failed in a way it should not", exc_info=error)
+            verdict = readiness.failure(
+                f"the check itself failed with {type(error).__name__}; --debug shows where"
+            )
+        return upgradecheck.Result(upgradecheck.Code(verdict.level), verdict.details)
+
+    return check
+
+
+class UpgradeChecks(upgradecheck.UpgradeCommands):
+    """The checks, in the order in which they are shown.
+
+    `host` and `store` are set once the configuration has been read.
+    """
+
+    host: "HostReader"
+    store: SqlStore
+
+    @_check
+    def check_schema(self) -> Verdict:
+        """Compare the database's schema with the one that this version expects."""
+        return readiness.judge_schema(migration.check(self.store.engine))
+
+    @_check
+    def check_nodes(self) -> Verdict:
+        """See whether the driver lists all nodes."""
+        return readiness.judge_listing(self.host.listing)
+
+    @_check
+    def check_reserved(self) -> Verdict:
+        """Compare what is reserved for the host with what it has."""
+        return readiness.judge_reserved(self.host.snapshots, self.host.settings.policy)
+
+    @_check
+    def check_cpu_sets(self) -> Verdict:
+        """Compare the configured CPU sets with the CPUs that are online."""
+        return readiness.judge_cpu_sets(self.host.snapshots, self.host.settings.policy)
+
+    @_check
+    def check_host_name(self) -> Verdict:
+        """Look for this machine's agent under another host name."""
+        path = self.host.compute_id_path
+        try:
+            agent_id = self.host.read_agent_id()
+        except PermissionError:
+            return readiness.warning(
+                f"{path} may not be read by this user; run {PROGRAM} as root or as the agent's user"
+            )
+        if agent_id is None:
+            return Verdict()
+        services = self.store.list_services(binary=COMPUTE_BINARY)
+        return readiness.judge_host_name(self.host.settings.host, agent_id, services)
+
+    @_check
+    def check_liveness(self) -> Verdict:
+        """Compare the heartbeats' interval with the time after which a host is down."""
+        settings = self.host.settings
+        return readiness.judge_liveness(settings.service_down_time, settings.report_interval)
+
+    _upgrade_checks = (
+        ("Database schema", check_schema),
+        ("Nodes", check_nodes),
+        ("Reserved resources", check_reserved),
+        ("CPU sets", check_cpu_sets),
+        ("Host name", check_host_name),
+        ("Heartbeat interval", check_liveness),
+    )
+
+
+class HostReader:
+    """Reads this host once, for however many checks ask."""
+
+    def __init__(self, driver: Driver, settings: AgentSettings) -> None:
+        self.settings = settings
+        self.compute_id_path = Path(settings.state_path) / COMPUTE_ID_FILE
+        self._driver = driver
+
+    @cached_property
+    def listing(self) -> NodeListing:
+        """The nodes that the driver manages now.
+
+        Raises:
+            ConfigError: the driver's own options cannot be used.
+            DriverUnavailableError: no source answers.
+        """
+        self._driver.init_host()
+        return self._driver.get_available_nodes()
+
+    @cached_property
+    def snapshots(self) -> list[HostSnapshot]:
+        """Every node as it is read now, side by side, within a bounded time.
+
+        Raises: as `listing`.
+        """
+        names = self.listing.nodenames
+        pool = WorkerPool("read", self.settings.max_concurrent_audits)
+        deadline = time.monotonic() + READ_BUDGETS * self.settings.probe_timeout
+        tasks = [
+            (name, pool.submit(partial(self._driver.get_available_resource, name)))
+            for name in names
+        ]
+        return [self._finish(name, task, deadline) for name, task in tasks]
+
+    def read_agent_id(self) -> str | None:
+        """Return the uuid of this machine's agent, None where none ever ran; makes none.
+
+        Raises:
+            PermissionError: this user may not read it.
+            IdentityError: the file holds no uuid.
+        """
+        try:
+            with self.compute_id_path.open("rb"):
+                pass
+        except FileNotFoundError:
+            return None
+        return ensure_compute_id(self.compute_id_path.parent)
+
+    def _finish(self, name: str, task: Task[HostSnapshot], deadline: float) -> HostSnapshot:
+        source = f"node {name}"
+        if not task.wait_until(deadline):
+            return failed_snapshot(name, source, "is not read in time")
+        try:
+            return task.result()
+        except DriverUnavailableError as error:
+            return failed_snapshot(name, error.source, error.reason)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,306 @@
+"""nodetracker-status upgrade check, run as an operator runs it: each check and its code."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.functional.servers.process import require
+from tests.programs import BIN, Programs
+
+CHECKS = [
+    "Database schema", "Nodes", "Reserved resources", "CPU sets", "Host name", "Heartbeat interval",
+]  # fmt: skip
+SUCCESS, WARNING, FAILURE = 0, 1, 2
+NODE = {
+    "nodename": "node-1",
+    "vcpus": 4,
+    "memory_mb": 8192,
+    "disk_gb": 100,
+    "cells": [{"id": 0, "cpus": "0-3", "memory_mb": 8192, "pages": {4: 1000, 2048: 64}}],
+}
+
+
+def write_inventory(programs, **more):
+    programs.inventory.write_text(yaml.safe_dump({"nodes": [NODE]} | more))
+
+
+@pytest.fixture
+def programs(tmp_path):
+    programs = Programs(tmp_path)
+    write_inventory(programs)
+    return programs
+
+
+@pytest.fixture
+def audited(programs):
+    assert programs.manage("db", "sync").returncode == 0
+    assert programs.run("nodetracker-compute", "--once").returncode == 0
+    return programs
+
+
+def check(programs, code):
+    """Run the check, expect its exit code, return check -> (result, details)."""
+    done = programs.run("nodetracker-status", "upgrade", "check", "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr == ""
+    answer = json.loads(done.stdout)["checks"]
+    assert [item["check"] for item in answer] == CHECKS
+    return {item["check"]: (item["result"], item["details"]) for item in answer}
+
+
+def find_bad(programs, code):
+    return {name: found for name, found in check(programs, code).items() if found[0] != SUCCESS}
+
+
+def list_files(directory):
+    return {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+
+
+class TestCodes:
+    def test_a_host_that_is_ready(self, audited):
+        assert find_bad(audited, SUCCESS) == {}
+        table = audited.run("nodetracker-status", "upgrade", "check")
+        assert table.returncode == 0
+        assert table.stdout.count("Result: Success") == len(CHECKS)
+
+    @pytest.mark.parametrize(
+        ("name", "options", "code", "text"),
+        [
+            ("CPU sets", {"cpu_shared_set": "3-5"}, WARNING, "4-5 is not online and left out"),
+            ("CPU sets", {"cpu_dedicated_set": "8-9"}, FAILURE, "none of 8-9 is online"),
+            (
+                "Reserved resources",
+                {"reserved_host_memory_mb": 8192},
+                WARNING,
+                "8192 is all of the MiB of memory",
+            ),
+            (
+                "Reserved resources",
+                {"reserved_host_memory_mb": 8193},
+                FAILURE,
+                "8193 is more than the 8192 MiB of memory",
+            ),
+            (
+                "Reserved resources",
+                {"reserved_host_disk_mb": 102401},
+                FAILURE,
+                "102401 is more than the 102400 MiB of disk",
+            ),
+            ("Reserved resources", {"reserved_host_cpus": 5}, FAILURE, "5 is more than the 4 CPUs"),
+            (
+                "Reserved resources",
+                {"reserved_huge_pages": "node:0,size:2MB,count:65"},
+                FAILURE,
+                "65 is more than the 64 pages of 2048 KiB in cell 0",
+            ),
+            (
+                "Reserved resources",
+                {"reserved_huge_pages": "node:1,size:2MB,count:1"},
+                FAILURE,
+                "there is no NUMA cell 1",
+            ),
+            (
+                "Heartbeat interval",
+                {"extra": "service_down_time = 29\nreport_interval = 10"},
+                FAILURE,
+                "service_down_time: 29",
+            ),
+            ("Host name", {"extra": "host = new"}, FAILURE, "host rename host-1 new"),
+        ],
+        ids=[
+            "some CPUs offline", "no CPU online", "all memory reserved", "more memory reserved",
+            "more disk reserved", "more CPUs reserved", "more pages reserved",
+            "pages of no cell reserved", "heartbeats too rare", "host renamed",
+        ],
+    )  # fmt: skip
+    def test_one_check_finds_something_and_the_others_nothing(
+        self, audited, name, options, code, text
+    ):
+        audited.configure(**options)
+        found = find_bad(audited, code)
+        assert list(found) == [name]
+        assert found[name][0] == code
+        assert text in found[name][1]
+
+    def test_a_missing_schema(self, programs):
+        programs.run("nodetracker-compute", "--once")  # makes the identity and no row
+        sqlite3.connect(programs.directory / "db.sqlite").close()
+        found = find_bad(programs, FAILURE)
+        assert "nodetracker-manage db sync" in found["Database schema"][1]
+
+    def test_a_missing_sqlite_file_is_named_and_not_made(self, programs):
+        found = find_bad(programs, FAILURE)
+        assert list(found) == ["Database schema"]
+        assert "nodetracker-manage db sync makes it" in found["Database schema"][1]
+        assert not (programs.directory / "db.sqlite").exists()
+
+    def test_an_older_or_unknown_schema(self, audited):
+        with sqlite3.connect(audited.directory / "db.sqlite") as connection:
+            connection.execute("UPDATE alembic_version SET version_num = 'f00'")
+        found = find_bad(audited, FAILURE)
+        assert "f00, which this version does not know" in found["Database schema"][1]
+
+    def test_a_column_that_is_missing(self, audited):
+        with sqlite3.connect(audited.directory / "db.sqlite") as connection:
+            connection.execute("ALTER TABLE compute_nodes DROP COLUMN traits")
+        found = find_bad(audited, FAILURE)
+        assert "column compute_nodes.traits is missing" in found["Database schema"][1]
+
+    def test_a_database_that_is_away_stops_no_other_check(self, tmp_path):
+        programs = Programs(tmp_path, "postgresql://u:s3cret@127.0.0.1:1/x")
+        write_inventory(programs)
+        programs.configure(cpu_shared_set="3-5")
+        found = find_bad(programs, FAILURE)
+        assert list(found) == ["Database schema", "CPU sets"]
+        assert "postgresql database x at 127.0.0.1:1" in found["Database schema"][1]
+        assert "s3cret" not in json.dumps(found)
+
+    @pytest.mark.parametrize(
+        ("inventory", "text"),
+        [({"ready": False}, "is not ready"), ({"nodes": "none"}, "nodes")],
+        ids=["not ready", "malformed"],
+    )
+    def test_a_host_that_cannot_be_read_stops_no_other_check(self, audited, inventory, text):
+        write_inventory(audited, **inventory)
+        audited.configure(cpu_shared_set="3")
+        found = find_bad(audited, FAILURE)
+        assert list(found) == ["Nodes", "Reserved resources", "CPU sets"]
+        assert all(text in details for _, details in found.values())
+
+    @pytest.mark.parametrize(("failure", "text"), [("boom", "boom"), ("hang", "no answer")])
+    def test_a_node_that_cannot_be_read_is_a_warning(self, audited, failure, text):
+        write_inventory(audited, fail={"node-1": failure})
+        audited.configure(probe_timeout=1)
+        found = find_bad(audited, WARNING)
+        assert list(found) == ["Reserved resources"]
+        assert text in found["Reserved resources"][1]
+
+
+class TestNothingIsWritten:
+    def test_by_a_check_before_the_first_start(self, programs):
+        before = list_files(programs.directory)
+        check(programs, FAILURE)
+        assert list_files(programs.directory) == before
+
+    def test_by_a_check_of_a_host_that_is_ready(self, audited):
+        before = list_files(audited.directory)
+        check(audited, SUCCESS)
+        assert list_files(audited.directory) == before
+
+    def test_beside_a_live_agent(self, audited):
+        with audited.start() as agent:
+            agent.wait_for("is at work")
+            check(audited, SUCCESS)
+            assert agent.stop() == 0
+
+    def test_by_a_user_who_may_only_read(self, audited):
+        compute_id = audited.directory / "state" / "compute_id"
+        directories = [audited.directory, audited.directory / "state"]
+        before = list_files(audited.directory)
+        for path in (*before, *directories):
+            path.chmod(0o500 if path in directories else 0o400)
+        try:
+            assert check_unprivileged(audited) == (SUCCESS, {})
+            compute_id.chmod(0)
+            code, found = check_unprivileged(audited)
+        finally:
+            for path in directories:
+                path.chmod(0o700)
+        assert (code, list(found)) == (WARNING, ["Host name"])
+        assert f"{compute_id} may not be read by this user" in found["Host name"]
+        assert list_files(audited.directory) == before
+
+
+def check_unprivileged(programs):
+    """Run the check without root's power over permissions; return its code and what is bad."""
+    command = [
+        BIN / "nodetracker-status",
+        f"--config-file={programs.path}",
+        "upgrade",
+        "check",
+        "--json",
+    ]
+    if os.geteuid() == 0:
+        require("setpriv")
+        drop = "-dac_override,-dac_read_search"
+        command = ["setpriv", f"--bounding-set={drop}", f"--inh-caps={drop}", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    checks = json.loads(done.stdout)["checks"]
+    return done.returncode, {
+        item["check"]: item["details"] for item in checks if item["result"] != SUCCESS
+    }
+
+
+@pytest.mark.parametrize("server", ["mariadb", "postgresql"])
+def test_every_kind_of_server(tmp_path, server, request):
+    database = request.getfixturevalue(server)
+    programs = Programs(tmp_path, database.create_database(f"nt_status_{os.getpid()}"))
+    write_inventory(programs)
+    found = find_bad(programs, FAILURE)
+    assert list(found) == ["Database schema"]
+    assert "there is no schema: run nodetracker-manage db sync" in found["Database schema"][1]
+    assert programs.manage("db", "sync").returncode == 0
+    assert programs.run("nodetracker-compute", "--once").returncode == 0
+    assert find_bad(programs, SUCCESS) == {}
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ([], "command"),
+            (["upgrade"], "check"),
+            (["upgrade", "cheque"], "cheque"),
+            (["upgrade", "check", "--no-such"], "--no-such"),
+        ],
+    )
+    def test_of_usage_end_with_2(self, programs, arguments, text):
+        done = programs.run("nodetracker-status", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert text in done.stderr
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"probe_timeout": "soon"}, "probe_timeout"),
+            ({"cpu_shared_set": "0-x"}, "cpu_shared_set: '0-x'"),
+            ({"reserved_huge_pages": "node:0"}, "reserved_huge_pages"),
+            ({"driver": "xen"}, "there is no driver 'xen'"),
+        ],
+    )
+    def test_of_a_value_end_with_78(self, programs, options, text):
+        programs.configure(**options)
+        done = programs.run("nodetracker-status", "upgrade", "check")
+        assert (done.returncode, done.stdout) == (78, "")
+        (line,) = done.stderr.splitlines()
+        assert text in line
+
+    def test_of_the_check_itself_are_its_failure(self, audited):
+        code = (
+            "import sys; from nodetracker.cmd import status; "
+            "status.migration.check = lambda engine: 1 / 0; "
+            "status.main(sys.argv[1:])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, f"--config-file={audited.path}", "upgrade", "check"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == FAILURE
+        assert "the check itself failed with ZeroDivisionError" in done.stdout
+        assert done.stdout.count("Result: Success") == len(CHECKS) - 1
+        assert done.stderr == ""
+
+    def test_eventlet_stays_out(self):
+        code = "import nodetracker.cmd.status, sys; print(sys.modules['eventlet'])"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "None"
