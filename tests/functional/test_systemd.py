@@ -1,0 +1,167 @@
+"""The files for systemd in etc/, judged by systemd's own programs."""
+
+import configparser
+import re
+import subprocess
+
+import pytest
+
+from nodetracker.conf import default
+from tests.functional.servers.process import require
+from tests.genconfig import SAMPLE
+from tests.programs import BIN
+
+ETC = SAMPLE.parents[1]
+UNIT = ETC / "systemd" / "nodetracker-compute.service"
+SYSUSERS = ETC / "sysusers.d" / "nodetracker.conf"
+TMPFILES = ETC / "tmpfiles.d" / "nodetracker.conf"
+PREFIX = "/opt/nodetracker/bin/"
+
+
+def run(*command):
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def rules(path):
+    """Return the lines that say something, each split at blanks."""
+    return [
+        line.split() for line in path.read_text().splitlines() if line and not line.startswith("#")
+    ]
+
+
+@pytest.fixture(scope="module")
+def service():
+    """The [Service] section; of an option that stands there twice the last one."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read(UNIT)
+    return parser["Service"]
+
+
+class TestUnit:
+    @pytest.fixture
+    def unit(self, tmp_path):
+        """The unit with the programs of this environment in place of those in /opt."""
+        require("systemd-analyze")
+        text = UNIT.read_text()
+        assert text.count(PREFIX) == 1
+        unit = tmp_path / UNIT.name
+        unit.write_text(text.replace(PREFIX, f"{BIN}/"))
+        return unit
+
+    def test_systemd_finds_no_mistake(self, unit):
+        code, output = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit)
+        assert (code, output) == (0, "")
+
+    def test_a_mistake_would_be_found(self, unit):
+        unit.write_text(unit.read_text().replace("Type=notify", "Type=notify\nNoSuch=1"))
+        code, output = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit)
+        assert code != 0
+        assert "NoSuch" in output
+
+    def test_the_exposure_is_small(self, unit):
+        code, output = run(
+            "systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", unit
+        )
+        assert code == 0, output
+
+    def test_the_process_is_supervised(self, service):
+        assert {
+            name: service[name]
+            for name in (
+                "Type", "NotifyAccess", "ExecStart", "ExecReload", "WatchdogSec", "KillMode",
+                "Restart", "RestartPreventExitStatus", "User", "Group", "StateDirectory",
+                "StateDirectoryMode",
+            )
+        } == {
+            "Type": "notify",
+            "NotifyAccess": "main",
+            "ExecStart": "/opt/nodetracker/bin/nodetracker-compute",
+            "ExecReload": "/bin/kill -HUP $MAINPID",
+            "WatchdogSec": "60",
+            "KillMode": "mixed",
+            "Restart": "on-failure",
+            "RestartPreventExitStatus": "78",
+            "User": "nodetracker",
+            "Group": "nodetracker",
+            "StateDirectory": "nodetracker",
+            "StateDirectoryMode": "0750",
+        }  # fmt: skip
+
+    def test_a_running_audit_may_end_before_it_is_killed(self, service):
+        (timeout,) = [o for o in default.OPTIONS if o.name == "graceful_shutdown_timeout"]
+        assert int(service["TimeoutStopSec"]) > timeout.default
+
+    def test_what_the_agent_reads_is_not_hidden(self, service):
+        hidden = {"ProcSubset", "ProtectProc", "PrivateNetwork", "IPAddressDeny", "RootDirectory"}
+        assert not hidden & set(service)
+        assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(service["RestrictAddressFamilies"].split())
+
+    def test_the_state_directory_is_the_default_state_path(self, service):
+        (state_path,) = [option for option in default.OPTIONS if option.name == "state_path"]
+        assert state_path.default == f"/var/lib/{service['StateDirectory']}"
+
+
+class TestUser:
+    def test_is_made_with_a_group_and_without_a_login(self, tmp_path):
+        require("systemd-sysusers")
+        place = tmp_path / "etc" / "sysusers.d"
+        place.mkdir(parents=True)
+        (place / SYSUSERS.name).write_text(SYSUSERS.read_text())
+        code, output = run("systemd-sysusers", f"--root={tmp_path}")
+        if code != 0 and "not permitted" in output:
+            pytest.skip("systemd-sysusers needs root to write its files")
+        assert code == 0, output
+        (user,) = (tmp_path / "etc" / "passwd").read_text().splitlines()
+        assert re.fullmatch(r"nodetracker:x:\d+:\d+:nodetracker agent:/:/usr/sbin/nologin", user), (
+            user
+        )
+        (group,) = (tmp_path / "etc" / "group").read_text().splitlines()
+        assert group.startswith("nodetracker:x:")
+
+    def test_systemd_understands_the_file(self):
+        require("systemd-sysusers")
+        code, output = run("systemd-sysusers", "--dry-run", SYSUSERS)
+        assert code == 0, output
+
+    def test_is_the_one_of_the_unit_and_of_the_directories(self, service):
+        (rule,) = rules(SYSUSERS)
+        assert rule[:2] == ["u", service["User"]]
+        owners = {(rule[3], rule[4]) for rule in rules(TMPFILES)}
+        assert owners == {("root", service["Group"]), (service["User"], service["Group"])}
+
+
+class TestDirectories:
+    def test_only_the_agent_and_root_read_the_configuration(self):
+        assert rules(TMPFILES) == [
+            ["d", "/etc/nodetracker", "0755", "root", "nodetracker", "-"],
+            ["d", "/etc/nodetracker/nodetracker.conf.d", "0755", "root", "nodetracker", "-"],
+            ["z", "/etc/nodetracker/nodetracker.conf", "0640", "root", "nodetracker", "-"],
+            ["z", "/etc/nodetracker/nodetracker.conf.d/*.conf", "0640", "root", "nodetracker", "-"],
+            ["d", "/var/lib/nodetracker", "0750", "nodetracker", "nodetracker", "-"],
+        ]
+
+    def test_are_made_by_systemd_tmpfiles(self, tmp_path):
+        require("systemd-tmpfiles")
+        etc = tmp_path / "etc"
+        (etc / "nodetracker").mkdir(parents=True)
+        secret = etc / "nodetracker" / "nodetracker.conf"
+        secret.touch(mode=0o644)
+        # Owned by whoever runs this: systemd looks names up below the root, and there is no other.
+        owner = rf"{secret.stat().st_uid} {secret.stat().st_gid}"
+        text = re.sub(r"(root|nodetracker) nodetracker -", f"{owner} -", TMPFILES.read_text())
+        rules_file = tmp_path / TMPFILES.name
+        rules_file.write_text(text)
+        code, output = run("systemd-tmpfiles", "--create", f"--root={tmp_path}", rules_file)
+        assert code == 0, output
+        state = tmp_path / "var" / "lib" / "nodetracker"
+        assert state.stat().st_mode & 0o777 == 0o750
+        assert secret.stat().st_mode & 0o777 == 0o640
+        assert (etc / "nodetracker" / "nodetracker.conf.d").is_dir()
