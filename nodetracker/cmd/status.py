@@ -16,10 +16,10 @@ from oslo_upgradecheck import upgradecheck
 
 from nodetracker.accounting import readiness
 from nodetracker.accounting.readiness import Verdict
-from nodetracker.bootstrap import build_driver, build_store, read_settings
+from nodetracker.bootstrap import build_driver, build_probes, build_store, read_settings
 from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import load_configuration, run_program
-from nodetracker.compute.identity import COMPUTE_ID_FILE, ensure_compute_id
+from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db import migration
 from nodetracker.db.store import SqlStore
@@ -60,7 +60,7 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         logging.disable()
     settings = read_settings(conf)
-    checks.host = HostReader(build_driver(conf, settings), settings)
+    checks.host = HostReader(build_driver(conf, settings, build_probes(settings)), settings)
     checks.store = build_store(conf, is_read_only=True)
     upgradecheck.CONF = conf  # as the library's own main() does; --json is read from it
     return leave(upgradecheck.run(conf))
@@ -126,7 +126,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
             )
         if agent_id is None:
             return Verdict()
-        services = self.store.list_services(binary=COMPUTE_BINARY)
+        services = self.store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id)
         return readiness.judge_host_name(self.host.settings.host, agent_id, services)
 
     @_check
@@ -180,18 +180,17 @@ class HostReader:
         return [self._finish(name, task, deadline) for name, task in tasks]
 
     def read_agent_id(self) -> str | None:
-        """Return the uuid of this machine's agent, None where none ever ran; makes none.
+        """Return the uuid of this machine's agent, None where a start would make one; makes none.
 
         Raises:
             PermissionError: this user may not read it.
-            IdentityError: the file holds no uuid.
         """
         try:
             with self.compute_id_path.open("rb"):
                 pass
         except FileNotFoundError:
             return None
-        return ensure_compute_id(self.compute_id_path.parent)
+        return read_compute_id(self.compute_id_path.parent)
 
     def _finish(self, name: str, task: Task[HostSnapshot], deadline: float) -> HostSnapshot:
         source = f"node {name}"
