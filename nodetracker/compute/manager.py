@@ -115,8 +115,10 @@ class ComputeManager:
         Raises:
             ConfigError: the configuration does not fit the nodes.
         """
-        self._try_audit(startup=True)
-        self._has_started = True
+        try:
+            self._try_audit(startup=True)
+        finally:
+            self._has_started = True
 
     def inventory_host(self) -> None:
         """The periodic task: audit all nodes, and keep an outage to one log line."""

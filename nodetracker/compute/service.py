@@ -1,5 +1,6 @@
 """The compute service: the manager's hooks in order, and the two threads that call it."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.errors import ConfigError, IdentityError, StoppingError
 from nodetracker.model.status import AgentStatus
 from nodetracker.settings import AgentSettings
+
+LOG = logging.getLogger(__name__)
 
 _FATAL = (ConfigError, IdentityError)
 _STALL_SECONDS = 120.0
@@ -83,7 +86,8 @@ class ComputeService:
         try:
             self._manager.init_host()
             self._heartbeats.start()
-            self._manager.pre_start_hook()
+            self._audit_first()
+            self._manager.beat()  # carries the outcome of that audit
             self._manager.post_start_hook()
         except StoppingError:
             pass
@@ -94,6 +98,14 @@ class ComputeService:
             on_started()
         finally:
             self._started.set()
+
+    def _audit_first(self) -> None:
+        try:
+            self._manager.pre_start_hook()
+        except (StoppingError, *_FATAL):
+            raise
+        except BaseException:  # as at any later audit: the next one may do better
+            LOG.exception("The first audit failed")
 
     def _both_moved(self) -> None:
         self._audits.moved()

@@ -15,7 +15,7 @@ from nodetracker.virt.loader import list_driver_names, load_plugin
 DATABASE_GROUP = "database"
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
-_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING", "waitress=ERROR")
+_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING")
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:

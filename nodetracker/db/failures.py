@@ -141,7 +141,14 @@ def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
         return f"{reason}: {directory} is not a directory"
     if is_read_only(url):
         return f"{reason}: it is not there (nodetracker-manage db sync makes it) or may not be read"
-    return f"{reason}: directory {directory} or the file may not be read and written"
+    try:
+        with path.open("rb"):
+            pass
+    except FileNotFoundError:
+        pass  # it would be made
+    except OSError as error:
+        return f"{reason}: {error.strerror}"
+    return f"{reason}: directory {directory} or the file may not be written"
 
 
 def translate(error: BaseException, url: URL) -> NodetrackerError:

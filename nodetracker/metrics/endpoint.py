@@ -1,14 +1,20 @@
 """Serves a WSGI application beside the agent; whatever happens here, the agent works on."""
 
+import errno
 import logging
 import socket
 import threading
+import time
+from typing import Any
 from wsgiref.types import WSGIApplication
 
 import waitress
 from waitress import wasyncore
 
 LOG = logging.getLogger(__name__)
+
+# It warns whenever two requests come at once.
+logging.getLogger("waitress").setLevel(logging.ERROR)
 
 THREADS = 2
 """Requests that are answered at once; connections that only wait take no thread."""
@@ -22,6 +28,8 @@ SILENCE_SECONDS = 30
 
 LOOP_SECONDS = 10
 """How often silent connections are looked for."""
+
+PAUSE_SECONDS = 0.5
 
 _STOP_SECONDS = 5.0
 _MAX_BODY_BYTES = 65536
@@ -110,6 +118,26 @@ class Endpoint:
         return None
 
 
+class _Listener(socket.socket):
+    """A listening socket that takes its time when no descriptor is left for a connection.
+
+    It is readable all the while, so that whoever waits for it would be busy with nothing.
+    """
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection.
+
+        Raises:
+            OSError: as any socket's.
+        """
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(PAUSE_SECONDS)
+            raise
+
+
 def _bind(listen: str, port: int) -> socket.socket:
     """Take an address; not left to the server, which would leave threads behind if it is taken.
 
@@ -119,7 +147,7 @@ def _bind(listen: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(
         listen, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    listener = socket.socket(family, kind, protocol)
+    listener = _Listener(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

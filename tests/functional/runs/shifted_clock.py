@@ -1,0 +1,33 @@
+"""Runs the agent with a wall clock that is off by as many seconds as a file says.
+
+``python -m tests.functional.runs.shifted_clock FILE ARGUMENTS…``
+"""
+
+import datetime as library
+import sys
+import time
+from pathlib import Path
+
+from nodetracker.cmd import compute
+from nodetracker.compute import manager, resource_tracker
+from nodetracker.db import engine, store
+
+SHIFT = Path(sys.argv[1])
+MODULES = (manager, resource_tracker, engine, store)
+wall_clock = time.time
+
+
+def read_shift() -> float:
+    return float(SHIFT.read_text() or 0)
+
+
+class ShiftedDatetime(library.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return library.datetime.now(tz) + library.timedelta(seconds=read_shift())
+
+
+time.time = lambda: wall_clock() + read_shift()
+for module in MODULES:
+    module.datetime = ShiftedDatetime
+sys.exit(compute.main(sys.argv[2:]))

@@ -1,0 +1,31 @@
+"""An agent that runs for months must not grow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.programs import Programs
+
+ALLOWED_GROWTH = 1.03
+
+
+def test_twelve_hours_of_audits_and_heartbeats_leave_nothing_behind(tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    assert programs.manage("db", "sync").returncode == 0
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "tests.functional.runs.endurance",
+            programs.path, programs.inventory,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=170,
+    )  # fmt: skip
+    samples = json.loads(done.stdout)
+    settled, last = samples[len(samples) // 3], samples[-1]
+    assert last["rss_kib"] <= settled["rss_kib"] * ALLOWED_GROWTH, samples
+    assert last["threads"] <= settled["threads"] + 1, samples
+    assert last["descriptors"] <= settled["descriptors"] + 1, samples
+    assert programs.ask("service", "list")[0]["epoch"] == 1

@@ -1,0 +1,240 @@
+"""Faults of the host itself: each is said once, and the agent goes on."""
+
+import os
+import resource
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.functional.servers.process import find_free_port, require
+from tests.programs import Programs, Running, wait_until
+
+NODES = [
+    {"nodename": name, "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+    for name in ("node-1", "node-2")
+]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    programs = Programs(tmp_path, update_resources_interval=1)
+    programs.inventory.write_text(yaml.safe_dump({"nodes": NODES}))
+    assert programs.manage("db", "sync").returncode == 0
+    return programs
+
+
+def warnings_of(programs: Programs, kind: str) -> list[dict[str, Any]]:
+    return [found for found in programs.ask("warning", "list") if found["kind"] == kind]
+
+
+def told_of(programs: Programs, kind: str) -> str:
+    return " ".join(found["message"] for found in warnings_of(programs, kind))
+
+
+def show_node(programs: Programs) -> dict[str, Any]:
+    """Return a row without what tells its age."""
+    shown: dict[str, Any] = programs.ask("node", "show", "host-1", "node-1")
+    del shown["audit_age_seconds"]
+    return shown
+
+
+def audits_go_on(programs: Programs) -> bool:
+    return all(node["audit_age_seconds"] < 3 for node in programs.ask("node", "list"))
+
+
+class TestStateDirectory:
+    def mounted(self, programs: Programs, script: str) -> Sequence[str]:
+        """Return what runs a command after a script, in a mount namespace of its own."""
+        require("unshare")
+        state = programs.directory / "state"
+        shell = f'state={state}; {script} && exec "$0" "$@"'
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", shell]
+
+    def know(self, programs: Programs) -> None:
+        """Give the agent its identity by a first run."""
+        assert programs.run("nodetracker-compute", "--once").returncode == 0
+
+    @needs_root
+    def test_full_and_known_it_starts_and_warns(self, programs: Programs) -> None:
+        self.know(programs)
+        full = self.mounted(
+            programs,
+            "cp $state/compute_id $state/../kept; mount -t tmpfs -o size=64k tmpfs $state; "
+            "cp $state/../kept $state/compute_id; cat /dev/zero > $state/filler 2>/dev/null || true",
+        )
+        with programs.start(before=full) as agent:
+            agent.wait_for("is at work")
+            (warning,) = warnings_of(programs, "state_path")
+            assert "is full" in warning["message"]
+            assert audits_go_on(programs)
+            assert agent.output().count("is full") == 1
+            assert agent.stop() == 0
+
+    @needs_root
+    def test_read_only_and_known_it_starts_and_warns(self, programs: Programs) -> None:
+        self.know(programs)
+        read_only = self.mounted(
+            programs, "mount --bind $state $state; mount -o remount,bind,ro $state"
+        )
+        with programs.start(before=read_only) as agent:
+            agent.wait_for("is at work")
+            (warning,) = warnings_of(programs, "state_path")
+            assert "cannot be written" in warning["message"]
+            assert agent.stop() == 0
+
+    @needs_root
+    @pytest.mark.parametrize(
+        ("script", "reason"),
+        [
+            ("mkdir -p $state; mount -t tmpfs -o ro tmpfs $state", "Read-only file system"),
+            (
+                "mkdir -p $state; mount -t tmpfs -o size=16k tmpfs $state; "
+                "cat /dev/zero > $state/filler 2>/dev/null || true",
+                "No space left on device",
+            ),
+        ],
+        ids=["read-only", "full"],
+    )
+    def test_where_no_identity_can_be_made_it_ends_with_78(
+        self, programs: Programs, script: str, reason: str
+    ) -> None:
+        with programs.start(before=self.mounted(programs, script)) as agent:
+            assert agent.process.wait(20) == 78
+            (line,) = agent.output().splitlines()
+            assert "compute_id" in line
+            assert reason in line
+
+    def test_an_identity_that_was_torn_is_made_anew(self, programs: Programs) -> None:
+        self.know(programs)
+        state = programs.directory / "state"
+        (state / "compute_id").write_bytes(b"")
+        with programs.start() as agent:
+            agent.wait_for("is at work")
+            (warning,) = warnings_of(programs, "state_path")
+            assert "compute_id.unusable" in warning["message"]
+            (state / "compute_id.unusable").unlink()
+            wait_until(lambda: warnings_of(programs, "state_path") == [])
+            assert [line for line in agent.output().splitlines() if "ERROR" in line] != []
+            assert agent.stop() == 0
+
+
+class TestClock:
+    def start(self, programs: Programs, shift: Path) -> Running:
+        command = [sys.executable, "-m", "tests.functional.runs.shifted_clock", str(shift)]
+        return Running([*command, f"--config-file={programs.path}"], programs.directory)
+
+    def test_an_hour_on_and_back_changes_nothing_but_the_skew(
+        self, programs: Programs, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        """On MariaDB, as SQLite has no clock but the host's."""
+        from tests.functional.servers.mariadb import MariaDB
+
+        server = MariaDB()
+        request.addfinalizer(server.remove)
+        programs.connection = server.create_database("nt_clock")
+        programs.configure(update_resources_interval=1)
+        assert programs.manage("db", "sync").returncode == 0
+        shift = tmp_path / "shift"
+        shift.write_text("0")
+        with self.start(programs, shift) as agent:
+            agent.wait_for("is at work")
+            before = show_node(programs)
+            for seconds, side in ((3600, "ahead of"), (-3600, "behind"), (0, None)):
+                shift.write_text(str(seconds))
+                wait_until(lambda seconds=seconds: abs(skew(programs) - seconds) < 2)  # type: ignore[misc]
+                wait_until(lambda: audits_go_on(programs))
+                (service,) = programs.ask("service", "list")
+                assert service["state"] == "up"
+                if side is None:
+                    wait_until(lambda: warnings_of(programs, "clock_skew") == [])
+                else:
+                    wait_until(lambda side=side: side in told_of(programs, "clock_skew"))  # type: ignore[misc]
+            assert show_node(programs) == before
+            assert agent.stop() == 0
+            assert agent.output().count("ahead of the database's") == 1
+
+    def test_on_sqlite_it_goes_on_as_well(self, programs: Programs, tmp_path: Path) -> None:
+        shift = tmp_path / "shift"
+        shift.write_text("0")
+        with self.start(programs, shift) as agent:
+            agent.wait_for("is at work")
+            before = show_node(programs)
+            for seconds in (3600, -3600, 0):
+                shift.write_text(str(seconds))
+                count = report_count(programs)
+                wait_until(lambda count=count: report_count(programs) > count + 1)  # type: ignore[misc]
+            assert show_node(programs) == before
+            assert agent.stop() == 0
+            assert "WARNING" not in agent.output()
+
+
+def skew(programs: Programs) -> float:
+    return float(programs.ask("service", "list")[0]["clock_skew_seconds"] or 0)
+
+
+def report_count(programs: Programs) -> int:
+    return int(programs.ask("service", "show", "host-1", "nodetracker-compute")["report_count"])
+
+
+class TestProc:
+    def test_an_unreadable_proc_holds_the_facts_and_is_said_once(
+        self, programs: Programs, tmp_path: Path
+    ) -> None:
+        proc = tmp_path / "proc"
+        proc.symlink_to("/proc")
+        programs.configure(driver="local", update_resources_interval=1)
+        programs.path.write_text(programs.path.read_text() + f"[host]\nprocfs = {proc}\n")
+        with programs.start() as agent:
+            agent.wait_for("is at work")
+            before = programs.ask("node", "show", "host-1")
+            proc.unlink()
+            wait_until(lambda: warnings_of(programs, "fact_held") != [])
+            time.sleep(2.5)
+            held = programs.ask("node", "show", "host-1")
+            assert (held["memory_mb"], held["vcpus"]) == (before["memory_mb"], before["vcpus"])
+            said = [line for line in agent.output().splitlines() if "WARNING" in line]
+            assert len(said) == len(set(said))
+            proc.symlink_to("/proc")
+            wait_until(lambda: warnings_of(programs, "fact_held") == [])
+            assert agent.stop() == 0
+            assert "Traceback" not in agent.output()
+
+
+class TestResources:
+    def test_out_of_descriptors_it_goes_on_and_recovers(self, programs: Programs) -> None:
+        port = find_free_port()
+        programs.configure(update_resources_interval=1, metrics_port=port)
+        with programs.start() as agent, socket.socket() as waiting:
+            agent.wait_for("is at work")
+            agent.wait_for("Metrics and health are served")
+            pid = agent.process.pid
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
+            waiting.connect(("127.0.0.1", port))
+            wait_until(lambda: "ERROR" in agent.output() or "WARNING" in agent.output())
+            used = cpu_seconds(pid)
+            time.sleep(4)
+            assert cpu_seconds(pid) - used < 1
+            assert agent.process.poll() is None
+            lines = len(agent.output().splitlines())
+            time.sleep(2.5)
+            assert len(agent.output().splitlines()) == lines
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+            wait_until(lambda: audits_go_on(programs))
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+                assert answer.status == 200
+            assert agent.stop() == 0
+            print(agent.output())
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
