@@ -134,6 +134,7 @@ def _tune(engine: sa.Engine) -> None:
 
 
 def _tune_server(engine: sa.Engine) -> None:
+    _bound_silence(engine)
     if engine.dialect.name == "postgresql":
         statements = [
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -152,6 +153,26 @@ def _tune_server(engine: sa.Engine) -> None:
             cursor.execute(statement)
         cursor.close()
         connection.commit()
+
+
+def _bound_silence(engine: sa.Engine) -> None:
+    """Let connections give up a server that hangs, where the driver itself does not."""
+    driver = engine.dialect.driver
+    if driver not in ("psycopg", "pymysql"):
+        return
+
+    @sa.event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: object, record: object, arguments: object, parameters: dict[str, Any]
+    ) -> Any:
+        # Imported here because each needs its driver, of which one at most is there.
+        if driver == "psycopg":
+            from nodetracker.db import psycopg_connection
+
+            return psycopg_connection.connect(parameters)
+        from nodetracker.db import pymysql_connection
+
+        return pymysql_connection.connect(parameters)
 
 
 def _tune_sqlite(engine: sa.Engine) -> None:

@@ -10,16 +10,18 @@ from nodetracker.errors import ConfigError
 
 _DEFAULT_DRIVERS = {"mysql": "pymysql", "postgresql": "psycopg"}
 _MYSQL = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
-_POSTGRESQL = {"connect_timeout": "5", "tcp_user_timeout": "30000"}
+_PSYCOPG2 = {"connect_timeout": "5", "tcp_user_timeout": "30000"}
+_PSYCOPG = {**_PSYCOPG2, "read_timeout": "30"}  # ours, see `psycopg_connection`
 _ADDED: dict[str, dict[str, str]] = {
     "sqlite": {},
     "sqlite+pysqlite": {},
     "mysql+pymysql": _MYSQL,
     "mysql+mysqldb": _MYSQL,
-    "postgresql+psycopg": _POSTGRESQL,
-    "postgresql+psycopg2": _POSTGRESQL,
+    "postgresql+psycopg": _PSYCOPG,
+    "postgresql+psycopg2": _PSYCOPG2,
 }
 _OPTION = "[database] connection"
+_SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
 
 
 def parse_connection(connection: str) -> URL:
@@ -28,8 +30,9 @@ def parse_connection(connection: str) -> URL:
     What the operator wrote in the URL stands; only what is not there is added.
 
     Raises:
-        ConfigError: empty, not a URL, or for a database or driver that is not
-            supported or not installed. The message never has the password.
+        ConfigError: empty, not a URL, for a database or driver that is not
+            supported or not installed, or with a timeout that is none. The message
+            never has the password.
 
     >>> parse_connection("mysql://nt:s3cret@db/nodetracker").drivername
     'mysql+pymysql'
@@ -53,6 +56,10 @@ def parse_connection(connection: str) -> URL:
         raise ConfigError(f"{_OPTION}: {url.drivername} is not supported, only {known} are")
     url = url.set(drivername=name)
     _require_driver(url, backend, driver)
+    for key in _SECONDS:
+        value = url.query.get(key, "1")
+        if not (isinstance(value, str) and value.isascii() and value.isdigit() and int(value)):
+            raise ConfigError(f"{_OPTION}: {key} is not a whole number of seconds above 0")
     added = {key: value for key, value in _ADDED[name].items() if key not in url.query}
     return url.update_query_dict(added)
 

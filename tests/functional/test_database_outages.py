@@ -228,10 +228,8 @@ def test_a_database_that_is_not_there(server: Any) -> None:
 
 
 def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> None:
-    url = f"{server.url_of_tests}?connect_timeout=2"
-    if server.name == "mysql":
-        url += "&read_timeout=2"
-    store = open_store(DatabaseSettings(url))
+    """The time to connect alone counts, however long a statement may take."""
+    store = open_store(DatabaseSettings(f"{server.url_of_tests}?connect_timeout=2"))
     server.process.freeze()
     try:
         started = time.monotonic()
@@ -240,6 +238,52 @@ def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> No
     finally:
         server.process.thaw()
     store.now()
+    store.close()
+
+
+def test_a_server_that_hangs_under_an_open_connection_is_given_up(server: Any) -> None:
+    url = f"{server.url_of_tests}?connect_timeout=2&read_timeout=2"
+    store = open_store(DatabaseSettings(url))
+    agent = register(store)
+    server.process.freeze()
+    try:
+        for _ in range(2):
+            started = time.monotonic()
+            assert_unavailable(lambda: store.beat(agent, 4 * 10**9, AuditState()))
+            assert time.monotonic() - started < 15
+    finally:
+        server.process.thaw()
+    store.beat(agent, 4 * 10**9, AuditState())
+    store.close()
+
+
+def test_a_server_that_hangs_in_mid_transaction_is_given_up(server: Any) -> None:
+    store = open_store(DatabaseSettings(f"{server.url_of_tests}?read_timeout=2&connect_timeout=2"))
+    agent = register(store)
+    blocker = open_store(DatabaseSettings(server.url_of_tests))
+    lock = lock_service(blocker)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.apply_changes, agent, [create(agent, "n-frozen")], 60)
+        time.sleep(0.5)
+        server.process.freeze()
+        try:
+            assert_unavailable(lambda: waiting.result(15))
+        finally:
+            server.process.thaw()
+    lock.rollback()
+    lock.close()
+    blocker.close()
+    assert not store.list_nodes("alpha", "n-frozen")
+    assert store.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+    store.close()
+
+
+def test_a_statement_that_runs_long_but_within_its_time_is_not_cut(server: Any) -> None:
+    """Connecting has less time than a statement; a server at work on one is left to it."""
+    store = open_store(DatabaseSettings(f"{server.url_of_tests}?connect_timeout=2"))
+    sleep = "SELECT sleep(4)" if server.name == "mysql" else "SELECT pg_sleep(4)"
+    with store.engine.connect() as connection:
+        connection.execute(sa.text(sleep))
     store.close()
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 READY_SECONDS = 60.0
@@ -114,12 +115,18 @@ class ServerProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """Let the server hang; it still holds its sockets."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """Let the server and all its processes hang; they still hold their sockets."""
+        os.kill(self.pid, signal.SIGSTOP)  # first, so that it starts no further ones
+        self._signal_children(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let a frozen server go on."""
+        self._signal_children(signal.SIGCONT)
         os.kill(self.pid, signal.SIGCONT)
+
+    def _signal_children(self, number: signal.Signals) -> None:
+        for child in psutil.Process(self.pid).children(recursive=True):
+            child.send_signal(number)
 
     def remove(self) -> None:
         """Kill what runs and delete the directory."""

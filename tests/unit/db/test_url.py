@@ -32,6 +32,8 @@ def test_timeouts_and_character_set_are_added_unless_given() -> None:
     }  # fmt: skip
     assert parse_connection("postgresql://h/d").query["connect_timeout"] == "5"
     assert parse_connection("postgresql://h/d?connect_timeout=1").query["connect_timeout"] == "1"
+    assert parse_connection("postgresql://h/d").query["read_timeout"] == "30"
+    assert parse_connection("postgresql://h/d?read_timeout=7").query["read_timeout"] == "7"
     assert parse_connection("sqlite://").query == {}
 
 
@@ -46,6 +48,10 @@ def test_timeouts_and_character_set_are_added_unless_given() -> None:
         "foobar://u:s3cret@h/d",
         "postgresql+asyncpg://u:s3cret@h/d",
         "mysql+aiomysql://u:s3cret@h/d",
+        "mysql://u:s3cret@h/d?read_timeout=soon",
+        "mysql://u:s3cret@h/d?connect_timeout=0",
+        "postgresql://u:s3cret@h/d?read_timeout=-1",
+        "postgresql://u:s3cret@h/d?read_timeout=1&read_timeout=2",
     ],
 )
 def test_what_cannot_be_used_is_one_line_without_the_password(given: str) -> None:
