@@ -24,6 +24,8 @@ T = TypeVar("T")
 # oslo.db logs a traceback of the driver's errors that it does not know, read-only
 # servers among them; they are raised as well, and told in one line there.
 logging.getLogger("oslo_db.sqlalchemy.exc_filters").setLevel(logging.ERROR)
+# psycopg warns of what it could not end in order on a connection that broke.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 LOCK_WAIT_SECONDS = 10
 _WRITES = "nodetracker_writes"  # execution option of a transaction that will write

@@ -5,6 +5,7 @@ acknowledges every packet, so TCP's timeouts never end a statement there.
 """
 
 import time
+import traceback
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -53,6 +54,12 @@ def connect(parameters: Mapping[str, Any]) -> BoundedConnection:
     """Connect with the parameters of libpq, and ``read_timeout`` in seconds."""
     known = dict(parameters)
     read_timeout = int(known.pop("read_timeout"))
-    connection = BoundedConnection.connect(**known)
+    try:
+        connection = BoundedConnection.connect(**known)
+    except psycopg.Error as error:
+        # The traceback holds the half-made connection's socket, and reference cycles of
+        # SQLAlchemy hold the traceback until the garbage collector comes, which may be late.
+        traceback.clear_frames(error.__traceback__)
+        raise
     connection.read_timeout = read_timeout
     return connection

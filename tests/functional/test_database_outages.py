@@ -1,5 +1,6 @@
 """Databases that go away, refuse and come back: the right error, and then it works again."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
@@ -30,13 +32,15 @@ SECRETS = ("s3cret-of-mariadb", "s3cret-of-postgresql")
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server of this module's own, as its tests stop it."""
     made = SERVERS[request.param]()
-    made.url_of_tests = made.create_database("nt_outages")
-    store = open_store(DatabaseSettings(made.url_of_tests))
-    migration.sync(store.engine)
-    register(store)
-    store.close()
-    yield made
-    made.remove()
+    try:
+        made.url_of_tests = made.create_database("nt_outages")
+        store = open_store(DatabaseSettings(made.url_of_tests))
+        migration.sync(store.engine)
+        register(store)
+        store.close()
+        yield made
+    finally:
+        made.remove()
 
 
 @pytest.fixture
@@ -56,6 +60,11 @@ def assert_unavailable(call: Callable[[], object]) -> str:
     assert not any(word in text for word in ("SELECT ", "UPDATE services", "INSERT INTO", *SECRETS))
     assert caught.value.__cause__ is None
     return text
+
+
+def count_sockets() -> int:
+    """Count this process's own sockets."""
+    return len(psutil.Process().net_connections("inet"))
 
 
 def lock_service(store: SqlStore) -> sa.Connection:
@@ -238,6 +247,21 @@ def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> No
     finally:
         server.process.thaw()
     store.now()
+    store.close()
+
+
+def test_a_connect_that_is_given_up_leaves_no_socket(server: Any) -> None:
+    """Nor does it wait for the garbage collector, which an agent at rest hardly ever runs."""
+    store = open_store(DatabaseSettings(f"{server.url_of_tests}?connect_timeout=2"))
+    sockets = count_sockets()
+    server.process.freeze()
+    gc.disable()
+    try:
+        assert_unavailable(store.now)
+        assert count_sockets() == sockets
+    finally:
+        gc.enable()
+        server.process.thaw()
     store.close()
 
 
