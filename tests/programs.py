@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
@@ -20,6 +21,7 @@ class Programs:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.host = host
+        self.prefix: list = []  # what stands before each program
         self.inventory = directory / "inventory.yaml"
         self.path = directory / "nodetracker.conf"
         self.connection = connection or f"sqlite:///{directory}/db.sqlite"
@@ -45,7 +47,7 @@ class Programs:
     def run(self, program: str, *arguments: str, timeout: float = 60, **env: str):
         """Run a program to its end."""
         return subprocess.run(
-            [BIN / program, f"--config-file={self.path}", *arguments],
+            self._command(program, arguments),
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -68,8 +70,11 @@ class Programs:
         self, program: str = "nodetracker-compute", *arguments: str, before=(), **env: str
     ) -> "Running":
         """Start a program in the background, `before` it e.g. unshare and its options."""
-        command = [*before, BIN / program, f"--config-file={self.path}", *arguments]
+        command = [*before, *self._command(program, arguments)]
         return Running(command, self.directory, **env)
+
+    def _command(self, program: str, arguments: Sequence[str]) -> list:
+        return [*self.prefix, BIN / program, f"--config-file={self.path}", *arguments]
 
 
 class Running:

@@ -6,19 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.small_disk import SmallDisk
 
 PASSWORD = "s3cret-of-mariadb"
 
 
 class MariaDB:
-    """One server; databases in it are made as needed."""
+    """One server; databases in it are made as needed.
+
+    Args:
+        disk_mb: size of a disk of its own, which `process.disk` fills.
+    """
 
     name = "mysql"
 
-    def __init__(self) -> None:
+    def __init__(self, disk_mb: int | None = None) -> None:
         require("mariadbd", "mariadb-install-db", "mariadb-admin")
         self.process = ServerProcess("mariadb")
         self._data = self.process.directory / "data"
+        if disk_mb is not None:
+            self.process.disk = SmallDisk(self._data, disk_mb)
         self._socket = self.process.directory / "my.sock"
         self._user = getpass.getuser()
         self.process.run(
@@ -29,6 +36,7 @@ class MariaDB:
                 f"--user={self._user}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
+                "--innodb-log-file-size=4M",
                 "--skip-name-resolve",
             ]
         )
@@ -96,6 +104,17 @@ class MariaDB:
         for (number,) in rows:
             self.execute(f"KILL CONNECTION {number}")
         return len(rows)
+
+    def count_waiting(self) -> int:
+        """Return how many transactions wait for a lock."""
+        # innodb_trx is not brought up to date while somebody polls it.
+        (row,) = self.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
+        return int(row[1])
+
+    def count_deadlocks(self) -> int:
+        """Return how often the server has made a transaction give way since its start."""
+        (row,) = self.execute("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
+        return int(row[1])
 
     def remove(self) -> None:
         """Stop the server and delete its files."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.small_disk import SmallDisk
 
 PASSWORD = "s3cret-of-postgresql"
 
@@ -17,16 +18,22 @@ def find_programs() -> Path:
 
 
 class PostgreSQL:
-    """One server; databases in it are made as needed."""
+    """One server; databases in it are made as needed.
+
+    Args:
+        disk_mb: size of a disk of its own, which `process.disk` fills.
+    """
 
     name = "postgresql"
 
-    def __init__(self) -> None:
+    def __init__(self, disk_mb: int | None = None) -> None:
         programs = find_programs()
         require(programs / "initdb", programs / "postgres", "setpriv")
         self._programs = programs
         self.process = ServerProcess("postgresql", user="postgres")
         self._data = self.process.directory / "data"
+        if disk_mb is not None:
+            self.process.disk = SmallDisk(self._data, disk_mb, self.process.user)
         self.process.run(
             [
                 programs / "initdb", "-D", self._data, "-U", "test", "-A", "trust", "-N",
@@ -95,6 +102,16 @@ class PostgreSQL:
                 " WHERE usename = 'nodetracker'"
             )
         )
+
+    def count_waiting(self) -> int:
+        """Return how many transactions wait for a lock."""
+        (row,) = self.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return int(row[0])
+
+    def count_deadlocks(self) -> int:
+        """Return how often the server has made a transaction give way; a little late."""
+        (row,) = self.execute("SELECT sum(deadlocks) FROM pg_stat_database")
+        return int(row[0])
 
     def remove(self) -> None:
         """Stop the server and delete its files."""

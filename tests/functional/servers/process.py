@@ -10,9 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from tests.functional.servers.small_disk import SmallDisk
 
 READY_SECONDS = 60.0
 
@@ -47,6 +51,8 @@ def find_free_port() -> int:
 
 class ServerProcess:
     """A server in a directory of its own; `start` and `stop` may be called again and again."""
+
+    disk: "SmallDisk | None" = None  # where the server's files are, when it may become full
 
     def __init__(self, name: str, user: str | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"nodetracker-{name}-"))
@@ -131,13 +137,21 @@ class ServerProcess:
     def remove(self) -> None:
         """Kill what runs and delete the directory."""
         self.kill()
+        if self.disk is not None:
+            self.disk.remove()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _log(self) -> Path:
         return self.directory / "output.log"
 
     def _as_user(self, command: Sequence[str | Path]) -> list[str]:
-        prefix: list[str] = []
+        prefix = [] if self.disk is None else self.disk.prefix
         if self.user is not None:
-            prefix = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--init-groups"]
+            prefix = [
+                *prefix,
+                "setpriv",
+                f"--reuid={self.user}",
+                f"--regid={self.user}",
+                "--init-groups",
+            ]
         return [*prefix, *map(str, command)]

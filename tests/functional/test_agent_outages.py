@@ -1,0 +1,367 @@
+"""The agent through every outage of its database: two lines, and it goes on by itself."""
+
+import itertools
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import yaml
+from oslo_db.exception import DBDeadlock
+
+from nodetracker.db import migration
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore, open_store
+from tests.functional.servers import mariadb, postgresql
+from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.postgresql import PostgreSQL
+from tests.functional.servers.small_disk import SmallDisk
+from tests.programs import Programs, Running, wait_until
+
+SERVERS: dict[str, Callable[..., Any]] = {"mariadb": MariaDB, "postgresql": PostgreSQL}
+SECRETS = (mariadb.PASSWORD, postgresql.PASSWORD)
+BEGINS, ENDS = "The database: ", "The database is back after "
+POOLED = 2  # connections that the agent keeps
+THREADS = 7  # main, audits, heartbeats, and two that read each of two nodes
+
+_numbers = itertools.count(1)
+
+
+class Agent:
+    """The real agent with the fake driver on one database, and what is seen of it."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self.programs = Programs(directory, url, update_resources_interval=1)
+        self.store: SqlStore = open_store(DatabaseSettings(url))
+        self.running: Running | None = None
+        self._memory = 1000
+        self._lines_before = self._files_before = 0
+        self.change()
+
+    @property
+    def pid(self) -> int:
+        assert self.running is not None
+        return self.running.process.pid
+
+    def start(self) -> None:
+        self.running = self.programs.start()
+        self.running.wait_for("is at work")
+
+    def settle(self) -> None:
+        """Wait until the rows are right, and note what is compared later."""
+        wait_until(self.is_right)
+        self._lines_before = len(self.lines())
+        self._files_before = max(self.count_files() for _ in every_tenth_second(5))
+
+    def change(self, guests: int = 0) -> None:
+        """Change the machine: from now on the rows are wrong until the agent writes them."""
+        self._memory += 1000
+        node = {
+            "vcpus": 16,
+            "memory_mb": self._memory,
+            "disk_gb": 500,
+        }
+        guest = {"name": "x" * 200, "vcpus": 0, "memory_mb": 0, "disk_gb": 0}
+        many = [{"uuid": str(uuid.uuid4()), **guest} for _ in range(guests)]
+        nodes = [
+            {"nodename": "node-1", "guests": many, **node},
+            {"nodename": "node-2", "guests": [], **node},
+        ]
+        replacement = self.programs.inventory.with_suffix(".new")
+        replacement.write_text(yaml.safe_dump({"nodes": nodes}))
+        replacement.rename(self.programs.inventory)
+
+    def is_right(self) -> bool:
+        return self.list_memory_mb() == [self._memory] * 2
+
+    def list_memory_mb(self) -> list[int]:
+        """Return what the rows say."""
+        return [node.values.memory_mb for node in self.store.list_nodes("host-1")]
+
+    def last_seen(self) -> Any:
+        """Return something that every heartbeat changes."""
+        (service,) = self.store.list_services("host-1")
+        return service.report_count
+
+    def lines(self) -> list[str]:
+        """Return what the agent has logged, without times."""
+        assert self.running is not None
+        return [
+            re.sub(r"^.*?nodetracker[\w.]* ", "", x) for x in self.running.output().splitlines()
+        ]
+
+    def new_lines(self) -> list[str]:
+        """Return what it has logged since it was settled."""
+        return self.lines()[self._lines_before :]
+
+    def wait_for_outage(self) -> None:
+        wait_until(lambda: any(BEGINS in line for line in self.new_lines()))
+
+    def count_files(self) -> int:
+        """Count the open files; connections to the database are not among them."""
+        return len([name for name in list_files(self.pid) if not name.startswith("socket:")])
+
+    def assert_at_work_again(self) -> None:
+        """Make sure that rows and heartbeats are right, and threads and files as before."""
+        wait_until(self.is_right, 10)
+        seen = self.last_seen()
+        wait_until(lambda: self.last_seen() != seen, 10)
+        wait_until(lambda: count_threads(self.pid) <= THREADS, 10)
+        wait_until(lambda: self.count_files() <= self._files_before, 10)
+        assert len([x for x in list_files(self.pid) if x.startswith("socket:")]) <= POOLED
+
+    def assert_said_twice(self) -> None:
+        """Make sure that the log has a line for the beginning, one for the end and no more."""
+        wait_until(lambda: any(ENDS in line for line in self.new_lines()), 10)
+        lines = self.new_lines()
+        assert len(lines) == 2, lines
+        assert BEGINS in lines[0]
+        assert ENDS in lines[1]
+
+    def stop(self) -> None:
+        """End it and make sure that its log is fit to be read."""
+        self.store.close()
+        if self.running is None:
+            return
+        with self.running:
+            code = self.running.stop()
+        text = self.running.output()
+        assert code == 0, text
+        assert "Traceback" not in text
+        assert not any(secret in text for secret in SECRETS)
+
+
+def every_tenth_second(times: int) -> Iterator[None]:
+    """Come again that often."""
+    for _ in range(times):
+        yield
+        time.sleep(0.1)
+
+
+def count_threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def list_files(pid: int) -> list[str]:
+    """Return what the descriptors of a process stand for."""
+    names = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            names.append(str(entry.readlink()))
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return names
+
+
+@contextmanager
+def known_to_flap() -> Iterator[None]:
+    """Let a test go on where the log has more than two lines, though all else is right."""
+    try:
+        yield
+    except AssertionError:
+        pytest.xfail("a heartbeat that succeeds ends the outage of the audits, and vice versa")
+
+
+def make_agent(server: Any, directory: Path) -> Agent:
+    """Prepare an agent on a new database of a server."""
+    url = server.create_database(f"nt_agent_{next(_numbers)}")
+    agent = Agent(directory, f"{url}?connect_timeout=2&read_timeout=3")
+    migration.sync(agent.store.engine)
+    return agent
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of this module's own, as its tests stop it."""
+    made = SERVERS[request.param]()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def lasting_agent(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """One agent that goes through all outages of its server, one after another."""
+    made = make_agent(server, tmp_path_factory.mktemp("agent"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def agent(lasting_agent: Agent) -> Agent:
+    """The agent, at work and with right rows."""
+    lasting_agent.settle()
+    return lasting_agent
+
+
+def test_away_at_its_start(server: Any, tmp_path: Path) -> None:
+    agent = make_agent(server, tmp_path)
+    server.stop()
+    try:
+        agent.start()
+        time.sleep(2)
+        before = agent.lines()
+    finally:
+        server.start()
+    try:
+        agent.settle()
+        assert len([line for line in before if BEGINS in line]) == 1, before
+        after = agent.lines()[len(before) :]
+        assert len(after) == 1, after
+        assert ENDS in after[0]
+        agent.assert_at_work_again()
+    finally:
+        agent.stop()
+
+
+def test_stopped_and_started(server: Any, agent: Agent) -> None:
+    server.stop()
+    agent.change()
+    agent.wait_for_outage()
+    time.sleep(2)
+    server.start()
+    agent.assert_at_work_again()
+    agent.assert_said_twice()
+
+
+def test_restarted_at_once(server: Any, agent: Agent) -> None:
+    agent.change()
+    server.stop()
+    server.start()
+    agent.assert_at_work_again()
+    if agent.new_lines():  # it may have been away between two questions
+        agent.assert_said_twice()
+
+
+def test_frozen(server: Any, agent: Agent) -> None:
+    server.process.freeze()
+    try:
+        agent.change()
+        agent.wait_for_outage()
+        time.sleep(2)
+    finally:
+        server.process.thaw()
+    agent.assert_at_work_again()
+    agent.assert_said_twice()
+
+
+def test_frozen_for_less_than_its_patience(server: Any, agent: Agent) -> None:
+    server.process.freeze()
+    agent.change()
+    time.sleep(1.5)
+    server.process.thaw()
+    agent.assert_at_work_again()
+    assert agent.new_lines() == []
+
+
+def test_read_only(server: Any, agent: Agent) -> None:
+    """Reading works all the while, and an audit that finds nothing to write succeeds."""
+    server.set_read_only(True)
+    try:
+        agent.wait_for_outage()
+        time.sleep(2)
+        agent.change()
+        time.sleep(2)
+    finally:
+        server.set_read_only(False)
+    agent.assert_at_work_again()
+    with known_to_flap():
+        agent.assert_said_twice()
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_full(kind: str, tmp_path: Path) -> None:
+    """What needs no room can be written all the while: heartbeats are, for some time."""
+    server = SERVERS[kind](disk_mb=96)
+    try:
+        agent = make_agent(server, tmp_path)
+        agent.start()
+        fill_and_free(agent, server.process.disk, guests=2000)
+        agent.stop()
+    finally:
+        server.remove()
+
+
+def fill_and_free(agent: Agent, disk: SmallDisk, guests: int) -> None:
+    """Let the disk be full while the agent has much to write."""
+    agent.settle()
+    disk.fill()
+    agent.change(guests)
+    agent.wait_for_outage()
+    time.sleep(2)
+    disk.free()
+    agent.assert_at_work_again()
+    with known_to_flap():
+        agent.assert_said_twice()
+
+
+def test_its_connections_are_cut(server: Any, agent: Agent) -> None:
+    for _ in range(4):
+        server.kill_connections()
+        agent.change()
+        time.sleep(0.7)
+    agent.assert_at_work_again()
+    assert agent.new_lines() == []
+
+
+def test_its_connection_is_cut_in_a_transaction(server: Any, agent: Agent) -> None:
+    other = agent.store.engine.connect()
+    other.execute(sa.select(tables.compute_nodes.c.id).with_for_update())
+    agent.change()
+    wait_until(lambda: server.count_waiting() > 0)
+    server.kill_connections()
+    other.invalidate()
+    other.close()
+    agent.assert_at_work_again()
+    agent.assert_said_twice()
+
+
+def test_deadlock(server: Any, agent: Agent) -> None:
+    """Another client locks the agent's rows the other way round; one of the two gives way."""
+    before = server.count_deadlocks()
+    nodes = tables.compute_nodes.c
+    first, second = sorted(node.id for node in agent.store.list_nodes("host-1"))
+    for _ in range(3):
+        with agent.store.engine.connect() as other:
+            try:
+                lock = sa.select(nodes.id).with_for_update()
+                other.execute(lock.where(nodes.id == second))
+                agent.change()
+                wait_until(lambda: server.count_waiting() > 0)
+                other.execute(lock.where(nodes.id == first))
+            except DBDeadlock:
+                pass  # the other client gave way
+    agent.assert_at_work_again()
+    wait_until(lambda: server.count_deadlocks() > before)
+    assert agent.new_lines() == []
+
+
+class AgentOnSmallDisk(Agent):
+    """An agent that alone sees the disk with its SQLite file."""
+
+    def list_memory_mb(self) -> list[int]:
+        """Return what the rows say."""
+        return [row["memory_mb"] for row in self.programs.ask("node", "list")]
+
+    def last_seen(self) -> Any:
+        """Return something that every heartbeat changes."""
+        return self.programs.ask("service", "list")[0]["updated_at"]
+
+
+def test_a_full_disk_under_sqlite(tmp_path: Path) -> None:
+    disk = SmallDisk(tmp_path / "disk", 4)
+    agent = AgentOnSmallDisk(tmp_path, f"sqlite:///{tmp_path}/disk/db.sqlite")
+    agent.programs.prefix = disk.prefix
+    try:
+        agent.programs.manage("db", "sync")
+        agent.start()
+        fill_and_free(agent, disk, guests=200)
+        agent.stop()
+    finally:
+        disk.remove()
