@@ -281,9 +281,11 @@ def test_full(kind: str, tmp_path: Path) -> None:
     server = SERVERS[kind](disk_mb=96)
     try:
         agent = make_agent(server, tmp_path)
-        agent.start()
-        fill_and_free(agent, server.process.disk, guests=2000)
-        agent.stop()
+        try:
+            agent.start()
+            fill_and_free(agent, server.process.disk, guests=2000)
+        finally:
+            agent.stop()
     finally:
         server.remove()
 
@@ -362,6 +364,6 @@ def test_a_full_disk_under_sqlite(tmp_path: Path) -> None:
         agent.programs.manage("db", "sync")
         agent.start()
         fill_and_free(agent, disk, guests=200)
-        agent.stop()
     finally:
+        agent.stop()
         disk.remove()
