@@ -163,14 +163,15 @@ class ComputeManager:
         return report
 
     def beat(self) -> None:
-        """Write one heartbeat; an outage is one log line, and its end asks for an audit.
+        """Write one heartbeat; one that gets through an outage asks for an audit.
 
         Raises:
             IdentityError: another agent holds this host.
         """
         was_out = self._database.is_out
-        self._database.run(self._register_and_beat)
-        if was_out and not self._database.is_out:
+        before = self._report_count
+        self._database.run("heartbeat", self._register_and_beat)
+        if was_out and self._report_count > before:
             self._want_audit()
 
     def status(self) -> AgentStatus:
@@ -224,7 +225,7 @@ class ComputeManager:
         self._beaten_at = self._monotonic()
 
     def _try_audit(self, startup: bool) -> None:
-        self._database.run(partial(self.update_available_resource, startup))
+        self._database.run("audit", partial(self.update_available_resource, startup))
 
     def _hold_host(self) -> AgentKey:
         """Return the agent's key, taking the services row the first time."""

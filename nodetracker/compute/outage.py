@@ -9,7 +9,9 @@ from collections.abc import Callable
 class OutageLog:
     """One line when an outage begins, one when it ends.
 
-    Safe for several threads that meet the same outage.
+    It begins with the first activity that fails and ends when none fails any
+    more: what can only be read or is full fails one and not the other. Safe for
+    several threads.
 
     Args:
         what: names what is away, e.g. ``The database``.
@@ -28,7 +30,8 @@ class OutageLog:
         self._log = log
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._since: float | None = None
+        self._since = 0.0
+        self._failing: set[str] = set()
         self._error: str | None = None
 
     @property
@@ -38,11 +41,15 @@ class OutageLog:
 
     @property
     def is_out(self) -> bool:
-        """True between a failure and the next success."""
-        return self._since is not None
+        """True while any activity fails."""
+        return bool(self._failing)
 
-    def run(self, call: Callable[[], object]) -> None:
-        """Make a call whose failures of the one type are logged here and not raised."""
+    def run(self, activity: str, call: Callable[[], object]) -> None:
+        """Make a call whose failures of the one type are logged here and not raised.
+
+        Args:
+            activity: what is done; its next success ends its failure.
+        """
         failure: Exception | None = None
         try:
             call()
@@ -50,24 +57,26 @@ class OutageLog:
             failure = error
         # Logged here because the formatter repeats the error of a surrounding handler.
         if failure is None:
-            self._succeeded()
+            self._succeeded(activity)
         else:
-            self._failed(failure)
+            self._failed(activity, failure)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, activity: str, error: Exception) -> None:
         with self._lock:
             self._error = str(error)
-            if self._since is None:
+            if not self._failing:
                 self._since = self._monotonic()
                 self._log.error("%s: %s", self._what, error)
             else:
                 self._log.debug("%s still: %s", self._what, error)
+            self._failing.add(activity)
 
-    def _succeeded(self) -> None:
-        if self._since is None:
+    def _succeeded(self, activity: str) -> None:
+        if activity not in self._failing:
             return
         with self._lock:
-            if self._since is not None:
+            self._failing.discard(activity)
+            if not self._failing:
                 seconds = self._monotonic() - self._since
-                self._since = self._error = None
+                self._error = None
                 self._log.info("%s is back after %.0f s", self._what, seconds)

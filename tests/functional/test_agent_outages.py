@@ -5,7 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,8 @@ class Agent:
 
     def assert_said_twice(self) -> None:
         """Make sure that the log has a line for the beginning, one for the end and no more."""
-        wait_until(lambda: any(ENDS in line for line in self.new_lines()), 10)
+        with suppress(AssertionError):  # the lines say more
+            wait_until(lambda: any(ENDS in line for line in self.new_lines()), 10)
         lines = self.new_lines()
         assert len(lines) == 2, lines
         assert BEGINS in lines[0]
@@ -157,15 +158,6 @@ def list_files(pid: int) -> list[str]:
         except FileNotFoundError:
             continue  # closed meanwhile
     return names
-
-
-@contextmanager
-def known_to_flap() -> Iterator[None]:
-    """Let a test go on where the log has more than two lines, though all else is right."""
-    try:
-        yield
-    except AssertionError:
-        pytest.xfail("a heartbeat that succeeds ends the outage of the audits, and vice versa")
 
 
 def make_agent(server: Any, directory: Path) -> Agent:
@@ -271,8 +263,7 @@ def test_read_only(server: Any, agent: Agent) -> None:
     finally:
         server.set_read_only(False)
     agent.assert_at_work_again()
-    with known_to_flap():
-        agent.assert_said_twice()
+    agent.assert_said_twice()
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -299,8 +290,7 @@ def fill_and_free(agent: Agent, disk: SmallDisk, guests: int) -> None:
     time.sleep(2)
     disk.free()
     agent.assert_at_work_again()
-    with known_to_flap():
-        agent.assert_said_twice()
+    agent.assert_said_twice()
 
 
 def test_its_connections_are_cut(server: Any, agent: Agent) -> None:
@@ -321,7 +311,8 @@ def test_its_connection_is_cut_in_a_transaction(server: Any, agent: Agent) -> No
     other.invalidate()
     other.close()
     agent.assert_at_work_again()
-    agent.assert_said_twice()
+    if agent.new_lines():  # none when the lock was let go before its own connection was cut
+        agent.assert_said_twice()
 
 
 def test_deadlock(server: Any, agent: Agent) -> None:

@@ -220,6 +220,7 @@ def test_its_status_tells_what_it_knows(world):
     world.store.is_away = False
     world.path.write_text("nodes: [")
     world.manager.inventory_host()
+    world.manager.beat()
     status = world.manager.status()
     assert status.database_error is None
     assert "inventory.yaml" in status.driver_error

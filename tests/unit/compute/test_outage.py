@@ -22,12 +22,12 @@ def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
     seconds = iter([100.0, 142.0])
     log = logging.getLogger("test")
     outage = OutageLog("The database", StoreUnavailableError, log, lambda: next(seconds))
-    outage.run(succeed)
+    outage.run("audit", succeed)
     for number in range(3):
-        outage.run(failing(StoreUnavailableError(f"refused {number}")))
+        outage.run("audit", failing(StoreUnavailableError(f"refused {number}")))
         assert outage.is_out
     for _ in range(3):
-        outage.run(succeed)
+        outage.run("audit", succeed)
         assert not outage.is_out
     assert caplog.messages == ["The database: refused 0", "The database is back after 42 s"]
 
@@ -35,5 +35,22 @@ def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
 def test_other_errors_are_no_outage():
     outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("test"))
     with pytest.raises(FencedError):
-        outage.run(failing(FencedError("taken")))
+        outage.run("audit", failing(FencedError("taken")))
     assert not outage.is_out
+
+
+def test_it_lasts_until_no_activity_fails(caplog):
+    caplog.set_level(logging.INFO)
+    outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("test"))
+    for _ in range(3):
+        outage.run("audit", succeed)
+        outage.run("heartbeat", failing(StoreUnavailableError("read-only")))
+        assert outage.is_out
+    outage.run("audit", failing(StoreUnavailableError("read-only")))
+    outage.run("heartbeat", succeed)
+    assert outage.is_out
+    assert outage.error == "read-only"
+    outage.run("audit", succeed)
+    assert not outage.is_out
+    assert outage.error is None
+    assert caplog.messages == ["The database: read-only", "The database is back after 0 s"]
