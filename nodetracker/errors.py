@@ -12,12 +12,17 @@
     ├── HostDataError           hold the fact
     ├── NotFoundError           the named thing is not there
     ├── RefusedError            the operation is not allowed now; it says why
+    │   ├── ClaimRefusedError   a claim does not fit; it has all reasons
+    │   └── ClaimConflictError  the claim's uuid stands for another request
+    ├── RequestError            a request cannot be meant; it names the key
     ├── StoppingError           the process ends; leave what waits
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next pass tries again
         ├── SchemaError             run ``nodetracker-manage db sync``
         └── ConflictError           read again and decide again
 """
+
+from collections.abc import Sequence
 
 
 class NodetrackerError(Exception):
@@ -74,6 +79,35 @@ class NotFoundError(NodetrackerError):
 
 class RefusedError(NodetrackerError):
     """The operation is understood and not allowed now."""
+
+
+class ClaimRefusedError(RefusedError):
+    """A claim does not fit where it is wanted.
+
+    Args:
+        reasons: all of them, each with its numbers.
+    """
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = tuple(reasons)
+
+
+class ClaimConflictError(RefusedError):
+    """The uuid of a claim stands for a request with another body."""
+
+
+class RequestError(NodetrackerError):
+    """A request has a key or value that cannot be meant.
+
+    Args:
+        path: of the key, e.g. ``resources.VCPU``.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path = path
+        self.reason = reason
 
 
 class StoppingError(NodetrackerError):

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nodetracker.accounting.admission import Admission
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
@@ -102,6 +104,19 @@ class ApplyResult:
     records: Mapping[str, NodeRecord] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTerms:
+    """What a ledger transaction goes by, beside what is stored.
+
+    Attributes:
+        service_down_time: seconds of silence after which a service is down.
+        claim_timeout: seconds after which a held claim may expire.
+    """
+
+    service_down_time: int
+    claim_timeout: int
 
 
 class Store(Protocol):
@@ -215,6 +230,61 @@ class Store(Protocol):
             RefusedError: there is something under the new name.
             ConflictError: the services row is another by now; look again.
         """
+
+    # The ledger: any process with the store may call these.
+
+    def create_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Claim:
+        """Hold what a workload asks for on one node, in one ledger transaction.
+
+        The same request again answers the same claim.
+
+        Raises:
+            ClaimRefusedError: it does not fit, or the node takes none now;
+                every reason is named.
+            ClaimConflictError: its uuid stands for another request.
+        """
+
+    def try_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Admission:
+        """Judge a claim as `create_claim` does, and write nothing.
+
+        Raises:
+            NotFoundError: there is no such node.
+        """
+
+    def confirm_claim(self, uuid: str) -> Claim:
+        """Say that a claim's guest is there; it does not expire any more.
+
+        Raises:
+            NotFoundError: there is no such claim.
+            RefusedError: it is released.
+        """
+
+    def renew_claim(self, uuid: str, terms: LedgerTerms) -> Claim:
+        """Let a held claim expire later, counted from now.
+
+        Raises: as `confirm_claim`.
+        """
+
+    def abort_claim(self, uuid: str) -> Claim:
+        """Release a claim; one that is released already stays as it is.
+
+        A guest of it that is listed counts as unclaimed from the same commit on.
+
+        Raises:
+            NotFoundError: there is no such claim.
+        """
+
+    def list_claims(
+        self,
+        host: str | None = None,
+        state: ClaimState | None = None,
+        uuid: str | None = None,
+    ) -> list[Claim]:
+        """Return claims, oldest first."""
 
     # Operators' questions.
 

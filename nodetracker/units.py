@@ -62,6 +62,15 @@ def usage_units_from_milli(milli: int) -> int:
     return -(-milli // MILLI)
 
 
+def whole_units(amount: int, parts: int) -> float:
+    """Return an amount in units of so many parts; a whole number stays one.
+
+    >>> whole_units(2000, MILLI), whole_units(1500, MILLI)
+    (2, 1.5)
+    """
+    return amount // parts if amount % parts == 0 else amount / parts
+
+
 _PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}
 
 

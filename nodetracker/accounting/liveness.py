@@ -1,14 +1,29 @@
 """Whether a service is up, and whether that can be told: the one place where it is judged."""
 
 from datetime import datetime
-
-from nodetracker.model.service import ServiceRecord
+from typing import Protocol
 
 MIN_MISSED_BEATS = 3
 """Heartbeats that a service may miss before it is down."""
 
 
-def is_service_up(service: ServiceRecord, now: datetime, service_down_time: int) -> bool:
+class Heard(Protocol):
+    """What of a service tells whether it is up."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When its row was made."""
+
+    @property
+    def last_seen_up(self) -> datetime | None:
+        """When it was heard of last."""
+
+    @property
+    def forced_down(self) -> bool:
+        """Whether an administrator says that it is down."""
+
+
+def is_service_up(service: Heard, now: datetime, service_down_time: int) -> bool:
     """Tell whether a service has been heard of lately and is not forced down.
 
     Args:
@@ -19,7 +34,7 @@ def is_service_up(service: ServiceRecord, now: datetime, service_down_time: int)
     return not service.forced_down and is_heard_of(service, now, service_down_time)
 
 
-def is_heard_of(service: ServiceRecord, now: datetime, service_down_time: int) -> bool:
+def is_heard_of(service: Heard, now: datetime, service_down_time: int) -> bool:
     """Tell whether a service's process seems to live, whatever an administrator says of it."""
     heard = service.last_seen_up or service.created_at
     return (now - heard).total_seconds() <= service_down_time

@@ -93,7 +93,8 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
     columns = _differing(before, after, NODE_COLUMNS)
     guests = _items_diff(record.guests, view.guests, "uuid")
     devices = _items_diff(record.devices, view.devices, "address")
-    is_structural = bool(guests or devices or set(columns) - VOLATILE_COLUMNS)
+    claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
+    is_structural = bool(guests or devices or claims or set(columns) - VOLATILE_COLUMNS)
     if not is_structural and not _is_measure_due(before, after, columns, record, now):
         return None
     return NodeChange(
@@ -106,6 +107,7 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
         columns=columns,
         guests=guests,
         devices=devices,
+        claims=claims,
         diff=_history_diff(before, after, columns, guests, record.guests, devices, record.devices)
         if is_structural
         else {},

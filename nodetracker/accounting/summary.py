@@ -1,14 +1,15 @@
 """What operators ask: a line a node, the fleet's sums, a host by project."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.workloads import list_workloads
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
-from nodetracker.units import usage_gib_from_mib, usage_units_from_milli
 
 _SUMMED = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
@@ -120,7 +121,7 @@ def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
     tells a project are shown under it as well.
     """
     values = [record.values for record in records]
-    guests = [guest for record in records for guest in record.guests.values()]
+    workloads = [line for record in records for line in list_workloads(record)]
     rows = [
         HostUsage(
             host,
@@ -137,19 +138,23 @@ def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
             sum(item.local_gb_used for item in values),
         ),
     ]
-    projects = sorted({guest.project_id for guest in guests if guest.project_id})
-    everyone = [("(used_max)", guests), ("(unclaimed)", guests)] + [
-        (project, [guest for guest in guests if guest.project_id == project])
-        for project in projects
+    projects = sorted({line.project_id for line in workloads if line.project_id})
+    everyone = [
+        ("(used_max)", workloads),
+        ("(unclaimed)", [line for line in workloads if not line.claimed]),
+        *(
+            (project, [line for line in workloads if line.project_id == project])
+            for project in projects
+        ),
     ]
     for label, some in everyone:
         rows.append(
             HostUsage(
                 host,
                 label,
-                usage_units_from_milli(sum(guest.vcpu_milli for guest in some)),
-                sum(guest.memory_mb for guest in some),
-                usage_gib_from_mib(sum(guest.disk_mb for guest in some)),
+                math.ceil(sum(line.vcpus for line in some)),
+                sum(line.memory_mb for line in some),
+                math.ceil(sum(line.disk_gb for line in some)),
             )
         )
     return rows

@@ -5,12 +5,13 @@ adding and removing a workload in any order comes back to the same numbers.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodetracker.model.claim import Amounts, Claim
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
-from nodetracker.settings import Policy
+from nodetracker.model.node import NodeValues
 from nodetracker.units import (
     MIB_PER_GIB,
     MILLI,
@@ -29,6 +30,7 @@ class Charge:
     vcpu_milli: int = 0
     memory_mb: int = 0
     disk_mb: int = 0
+    pcpus: int = 0
 
     def __add__(self, other: "Charge") -> "Charge":
         """Return both together."""
@@ -36,6 +38,16 @@ class Charge:
             self.vcpu_milli + other.vcpu_milli,
             self.memory_mb + other.memory_mb,
             self.disk_mb + other.disk_mb,
+            self.pcpus + other.pcpus,
+        )
+
+    def __sub__(self, other: "Charge") -> "Charge":
+        """Return what is left without the other."""
+        return Charge(
+            self.vcpu_milli - other.vcpu_milli,
+            self.memory_mb - other.memory_mb,
+            self.disk_mb - other.disk_mb,
+            self.pcpus - other.pcpus,
         )
 
 
@@ -48,6 +60,26 @@ def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
     return Charge(guest.vcpu_milli, guest.memory_mb + overhead_mb, guest.disk_mb)
 
 
+def charge_of_claim(amounts: Amounts, kind: WorkloadKind, overhead_mb: int) -> Charge:
+    """Return what a claim costs: its amounts and, for an instance, its driver's overhead."""
+    overhead = overhead_mb if kind is WorkloadKind.INSTANCE else 0
+    return Charge(amounts.vcpu_milli, amounts.memory_mb + overhead, amounts.disk_mb, amounts.pcpus)
+
+
+def charge_of_ledger(claims: Iterable[Claim], guests: Iterable[Guest], overhead_mb: int) -> Charge:
+    """Return what is promised: active claims, and the guests that none of them covers."""
+    return sum_charges(
+        [
+            *(
+                charge_of_claim(claim.amounts, claim.workload.kind, overhead_mb)
+                for claim in claims
+                if claim.is_active
+            ),
+            *(charge_of_guest(guest, overhead_mb) for guest in guests if guest.claim_uuid is None),
+        ]
+    )
+
+
 def sum_charges(charges: Iterable[Charge]) -> Charge:
     """Add charges up; none is nothing."""
     total = Charge()
@@ -57,20 +89,22 @@ def sum_charges(charges: Iterable[Charge]) -> Charge:
 
 
 def usage_columns(
-    total: Charge, policy: Policy, memory_mb: int, local_disk_gb: int
+    total: Charge, reserved: Mapping[str, Any], memory_mb: int, local_disk_gb: int
 ) -> dict[str, Any]:
     """Build the usage columns of a row: reserved and charges together, and what is left.
 
     Args:
+        reserved: the row's column of that name.
         memory_mb, local_disk_gb: the node's capacity as its row shows it.
 
     Returns:
         Column -> value; free amounts may be negative and are shown so.
     """
-    memory_used = policy.reserved_memory_mb + total.memory_mb
-    disk_used_mb = policy.reserved_disk_mb + total.disk_mb
-    vcpu_milli = policy.reserved_cpus * MILLI + total.vcpu_milli
+    memory_used = int(reserved.get("memory_mb", 0)) + total.memory_mb
+    disk_used_mb = int(reserved.get("disk_mb", 0)) + total.disk_mb
+    vcpu_milli = int(reserved.get("vcpus", 0)) * MILLI + total.vcpu_milli
     return {
+        "pcpus_used": total.pcpus,
         "vcpus_used": usage_units_from_milli(vcpu_milli),
         "memory_mb_used": memory_used,
         "local_gb_used": usage_gib_from_mib(disk_used_mb),
@@ -79,6 +113,20 @@ def usage_columns(
         "cpu_used": total.vcpu_milli / MILLI,
         "disk_used": total.disk_mb / MIB_PER_GIB,
     }
+
+
+def charge_of_row(values: NodeValues) -> Charge:
+    """Return what a row's usage columns say is promised, without what is reserved.
+
+    Exact, as they hold thousandths and whole MiB: adding a claim to a row and
+    taking it off again comes back to the same row.
+    """
+    return Charge(
+        round(values.cpu_used * MILLI),
+        values.memory_mb_used - int(values.reserved.get("memory_mb", 0)),
+        round(values.disk_used * MIB_PER_GIB),
+        values.pcpus_used,
+    )
 
 
 def count_columns(guests: Iterable[Guest]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
+from nodetracker.accounting.settlement import ListingTime, settle
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
-from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import PciDevice
@@ -21,16 +21,21 @@ ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
 
 
 def account(
-    snapshot: HostSnapshot, stored: NodeRecord | None, policy: Policy, now: datetime
+    snapshot: HostSnapshot,
+    stored: NodeRecord | None,
+    policy: Policy,
+    now: datetime,
+    time: ListingTime | None = None,
 ) -> NodeView:
     """Say what a node's row should say.
 
     A fresh fact decides its columns; a failed one leaves them as stored. Used
-    is reserved and the unclaimed guests together.
+    is reserved, claims and unclaimed guests together.
 
     Args:
         stored: the row as last read or written, None when there is none.
         now: the database's time.
+        time: of the listing of guests; None = it began now and is the first.
 
     Returns:
         A view whose `missing` names the facts that keep a first row from
@@ -39,17 +44,23 @@ def account(
     snapshot = replace(snapshot, cpu=_usable_cpu(snapshot.cpu, policy))
     before = stored.values if stored else NodeValues()
     known = _known_columns(snapshot, policy, before)
-    guests = _guests_now(snapshot.guests, stored.guests if stored else {})
+    settlement = settle(
+        snapshot.nodename,
+        stored.claims if stored else {},
+        stored.guests if stored else {},
+        snapshot.guests,
+        time or ListingTime(now),
+    )
+    guests, claims = settlement.guests, settlement.claims
     devices = _devices_now(snapshot.pci, stored.devices if stored else {})
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     values = replace(before, **known, facts=facts)
-    total = usage.sum_charges(
-        usage.charge_of_guest(guest, values.overhead.get("memory_mb", 0))
-        for guest in guests.values()
+    total = usage.charge_of_ledger(
+        claims.values(), guests.values(), values.overhead.get("memory_mb", 0)
     )
     values = replace(
         values,
-        **usage.usage_columns(total, policy, values.memory_mb, values.local_gb),
+        **usage.usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
         **usage.count_columns(guests.values()),
     )
     missing = () if stored else tuple(
@@ -61,8 +72,9 @@ def account(
         values=values,
         guests=guests,
         devices=devices,
+        claims=claims,
         missing=missing,
-        warnings=_warnings(snapshot, policy),
+        warnings=_warnings(snapshot, policy) + settlement.warnings,
     )
 
 
@@ -103,14 +115,6 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
         columns["traits"] = sorted(snapshot.traits)
     return columns
-
-
-def _guests_now(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> Mapping[str, Guest]:
-    """Return the guests that count; a stored one stays while its absence proves nothing."""
-    if fact.value is None:
-        return stored
-    listed = {guest.uuid: guest for guest in fact.value.guests}
-    return listed if fact.value.is_complete else dict(stored) | listed
 
 
 def _devices_now(

@@ -13,7 +13,7 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.bootstrap import build_store
-from nodetracker.cmd.commands import config, db, host, node, service, warning
+from nodetracker.cmd.commands import claim, config, db, host, node, service, warning, workload
 from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
@@ -21,6 +21,12 @@ from nodetracker.db.store import SqlStore
 PROGRAM = "nodetracker-manage"
 
 COMMANDS: dict[str, type[Command]] = {
+    "claim abort": claim.AbortClaim,
+    "claim confirm": claim.ConfirmClaim,
+    "claim create": claim.CreateClaim,
+    "claim list": claim.ListClaims,
+    "claim renew": claim.RenewClaim,
+    "claim show": claim.ShowClaim,
     "config check": config.Check,
     "config sample": config.Sample,
     "db check": db.Check,
@@ -40,6 +46,8 @@ COMMANDS: dict[str, type[Command]] = {
     "service set": service.SetService,
     "service show": service.ShowService,
     "warning list": warning.ListWarnings,
+    "workload list": workload.ListWorkloads,
+    "workload show": workload.ShowWorkload,
 }
 
 

@@ -9,11 +9,12 @@ import logging
 import time
 import uuid as uuid_module
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from nodetracker.accounting.inventory import unusable_cpu_sets
 from nodetracker.accounting.reconcile import plan, plan_delete
+from nodetracker.accounting.settlement import ListingTime, count_absences
 from nodetracker.accounting.view import account
 from nodetracker.errors import (
     ConfigError,
@@ -102,6 +103,7 @@ class ResourceTracker:
         self._records: dict[str, NodeRecord] = {}
         self._loaded_at: float | None = None
         self._missed: dict[str, int] = {}
+        self._absences: dict[str, dict[str, int]] = {}
         self._told_warnings: frozenset[HostWarning] | None = None
         self._must_tell = False
         self._told_failures: dict[str, str] = {}
@@ -135,7 +137,7 @@ class ResourceTracker:
         began = self._monotonic()
         if self._loaded_at is None:
             self._load(agent)
-        run = _Run(agent, standing)
+        run = _Run(agent, standing, began)
         unavailable: DriverUnavailableError | None = None
         try:
             listing = self._driver.get_available_nodes()
@@ -268,10 +270,18 @@ class ResourceTracker:
 
     def _write(self, run: "_Run", snapshots: Sequence[HostSnapshot]) -> None:
         pending = {snapshot.nodename: snapshot for snapshot in snapshots}
+        self._count_absences(snapshots)
         for _ in range(MAX_CONFLICT_ROUNDS):
             now = self._load(run.agent)
+            began_at = now - timedelta(seconds=self._monotonic() - run.began)
             views = {
-                name: account(snapshot, self._records.get(name), self._settings.policy, now)
+                name: account(
+                    snapshot,
+                    self._records.get(name),
+                    self._settings.policy,
+                    now,
+                    ListingTime(began_at, self._absences.get(name, {})),
+                )
                 for name, snapshot in pending.items()
             }
             uuids = {
@@ -289,6 +299,16 @@ class ResourceTracker:
                 return
         for name in pending:
             run.errors[name] = "its row was written by others again and again"
+
+    def _count_absences(self, snapshots: Sequence[HostSnapshot]) -> None:
+        """Count listings that lack guests of claims which were known before the listing."""
+        for snapshot in snapshots:
+            record = self._records.get(snapshot.nodename)
+            known = [] if record is None else [c for c in record.claims.values() if c.is_active]
+            before = self._absences.pop(snapshot.nodename, {})
+            counts = count_absences(known, snapshot.guests, before)
+            if counts:
+                self._absences[snapshot.nodename] = counts
 
     def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> set[str]:
         """Write changes in batches; return the nodes whose rows moved meanwhile."""
@@ -317,7 +337,10 @@ class ResourceTracker:
         for change in batch:
             if change.nodename in result.conflicts or change.nodename in result.refused:
                 continue
-            if change.kind is ChangeKind.DELETE:
+            record = self._records.get(change.nodename)
+            came = change.record is None and record is not None and record.generation > 1
+            if change.kind is ChangeKind.DELETE or came:
+                # A row that came from another host may have claims: it is read again.
                 self._records.pop(change.nodename, None)
             self._unreported.append(change)
         return set(result.conflicts)
@@ -340,8 +363,18 @@ class ResourceTracker:
             ]
             return
         self._missed = {name: self._missed.get(name, 0) + 1 for name in sorted(orphans)}
+        kept = {name for name in orphans if self._has_claims(name)}
+        run.warnings += [
+            HostWarning(
+                WarningKind.ORPHAN_NODE_KEPT,
+                name,
+                "",
+                "not listed any more; its row is kept, as it holds claims",
+            )
+            for name in kept
+        ]
         for name, count in self._missed.items():
-            if count == 1:
+            if count == 1 and name not in kept:
                 LOG.warning(
                     "Node %s is no longer there; its row goes if the next audit misses it too",
                     name,
@@ -349,11 +382,14 @@ class ResourceTracker:
         due = [
             plan_delete(self._records[name])
             for name, count in self._missed.items()
-            if count >= ORPHAN_AUDITS
+            if count >= ORPHAN_AUDITS and name not in kept
         ]
         self._apply(run, due)
         for change in due:
             LOG.info("Node %s is gone; its row has been deleted", change.nodename)
+
+    def _has_claims(self, nodename: str) -> bool:
+        return any(claim.is_active for claim in self._records[nodename].claims.values())
 
     # Judge and tell.
 
@@ -409,8 +445,9 @@ class ResourceTracker:
 class _Run:
     """What one audit gathers on its way."""
 
-    def __init__(self, agent: AgentKey, standing: Sequence[HostWarning]) -> None:
+    def __init__(self, agent: AgentKey, standing: Sequence[HostWarning], began: float) -> None:
         self.agent = agent
+        self.began = began
         self.errors: dict[str, str] = {}
         self.warnings = list(standing)
 

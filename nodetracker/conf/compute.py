@@ -35,6 +35,12 @@ OPTIONS = (
         help="Seconds after which a held fact is unknown. Its column keeps its value.",
     ),
     cfg.IntOpt(
+        "claim_timeout",
+        default=600,
+        min=1,
+        help="Seconds after which a claim whose guest never came may be given up.",
+    ),
+    cfg.IntOpt(
         "max_concurrent_audits",
         default=8,
         min=1,

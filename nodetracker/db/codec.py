@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
@@ -75,7 +76,12 @@ def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> 
 
 def decode_values(row: Row) -> NodeValues:
     """Build the values of a row; further columns are left aside."""
-    fields = {name: row[name] for name in NODE_COLUMNS}
+    return decode_some_values(row, NODE_COLUMNS)
+
+
+def decode_some_values(row: Row, columns: Iterable[str]) -> NodeValues:
+    """Build values of which only some columns, ``facts`` among them, were read."""
+    fields = {name: row[name] for name in columns}
     fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
     return NodeValues(**fields)
 
@@ -111,7 +117,10 @@ def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
 
 
 def decode_node(
-    row: Row, guests: Mapping[str, Guest], devices: Mapping[str, PciDevice]
+    row: Row,
+    guests: Mapping[str, Guest],
+    devices: Mapping[str, PciDevice],
+    claims: Mapping[str, Claim],
 ) -> NodeRecord:
     """Build a record from a ``compute_nodes`` row and what hangs below it."""
     return NodeRecord(
@@ -124,6 +133,7 @@ def decode_node(
         values=decode_values(row),
         guests=guests,
         devices=devices,
+        claims=claims,
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )
@@ -141,6 +151,65 @@ def decode_guest(row: Row) -> Guest:
     fields["kind"] = WorkloadKind(fields["kind"])
     fields["power_state"] = PowerState(fields["power_state"])
     return Guest(**fields)
+
+
+def encode_claim(claim: Claim) -> dict[str, Any]:
+    """Return the columns of a ``claims`` row, but for the node's id."""
+    return {
+        "uuid": claim.uuid,
+        "workload_uuid": claim.workload.uuid,
+        "workload_kind": claim.workload.kind.value,
+        "workload_name": claim.workload.name,
+        "project_id": claim.workload.project_id,
+        "user_id": claim.workload.user_id,
+        "kind": claim.kind.value,
+        "migration_uuid": claim.migration_uuid,
+        "vcpu_milli": claim.amounts.vcpu_milli,
+        "pcpus": claim.amounts.pcpus,
+        "memory_mb": claim.amounts.memory_mb,
+        "disk_mb": claim.amounts.disk_mb,
+        "resources": dict(claim.amounts.resources),
+        "request_hash": claim.request_hash,
+        "created_at": claim.created_at,
+    } | encode_claim_state(claim)
+
+
+def encode_claim_state(claim: Claim) -> dict[str, Any]:
+    """Return the columns of a ``claims`` row that change in its life."""
+    return {
+        "state": claim.state.value,
+        "reason": claim.reason,
+        "expires_at": claim.expires_at,
+        "updated_at": claim.updated_at,
+    }
+
+
+def decode_claim(row: Row, host: str, nodename: str) -> Claim:
+    """Build the claim of a ``claims`` row of a node."""
+    return Claim(
+        uuid=row["uuid"],
+        node_id=row["compute_node_id"],
+        host=host,
+        nodename=nodename,
+        workload=Workload(
+            row["workload_uuid"],
+            WorkloadKind(row["workload_kind"]),
+            row["workload_name"],
+            row["project_id"],
+            row["user_id"],
+        ),
+        kind=ClaimKind(row["kind"]),
+        state=ClaimState(row["state"]),
+        amounts=Amounts(
+            row["vcpu_milli"], row["pcpus"], row["memory_mb"], row["disk_mb"], row["resources"]
+        ),
+        request_hash=row["request_hash"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        expires_at=row["expires_at"],
+        reason=row["reason"],
+        migration_uuid=row["migration_uuid"],
+    )
 
 
 def encode_device(device: PciDevice) -> dict[str, Any]:

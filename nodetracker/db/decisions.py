@@ -13,6 +13,7 @@ from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.db.codec import merge_values
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import PciDevice
@@ -81,6 +82,19 @@ def check_deletion(service: ServiceRecord, now: datetime, service_down_time: int
             f"{service.binary} on host {service.host} is alive (it was heard of within "
             f"{service_down_time} s); stop it first"
         )
+
+
+def check_unclaimed(what: str, active_claims: int) -> None:
+    """Make sure that nothing is held on what is to be deleted.
+
+    Args:
+        what: the host or node.
+
+    Raises:
+        RefusedError: something is.
+    """
+    if active_claims:
+        raise RefusedError(f"{what} holds {active_claims} claims; move or abort them first")
 
 
 def check_rename(
@@ -258,9 +272,15 @@ def updated_record(
         values=merge_values(record.values, change.values, change.columns),
         guests=_merge_guests(change, record.guests),
         devices=_merge_devices(change, record.devices),
+        claims=dict(record.claims) | {claim.uuid: claim for claim in stamp_claims(change, now)},
         created_at=row.created_at,
         updated_at=now,
     )
+
+
+def stamp_claims(change: NodeChange, now: datetime) -> list[Claim]:
+    """Return the claims that a change changes, as they are stored."""
+    return [dataclasses.replace(claim, updated_at=now) for claim in change.claims]
 
 
 def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRecord:

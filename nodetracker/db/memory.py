@@ -7,20 +7,39 @@ import copy
 import dataclasses
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from nodetracker.accounting import ledger
+from nodetracker.accounting.admission import Admission
+from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec, decisions
 from nodetracker.db.decisions import Decision, LockedRow
-from nodetracker.errors import FencedError, NotFoundError
+from nodetracker.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    FencedError,
+    NotFoundError,
+    RefusedError,
+)
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
-from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    AuditState,
+    Incarnation,
+    ServiceChange,
+    ServiceGate,
+    ServiceRecord,
+)
 from nodetracker.model.warning import HostWarning, WarningRecord
-from nodetracker.ports import AgentKey, ApplyResult
+from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
 
@@ -37,6 +56,7 @@ class _Tables:
     services: dict[tuple[str, str], ServiceRecord] = field(default_factory=dict)
     warnings: dict[tuple[str, tuple[str, str, str]], WarningRecord] = field(default_factory=dict)
     history: list[HistoryEntry] = field(default_factory=list)
+    claims: dict[str, Claim] = field(default_factory=dict)
     last_id: int = 0
 
 
@@ -87,7 +107,7 @@ class MemoryStore:
         with self._reading() as tables:
             return sorted(
                 (
-                    record
+                    _with_claims(tables, record)
                     for record in tables.nodes.values()
                     if record.host == host and (node_ids is None or record.id in node_ids)
                 ),
@@ -99,7 +119,7 @@ class MemoryStore:
         with self._reading() as tables:
             return sorted(
                 (
-                    dataclasses.replace(record, guests={}, devices={})
+                    dataclasses.replace(record, guests={}, devices={}, claims={})
                     for record in tables.nodes.values()
                     if host in (None, record.host) and nodename in (None, record.nodename)
                 ),
@@ -111,7 +131,8 @@ class MemoryStore:
         with self._writing() as tables:
             for record in tables.nodes.values():
                 if (record.host, record.nodename) == (host, nodename):
-                    del tables.nodes[record.id]
+                    decisions.check_unclaimed(nodename, _count_claims(tables, [record]))
+                    _delete_node(tables, record.id)
                     tables.history.append(
                         HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
                     )
@@ -216,8 +237,9 @@ class MemoryStore:
         with self._writing() as tables:
             now = self._clock()
             decisions.check_deletion(_find_service(tables, host, binary), now, service_down_time)
+            decisions.check_unclaimed(host, _count_claims(tables, _nodes_of(tables, host)))
             for record in _nodes_of(tables, host):
-                del tables.nodes[record.id]
+                _delete_node(tables, record.id)
                 tables.history.append(
                     HistoryEntry(now, host, record.nodename, ChangeKind.DELETE, {})
                 )
@@ -303,6 +325,148 @@ class MemoryStore:
                 last_audit=codec.encode_audit_state(state),
             )
 
+    def create_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Claim:
+        """See `Store`."""
+        with self._writing() as tables:
+            node = self._lock_node(tables, host, nodename, request.workload.uuid)
+            known = tables.claims.get(request.uuid)
+            if known is not None:
+                if known.request_hash != request.request_hash:
+                    raise ClaimConflictError(f"claim {request.uuid} stands for another request")
+                return known
+            answer = self._judge(tables, request, node, terms)
+            if node is None or answer.reasons:
+                raise ClaimRefusedError(answer.reasons)
+            claim = ledger.make_claim(request, node, terms.claim_timeout)
+            tables.claims[claim.uuid] = claim
+            added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
+            _charge(tables, node, added, ledger.credit_of(node))
+            if node.guest is not None:
+                _cover(tables, node, claim.uuid)
+            return claim
+
+    def try_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Admission:
+        """See `Store`."""
+        with self._reading() as tables:
+            node = self._lock_node(tables, host, nodename, request.workload.uuid)
+            if node is None:
+                raise NotFoundError(f"there is no node {nodename} on host {host}")
+            return self._judge(tables, request, node, terms)
+
+    def confirm_claim(self, uuid: str) -> Claim:
+        """See `Store`."""
+        with self._writing() as tables:
+            node, claim = self._lock_claim(tables, uuid)
+            changed = dataclasses.replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
+            return _change_active(tables, node, claim, changed)
+
+    def renew_claim(self, uuid: str, terms: LedgerTerms) -> Claim:
+        """See `Store`."""
+        with self._writing() as tables:
+            node, claim = self._lock_claim(tables, uuid)
+            if claim.state is ClaimState.CONFIRMED:
+                return claim
+            later = node.now + timedelta(seconds=terms.claim_timeout)
+            return _change_active(tables, node, claim, dataclasses.replace(claim, expires_at=later))
+
+    def abort_claim(self, uuid: str) -> Claim:
+        """See `Store`."""
+        with self._writing() as tables:
+            node, claim = self._lock_claim(tables, uuid)
+            if not claim.is_active:
+                return claim
+            released = ledger.release(claim, ReleaseReason.ABORTED, node.now)
+            tables.claims[uuid] = released
+            others = [
+                other
+                for other in tables.claims.values()
+                if (other.node_id, other.workload.uuid) == (node.id, claim.workload.uuid)
+                and other.is_active
+            ]
+            added = Charge()
+            if node.guest is not None and node.guest.claim_uuid == uuid:
+                if others:
+                    _cover(tables, node, others[-1].uuid)
+                elif node.guest.missing_since is None:
+                    _cover(tables, node, None)
+                    added = charge_of_guest(node.guest, node.overhead_mb)
+                else:
+                    _drop_guest(tables, node)
+            removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
+            _charge(tables, node, added, removed)
+            return released
+
+    def list_claims(
+        self,
+        host: str | None = None,
+        state: ClaimState | None = None,
+        uuid: str | None = None,
+    ) -> list[Claim]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return [
+                claim
+                for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)
+                if host in (None, claim.host)
+                and state in (None, claim.state)
+                and uuid in (None, claim.uuid)
+            ]
+
+    def _lock_node(
+        self, tables: "_Tables", host: str, nodename: str, workload_uuid: str
+    ) -> LockedNode | None:
+        for record in tables.nodes.values():
+            if (record.host, record.nodename) == (host, nodename):
+                return self._as_locked(tables, record, workload_uuid)
+        return None
+
+    def _lock_claim(self, tables: "_Tables", uuid: str) -> tuple[LockedNode, Claim]:
+        claim = tables.claims.get(uuid)
+        if claim is None:
+            raise NotFoundError(f"there is no claim {uuid}")
+        record = tables.nodes[claim.node_id]
+        return self._as_locked(tables, record, claim.workload.uuid), claim
+
+    def _as_locked(self, tables: "_Tables", record: NodeRecord, workload_uuid: str) -> LockedNode:
+        service = tables.services.get((record.host, COMPUTE_BINARY))
+        return LockedNode(
+            id=record.id,
+            host=record.host,
+            nodename=record.nodename,
+            values=record.values,
+            service=None
+            if service is None
+            else ServiceGate(
+                service.created_at,
+                service.last_seen_up,
+                service.disabled,
+                service.disabled_reason,
+                service.maintenance,
+                service.forced_down,
+            ),
+            guest=record.guests.get(workload_uuid),
+            now=self._clock(),
+        )
+
+    def _judge(
+        self,
+        tables: "_Tables",
+        request: ClaimRequest,
+        node: LockedNode | None,
+        terms: LedgerTerms,
+    ) -> Admission:
+        if node is None:
+            return Admission((), (f"there is no node {request.nodename} on host {request.host}",))
+        held: Counter[str] = Counter()
+        for claim in tables.claims.values():
+            if claim.node_id == node.id and claim.is_active:
+                held.update(claim.amounts.resources)
+        return ledger.judge_claim(request, node, held, terms.service_down_time)
+
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
     ) -> list[ServiceRecord]:
@@ -362,6 +526,64 @@ class MemoryStore:
 
     def close(self) -> None:
         """See `Store`; there is nothing to let go of."""
+
+
+def _delete_node(tables: _Tables, node_id: int) -> None:
+    del tables.nodes[node_id]
+    for claim in [claim for claim in tables.claims.values() if claim.node_id == node_id]:
+        del tables.claims[claim.uuid]
+
+
+def _count_claims(tables: _Tables, records: Sequence[NodeRecord]) -> int:
+    ids = {record.id for record in records}
+    return sum(claim.is_active and claim.node_id in ids for claim in tables.claims.values())
+
+
+def _charge(tables: _Tables, node: LockedNode, added: Charge, removed: Charge) -> None:
+    record = tables.nodes[node.id]
+    columns = ledger.charge_row(node, added, removed)
+    tables.nodes[node.id] = dataclasses.replace(
+        record,
+        generation=record.generation + 1,
+        values=dataclasses.replace(record.values, **columns),
+    )
+
+
+def _cover(tables: _Tables, node: LockedNode, claim_uuid: str | None) -> None:
+    assert node.guest is not None
+    record = tables.nodes[node.id]
+    guest = dataclasses.replace(node.guest, claim_uuid=claim_uuid)
+    tables.nodes[node.id] = dataclasses.replace(
+        record, guests=dict(record.guests) | {guest.uuid: guest}
+    )
+
+
+def _drop_guest(tables: _Tables, node: LockedNode) -> None:
+    assert node.guest is not None
+    record = tables.nodes[node.id]
+    guests = {uuid: guest for uuid, guest in record.guests.items() if uuid != node.guest.uuid}
+    tables.nodes[node.id] = dataclasses.replace(record, guests=guests)
+
+
+def _change_active(tables: _Tables, node: LockedNode, claim: Claim, changed: Claim) -> Claim:
+    if not claim.is_active:
+        raise RefusedError(f"claim {claim.uuid} is released ({claim.reason})")
+    if changed == claim:
+        return claim
+    changed = dataclasses.replace(changed, updated_at=node.now)
+    tables.claims[claim.uuid] = changed
+    _charge(tables, node, Charge(), Charge())
+    return changed
+
+
+def _with_claims(tables: _Tables, record: NodeRecord) -> NodeRecord:
+    """Return a record with the claims that count, and those whose guest may come late."""
+    claims = {
+        claim.uuid: dataclasses.replace(claim, host=record.host, nodename=record.nodename)
+        for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)
+        if claim.node_id == record.id and (claim.is_active or claim.reason == ReleaseReason.EXPIRED)
+    }
+    return dataclasses.replace(record, claims=claims)
 
 
 def _holder(service: ServiceRecord | None) -> tuple[str, int] | None:
@@ -433,7 +655,7 @@ def _write(tables: _Tables, agent: AgentKey, now: datetime, decision: Decision) 
         tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
 
     for change, row in decision.deletions:
-        del tables.nodes[row.id]
+        _delete_node(tables, row.id)
         note(change, ChangeKind.DELETE, change.diff)
     for change, row in decision.moves:
         written.append(decisions.moved_record(change, row, agent, now))
@@ -446,6 +668,9 @@ def _write(tables: _Tables, agent: AgentKey, now: datetime, decision: Decision) 
         tables.last_id += 1
         written.append(decisions.created_record(change, tables.last_id, agent, now))
         note(change, ChangeKind.CREATE, change.diff)
-    tables.nodes.update({record.id: record for record in written})
+    for change, _ in decision.updates:
+        tables.claims.update({c.uuid: c for c in decisions.stamp_claims(change, now)})
+    # Claims have a table of their own.
+    tables.nodes.update({r.id: dataclasses.replace(r, claims={}) for r in written})
     records = {record.nodename: record for record in written}
     return ApplyResult(copy.deepcopy(records), tuple(decision.conflicts), decision.refused)

@@ -151,6 +151,7 @@ class _Writer:
             {"status": "unmanaged"},
             [(node_id, change.devices) for node_id, change in self._below],
         )
+        self._write_claims(decision)
         history.insert(self._connection, self._history)
         return ApplyResult(self._records, tuple(decision.conflicts), decision.refused)
 
@@ -253,6 +254,28 @@ class _Writer:
             record = decisions.created_record(change, node_id, self._agent, self._now)
             self._remember(record, change)
             self._note(node_id, change, ChangeKind.CREATE, change.diff)
+
+    def _write_claims(self, decision: Decision) -> None:
+        """Write what the audit judged of claims, all by one statement."""
+        settled = [
+            {f"p_{name}": value for name, value in codec.encode_claim_state(claim).items()}
+            | {"p_uuid": claim.uuid}
+            for change, _ in decision.updates
+            for claim in decisions.stamp_claims(change, self._now)
+        ]
+        if settled:
+            statement = (
+                sa.update(tables.claims)
+                .where(tables.claims.c.uuid == sa.bindparam("p_uuid"))
+                .values(
+                    {
+                        name.removeprefix("p_"): sa.bindparam(name)
+                        for name in settled[0]
+                        if name != "p_uuid"
+                    }
+                )
+            )
+            self._connection.execute(statement, settled)
 
     def _write_below(
         self,

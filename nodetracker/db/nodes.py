@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, history
+from nodetracker.db import codec, decisions, history
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind
+from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import (
     HostStamps,
@@ -19,6 +20,7 @@ from nodetracker.model.pci import PciDevice
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
+_claims = tables.claims.c
 # Above this many ids it costs less to read all of the host's rows.
 _MAX_IDS = 1000
 
@@ -69,17 +71,31 @@ def load_nodes(
     devices: dict[int, dict[str, PciDevice]] = {}
     for row in _select_below(connection, tables.pci_devices, condition):
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
+    claims: dict[int, dict[str, Claim]] = {}
+    for row in _select_below(connection, tables.claims, condition, _is_of_interest):
+        node = found[row["compute_node_id"]]
+        claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
+        claims.setdefault(claim.node_id, {})[claim.uuid] = claim
     return [
-        codec.decode_node(row, guests.get(node_id, {}), devices.get(node_id, {}))
+        codec.decode_node(
+            row, guests.get(node_id, {}), devices.get(node_id, {}), claims.get(node_id, {})
+        )
         for node_id, row in sorted(found.items(), key=lambda item: item[1]["hypervisor_hostname"])
     ]
 
 
+# What counts, and what a guest that comes late takes up again.
+_is_of_interest = sa.or_(
+    _claims.state != ClaimState.RELEASED.value,
+    _claims.reason == ReleaseReason.EXPIRED.value,
+)
+
+
 def _select_below(
-    connection: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]
+    connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]
 ) -> Iterable[sa.RowMapping]:
     joined = table.join(tables.compute_nodes, _nodes.id == table.c.compute_node_id)
-    return connection.execute(sa.select(table).select_from(joined).where(condition)).mappings()
+    return connection.execute(sa.select(table).select_from(joined).where(*conditions)).mappings()
 
 
 def list_nodes(
@@ -91,7 +107,7 @@ def list_nodes(
         query = query.where(_nodes.host == host)
     if nodename is not None:
         query = query.where(_nodes.hypervisor_hostname == nodename)
-    records = [codec.decode_node(row, {}, {}) for row in connection.execute(query).mappings()]
+    records = [codec.decode_node(row, {}, {}, {}) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.nodename))
 
 
@@ -104,17 +120,29 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"host {host} has no node {nodename}")
+    decisions.check_unclaimed(nodename, count_active_claims(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 
 
+def count_active_claims(connection: sa.Connection, ids: Sequence[int]) -> int:
+    """Count what is held on nodes."""
+    counted: int = connection.execute(
+        sa.select(sa.func.count()).where(
+            _claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value
+        )
+    ).scalar_one()
+    return counted
+
+
 def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
-    """Delete nodes with their guests and devices."""
+    """Delete nodes with all that hangs below them."""
     clear_below(connection, ids)
+    connection.execute(sa.delete(tables.claims).where(_claims.compute_node_id.in_(ids)))
     connection.execute(sa.delete(tables.compute_nodes).where(_nodes.id.in_(ids)))
 
 
 def clear_below(connection: sa.Connection, ids: Sequence[int]) -> None:
-    """Delete guests and devices of nodes."""
+    """Delete guests and devices of nodes; claims stay."""
     for table in (tables.guests, tables.pci_devices):
         connection.execute(sa.delete(table).where(table.c.compute_node_id.in_(ids)))

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec, decisions, history
-from nodetracker.db.nodes import delete_rows
+from nodetracker.db.nodes import count_active_claims, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
 from nodetracker.db.sql import milliseconds_ahead, utc_now
@@ -145,6 +145,7 @@ def delete_service(
         raise NotFoundError(f"there is no service {binary} on host {host}")
     decisions.check_deletion(codec.decode_service(row), row["now"], service_down_time)
     nodes = _lock_nodes(connection, host)
+    decisions.check_unclaimed(host, count_active_claims(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
         history.insert(

@@ -5,14 +5,17 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from nodetracker.db import history, host_warnings, node_changes, nodes, services
+from nodetracker.accounting.admission import Admission
+from nodetracker.db import claims, history, host_warnings, node_changes, nodes, services
 from nodetracker.db.engine import Database, DatabaseSettings
 from nodetracker.db.sql import utc_now
+from nodetracker.errors import ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.node import HostStamps, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
-from nodetracker.ports import AgentKey, ApplyResult
+from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
 
@@ -93,6 +96,47 @@ class SqlStore:
     def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
         """See `Store`."""
         self._database.write(lambda c: services.beat(c, agent, report_count, state, self._clock()))
+
+    def create_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Claim:
+        """See `Store`."""
+        try:
+            return self._database.write(
+                lambda c: claims.create_claim(c, request, host, nodename, terms)
+            )
+        except ConflictError:
+            again = self._database.read(lambda c: claims.answer_again(c, request))
+            if again is None:
+                raise
+            return again
+
+    def try_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Admission:
+        """See `Store`."""
+        return self._database.write(lambda c: claims.try_claim(c, request, host, nodename, terms))
+
+    def confirm_claim(self, uuid: str) -> Claim:
+        """See `Store`."""
+        return self._database.write(lambda c: claims.confirm_claim(c, uuid))
+
+    def renew_claim(self, uuid: str, terms: LedgerTerms) -> Claim:
+        """See `Store`."""
+        return self._database.write(lambda c: claims.renew_claim(c, uuid, terms))
+
+    def abort_claim(self, uuid: str) -> Claim:
+        """See `Store`."""
+        return self._database.write(lambda c: claims.abort_claim(c, uuid))
+
+    def list_claims(
+        self,
+        host: str | None = None,
+        state: ClaimState | None = None,
+        uuid: str | None = None,
+    ) -> list[Claim]:
+        """See `Store`."""
+        return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None

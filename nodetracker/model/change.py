@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.pci import PciDevice
@@ -51,6 +52,8 @@ class NodeChange:
         diff: the history entry: column -> [old, new], and ``guests`` and
             ``devices`` -> {"added": […], "changed": […], "removed": […]}.
             Plain JSON.
+        claims: those that an audit confirmed, released or took up again, as
+            they shall be; they tell of themselves and are not in the history.
     """
 
     kind: ChangeKind
@@ -62,6 +65,7 @@ class NodeChange:
     columns: tuple[str, ...] = ()
     guests: ItemDiff[Guest] = field(default_factory=ItemDiff)
     devices: ItemDiff[PciDevice] = field(default_factory=ItemDiff)
+    claims: tuple[Claim, ...] = ()
     diff: Mapping[str, Any] = field(default_factory=dict)
 
 

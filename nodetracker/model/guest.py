@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass
+from datetime import datetime
 
 
 class WorkloadKind(enum.StrEnum):
@@ -33,6 +34,10 @@ class Guest:
         memory_mb, disk_mb: MiB that are promised to it.
         power_state: powered-off guests count in full all the same.
         project_id: its owner, "" when the driver cannot tell.
+        claim_uuid: the claim that covers it, None while it is unclaimed; the
+            ledger's word, a driver leaves it alone.
+        missing_since: since when complete listings lack a claimed guest; the
+            ledger's word as well.
     """
 
     uuid: str
@@ -43,6 +48,8 @@ class Guest:
     disk_mb: int
     power_state: PowerState = PowerState.NOSTATE
     project_id: str = ""
+    claim_uuid: str | None = None
+    missing_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

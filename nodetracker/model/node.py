@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nodetracker.model.claim import Claim
 from nodetracker.model.fact import Fact, FactEntry, failed
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import (
@@ -187,7 +188,11 @@ class HostStamps:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """One node as stored: a ``compute_nodes`` row with its guests and devices."""
+    """One node as stored: a ``compute_nodes`` row with its guests, devices and claims.
+
+    Attributes:
+        claims: active ones, and released ones whose guest may come late, by uuid.
+    """
 
     id: int
     uuid: str
@@ -198,6 +203,7 @@ class NodeRecord:
     values: NodeValues
     guests: Mapping[str, Guest] = field(default_factory=dict)
     devices: Mapping[str, PciDevice] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -218,5 +224,6 @@ class NodeView:
     values: NodeValues
     guests: Mapping[str, Guest]
     devices: Mapping[str, PciDevice]
+    claims: Mapping[str, Claim] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     warnings: tuple[HostWarning, ...] = ()

@@ -53,6 +53,18 @@ class ServiceRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceGate:
+    """What of a ``services`` row decides whether its host takes claims."""
+
+    created_at: datetime
+    last_seen_up: datetime | None
+    disabled: bool
+    disabled_reason: str | None
+    maintenance: bool
+    forced_down: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceChange:
     """What an administrator changes of a service; None leaves a thing as it is.
 

@@ -19,6 +19,7 @@ class WarningKind(enum.StrEnum):
     CLOCK_SKEW = "clock_skew"
     STATE_PATH = "state_path"
     DUPLICATE_REFUSED = "duplicate_refused"
+    GUEST_VANISHED = "guest_vanished"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import LedgerTerms
 from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
 from tests.contract.values import (
     create,
@@ -49,7 +51,7 @@ def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count:
         records = store.load_nodes("alpha")
     with count_statements(store) as some:
         store.load_nodes("alpha", [record.id for record in records])
-    assert (len(stamps), len(nodes), len(some)) == (1, 3, 3)
+    assert (len(stamps), len(nodes), len(some)) == (1, 4, 4)
     assert len(created) == 7  # service, what is there, rows, their ids, guests, devices, history
 
 
@@ -98,13 +100,13 @@ def test_measurements_of_many_nodes_are_two(store: SqlStore) -> None:
     assert "generation=" not in seen.statements[1].replace(" ", "")
 
 
-def test_deletions_of_many_nodes_are_five(store: SqlStore) -> None:
+def test_deletions_of_many_nodes_are_six(store: SqlStore) -> None:
     agent = register(store)
     store.apply_changes(agent, [create(agent, f"n{i}") for i in range(10)], 60)
     changes = [delete(record) for record in store.load_nodes("alpha")]
     with count_statements(store) as seen:
         store.apply_changes(agent, changes, 60)
-    assert len(seen) == 5
+    assert len(seen) == 6
 
 
 def test_nothing_to_do_sends_nothing(store: SqlStore) -> None:
@@ -123,3 +125,25 @@ def test_unchanged_warnings_are_three_and_none_is_two(store: SqlStore) -> None:
     with count_statements(store) as again:
         store.sync_warnings(agent, [warning])
     assert (len(none), len(again)) == (2, 3)
+
+
+@pytest.mark.parametrize("guests", [0, 100])
+def test_a_claim_and_its_abort_are_seven_however_many_guests_there_are(
+    store: SqlStore, guests: int
+) -> None:
+    agent = register(store)
+    store.beat(agent, 1, AuditState())
+    below = tuple(make_guest(f"guest-{number}") for number in range(guests))
+    store.apply_changes(agent, [create(agent, "node-1", guests=below)], 60)
+    request = parse_claim_request(
+        {
+            "workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"},
+            "resources": {"MEMORY_MB": 1},
+        }
+    )
+    terms = LedgerTerms(60, 600)
+    with count_statements(store) as claimed:
+        claim = store.create_claim(request, "alpha", "node-1", terms)
+    with count_statements(store) as aborted:
+        store.abort_claim(claim.uuid)
+    assert (len(claimed), len(aborted)) == (3, 4)

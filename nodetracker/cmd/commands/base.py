@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nodetracker.errors import RefusedError
-from nodetracker.ports import Store
+from nodetracker.ports import LedgerTerms, Store
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -19,6 +19,11 @@ class StoreCommand:
         """The store of the application."""
         store: Store = self.app.store
         return store
+
+    @property
+    def terms(self) -> LedgerTerms:
+        """What ledger transactions go by."""
+        return LedgerTerms(self.service_down_time, int(self.app.conf.compute.claim_timeout))
 
     @property
     def service_down_time(self) -> int:

@@ -202,6 +202,58 @@ pci_devices = sa.Table(
     **_MYSQL,
 )
 
+claims = sa.Table(
+    "claims",
+    metadata,
+    _id(),
+    _text("uuid", 64),
+    _node_id(),
+    _text("workload_uuid", 64),
+    _text("workload_kind", 32),
+    _text("workload_name"),
+    _text("project_id"),
+    _text("user_id"),
+    _text("kind", 32),
+    _text("migration_uuid", 64, nullable=True),
+    _text("state", 32),
+    _text("reason"),
+    _integer("vcpu_milli"),
+    _integer("pcpus"),
+    _integer("memory_mb"),
+    _integer("disk_mb"),
+    _json("resources"),
+    _json("numa", nullable=True),
+    _text("request_hash", 64),
+    _time("expires_at", nullable=True),
+    _time("created_at"),
+    _time("updated_at"),
+    sa.UniqueConstraint("uuid"),
+    sa.Index(None, "compute_node_id", "state"),
+    sa.Index(None, "workload_uuid"),
+    **_MYSQL,
+)
+
+migrations = sa.Table(
+    "migrations",
+    metadata,
+    _id(),
+    _text("uuid", 64),
+    _text("workload_uuid", 64),
+    _text("migration_type", 32),
+    _text("status", 32),
+    _text("source_host"),
+    _text("source_node"),
+    _text("dest_host"),
+    _text("dest_node"),
+    _text("source_claim", 64),
+    _text("dest_claim", 64),
+    _time("created_at"),
+    _time("updated_at"),
+    sa.UniqueConstraint("uuid"),
+    sa.Index(None, "workload_uuid"),
+    **_MYSQL,
+)
+
 # No foreign key: a node's history outlives its row.
 history = sa.Table(
     "history",

@@ -9,7 +9,6 @@ from nodetracker.accounting.usage import (
     usage_columns,
 )
 from nodetracker.model.guest import PowerState, WorkloadKind
-from nodetracker.settings import Policy
 from tests.builders import make_guest
 
 CHARGES = st.builds(
@@ -37,9 +36,10 @@ def test_the_drivers_overhead_is_charged_with_each_guest():
 
 
 def test_used_is_reserved_and_charges_together():
-    policy = Policy(reserved_cpus=1, reserved_memory_mb=512, reserved_disk_mb=100)
-    columns = usage_columns(Charge(1500, 2048, 1000), policy, 8192, 10)
+    reserved = {"vcpus": 1, "memory_mb": 512, "disk_mb": 100}
+    columns = usage_columns(Charge(1500, 2048, 1000), reserved, 8192, 10)
     assert columns == {
+        "pcpus_used": 0,
         "vcpus_used": 3,  # 1 + 1.5, rounded up
         "memory_mb_used": 2560,
         "local_gb_used": 2,  # 1100 MiB, rounded up
@@ -51,7 +51,7 @@ def test_used_is_reserved_and_charges_together():
 
 
 def test_free_may_be_negative():
-    columns = usage_columns(Charge(0, 9000, 20 * 1024), Policy(), 8192, 10)
+    columns = usage_columns(Charge(0, 9000, 20 * 1024), {"memory_mb": 512}, 8192, 10)
     assert columns["free_ram_mb"] == 8192 - 512 - 9000
     assert columns["free_disk_gb"] == -10
 

@@ -1,0 +1,167 @@
+"""Reading a claim request: the JSON that files, REST and RPC carry, checked key by key."""
+
+import hashlib
+import json
+import math
+import uuid as uuid_module
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from nodetracker.errors import RequestError
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest, Workload
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.identifier import parse_uuid
+from nodetracker.units import MIB_PER_GIB, MILLI
+
+_KEYS = frozenset(
+    {
+        "uuid", "workload", "resources", "disk", "host", "nodename", "limits", "required_traits",
+    }
+)  # fmt: skip
+_WORKLOAD_KEYS = frozenset({"uuid", "kind", "name", "project_id", "user_id"})
+_DISK_KEYS = frozenset({"root_gb", "ephemeral_gb", "swap_mb"})
+_LONGEST_TEXT = 255
+_MAX_AMOUNT = 2**53
+_MAX_DECIMALS = 3
+
+T = TypeVar("T")
+
+
+def parse_claim_request(
+    value: object, make_uuid: Callable[[], str] = lambda: str(uuid_module.uuid4())
+) -> ClaimRequest:
+    """Read a request.
+
+    Args:
+        value: what the JSON holds.
+        make_uuid: for a request that brings none.
+
+    Raises:
+        RequestError: a key is unknown, missing, or its value cannot be meant;
+            the message begins with its path.
+    """
+    body = _object(value, "", _KEYS)
+    workload = _parse_workload(body.get("workload"))
+    given = body.get("uuid")
+    return ClaimRequest(
+        uuid=make_uuid() if given is None else _uuid(given, "uuid"),
+        workload=workload,
+        amounts=_parse_amounts(body, workload.kind),
+        request_hash=hash_request(body),
+        host=_optional(body, "host", _text),
+        nodename=_optional(body, "nodename", _text),
+        limits=_parse_limits(body.get("limits")),
+        required_traits=_parse_traits(body.get("required_traits")),
+    )
+
+
+def hash_request(body: Mapping[str, Any]) -> str:
+    """Return what tells one body from another; its uuid and the order of keys do not count."""
+    rest = {key: item for key, item in body.items() if key != "uuid" and item is not None}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _parse_workload(value: object) -> Workload:
+    if value is None:
+        raise RequestError("workload", "is missing")
+    body = _object(value, "workload", _WORKLOAD_KEYS)
+    if "uuid" not in body:
+        raise RequestError("workload.uuid", "is missing")
+    kind = body.get("kind", WorkloadKind.INSTANCE.value)
+    if kind not in tuple(WorkloadKind):
+        raise RequestError("workload.kind", f"{kind!r} is none of {', '.join(WorkloadKind)}")
+    texts = {
+        key: _text(body[key], f"workload.{key}")
+        for key in ("name", "project_id", "user_id")
+        if body.get(key) is not None
+    }
+    return Workload(_uuid(body["uuid"], "workload.uuid"), WorkloadKind(kind), **texts)
+
+
+def _parse_amounts(body: Mapping[str, Any], kind: WorkloadKind) -> Amounts:
+    resources = dict(_object(body.get("resources") or {}, "resources"))
+    disk_mb = 0
+    if body.get("disk") is not None:
+        if DISK in resources:
+            raise RequestError("disk", f"may not stand beside resources.{DISK}")
+        disk = _object(body["disk"], "disk", _DISK_KEYS)
+        sizes = {key: _integer(disk.get(key, 0), f"disk.{key}") for key in _DISK_KEYS}
+        disk_mb = (sizes["root_gb"] + sizes["ephemeral_gb"]) * MIB_PER_GIB + sizes["swap_mb"]
+    elif DISK in resources:
+        disk_mb = _integer(resources[DISK], f"resources.{DISK}") * MIB_PER_GIB
+    known = {key: _integer(resources.get(key, 0), f"resources.{key}") for key in (PCPU, MEMORY)}
+    further = {
+        key: _integer(item, f"resources.{key}")
+        for key, item in resources.items()
+        if key not in (VCPU, PCPU, MEMORY, DISK)
+    }
+    return Amounts(
+        vcpu_milli=_parse_vcpu(resources.get(VCPU, 0), kind),
+        pcpus=known[PCPU],
+        memory_mb=known[MEMORY],
+        disk_mb=disk_mb,
+        resources={key: item for key, item in sorted(further.items()) if item},
+    )
+
+
+def _parse_vcpu(value: object, kind: WorkloadKind) -> int:
+    path = f"resources.{VCPU}"
+    if kind is WorkloadKind.INSTANCE or isinstance(value, int):
+        return _integer(value, path) * MILLI
+    if not isinstance(value, float) or not math.isfinite(value) or not 0 <= value <= _MAX_AMOUNT:
+        raise RequestError(path, f"{value!r} is no number that is 0 or more")
+    if round(value, _MAX_DECIMALS) != value:
+        raise RequestError(path, f"{value!r} has more than {_MAX_DECIMALS} decimals")
+    return round(value * MILLI)
+
+
+def _parse_limits(value: object) -> dict[str, int | None]:
+    if value is None:
+        return {}
+    limits = _object(value, "limits")
+    return {
+        key: None if item is None else _integer(item, f"limits.{key}")
+        for key, item in limits.items()
+    }
+
+
+def _parse_traits(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise RequestError("required_traits", f"{value!r} is no list")
+    traits = {_text(item, f"required_traits[{index}]") for index, item in enumerate(value)}
+    return tuple(sorted(traits))
+
+
+def _object(value: object, path: str, keys: frozenset[str] | None = None) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise RequestError(path, f"{value!r} is no object")
+    for key in value:
+        if not isinstance(key, str) or (keys is not None and key not in keys):
+            raise RequestError(f"{path}.{key}" if path else str(key), "is no known key")
+    return value
+
+
+def _optional(body: Mapping[str, Any], key: str, read: Callable[[object, str], T]) -> T | None:
+    return None if body.get(key) is None else read(body[key], key)
+
+
+def _uuid(value: object, path: str) -> str:
+    try:
+        return parse_uuid(value)
+    except ValueError as error:
+        raise RequestError(path, str(error)) from None
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > _LONGEST_TEXT:
+        raise RequestError(path, f"{value!r} is no text of 1 to {_LONGEST_TEXT} characters")
+    return value
+
+
+def _integer(value: object, path: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_AMOUNT:
+        raise RequestError(path, f"{value!r} is no integer that is 0 or more")
+    return value

@@ -1,0 +1,157 @@
+"""What a listing of guests means for the claims of a node: confirmed, expired, vanished, late.
+
+One complete listing confirms; absence is judged only by complete listings. A
+held claim expires once a complete listing that began after its time lacks its
+guest, so outages prolong it by themselves. A confirmed claim whose guest
+vanished is flagged and stays charged.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.fact import Fact
+from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.warning import HostWarning, WarningKind
+
+ABSENT_LISTINGS = 2
+"""Complete listings in a row that must lack a confirmed guest before it is flagged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListingTime:
+    """When a listing was made, and what listings before it lacked.
+
+    Attributes:
+        began_at: by the database's clock.
+        absences: claim uuid -> complete listings in a row, this one included,
+            that lacked its guest since the claim was known.
+    """
+
+    began_at: datetime
+    absences: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Claims and guests after a listing.
+
+    Attributes:
+        claims: all of the node's, those that changed included.
+        guests: with the claim that covers each.
+    """
+
+    claims: Mapping[str, Claim]
+    guests: Mapping[str, Guest]
+    warnings: tuple[HostWarning, ...] = ()
+
+
+def settle(
+    nodename: str,
+    claims: Mapping[str, Claim],
+    stored: Mapping[str, Guest],
+    fact: Fact[GuestListing],
+    time: ListingTime,
+) -> Settlement:
+    """Judge a node's claims by a listing of its guests.
+
+    Args:
+        claims: active ones, and released ones that expired, by uuid.
+        stored: guests as the row has them.
+        fact: the listing; a failed or incomplete one judges no absence.
+    """
+    listing = fact.value
+    if listing is None:
+        return Settlement(claims, stored)
+    listed = {guest.uuid: guest for guest in listing.guests}
+    settled = dict(claims)
+    for claim in claims.values():
+        if claim.is_active:
+            settled[claim.uuid] = _settle_one(claim, listed, listing.is_complete, time)
+    covered = {claim.workload.uuid: claim for claim in _by_age(settled.values()) if claim.is_active}
+    for uuid in listed.keys() - covered.keys():
+        late = _find_expired(settled.values(), uuid)
+        if late is not None:
+            settled[late.uuid] = covered[uuid] = replace(
+                late, state=ClaimState.CONFIRMED, reason="", expires_at=None
+            )
+    guests = {
+        uuid: replace(guest, claim_uuid=_uuid_of(covered.get(uuid)), missing_since=None)
+        for uuid, guest in listed.items()
+    }
+    warnings = []
+    for uuid, guest in stored.items():
+        if uuid in guests:
+            continue
+        holder = covered.get(uuid)
+        if not listing.is_complete:
+            guests[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
+        elif holder is not None:
+            missing = guest.missing_since
+            if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
+                missing = time.began_at
+            guests[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
+            if missing is not None:
+                warnings.append(_vanished(nodename, guest, holder))
+    return Settlement(settled, guests, tuple(warnings))
+
+
+def count_absences(
+    known: Iterable[Claim],
+    fact: Fact[GuestListing],
+    before: Mapping[str, int],
+) -> dict[str, int]:
+    """Count on how often complete listings lacked the guests of claims.
+
+    Args:
+        known: active claims that were known when the listing began.
+        before: the counts of the listing before.
+    """
+    if fact.value is None or not fact.value.is_complete:
+        return dict(before)
+    listed = {guest.uuid for guest in fact.value.guests}
+    return {
+        claim.uuid: before.get(claim.uuid, 0) + 1
+        for claim in known
+        if claim.workload.uuid not in listed
+    }
+
+
+def _settle_one(
+    claim: Claim, listed: Mapping[str, Guest], is_complete: bool, time: ListingTime
+) -> Claim:
+    if claim.state is not ClaimState.HELD or not is_complete:
+        return claim
+    if claim.workload.uuid in listed:
+        return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
+    if claim.expires_at is not None and claim.expires_at < time.began_at:
+        return replace(claim, state=ClaimState.RELEASED, reason=ReleaseReason.EXPIRED.value)
+    return claim
+
+
+def _by_age(claims: Iterable[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: (claim.created_at, claim.uuid))
+
+
+def _find_expired(claims: Iterable[Claim], workload_uuid: str) -> Claim | None:
+    """Return a workload's newest claim that expired."""
+    found = [
+        claim
+        for claim in _by_age(claims)
+        if claim.workload.uuid == workload_uuid and claim.reason == ReleaseReason.EXPIRED
+    ]
+    return found[-1] if found else None
+
+
+def _uuid_of(claim: Claim | None) -> str | None:
+    return None if claim is None else claim.uuid
+
+
+def _vanished(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
+    return HostWarning(
+        WarningKind.GUEST_VANISHED,
+        nodename,
+        guest.uuid,
+        f"guest {guest.name or guest.uuid} is not listed any more; its claim {claim.uuid} is kept",
+    )

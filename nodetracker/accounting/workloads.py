@@ -1,0 +1,75 @@
+"""Workloads of a node: what claims hold and what its driver sees, one line each."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nodetracker.model.node import NodeRecord
+from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadLine:
+    """One workload on one node.
+
+    Attributes:
+        power_state: None when no guest was seen.
+        claimed: whether a claim holds its amounts; else they are its guest's own.
+    """
+
+    uuid: str
+    kind: str
+    name: str
+    host: str
+    nodename: str
+    project_id: str
+    vcpus: float
+    memory_mb: int
+    disk_gb: float
+    power_state: str | None
+    claimed: bool
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as column -> value, in order."""
+        return asdict(self)
+
+
+def list_workloads(record: NodeRecord) -> list[WorkloadLine]:
+    """Return a node's workloads in order of their names; each active claim is one."""
+    lines = []
+    for claim in record.claims.values():
+        if not claim.is_active:
+            continue
+        guest = record.guests.get(claim.workload.uuid)
+        lines.append(
+            WorkloadLine(
+                uuid=claim.workload.uuid,
+                kind=claim.workload.kind.value,
+                name=claim.workload.name or (guest.name if guest else ""),
+                host=record.host,
+                nodename=record.nodename,
+                project_id=claim.workload.project_id or (guest.project_id if guest else ""),
+                vcpus=whole_units(claim.amounts.vcpu_milli, MILLI),
+                memory_mb=claim.amounts.memory_mb,
+                disk_gb=whole_units(claim.amounts.disk_mb, MIB_PER_GIB),
+                power_state=guest.power_state.value if guest else None,
+                claimed=True,
+            )
+        )
+    lines += [
+        WorkloadLine(
+            uuid=guest.uuid,
+            kind=guest.kind.value,
+            name=guest.name,
+            host=record.host,
+            nodename=record.nodename,
+            project_id=guest.project_id,
+            vcpus=whole_units(guest.vcpu_milli, MILLI),
+            memory_mb=guest.memory_mb,
+            disk_gb=whole_units(guest.disk_mb, MIB_PER_GIB),
+            power_state=guest.power_state.value,
+            claimed=False,
+        )
+        for guest in record.guests.values()
+        if guest.claim_uuid is None
+    ]
+    return sorted(lines, key=lambda line: (line.name, line.uuid))

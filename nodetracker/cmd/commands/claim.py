@@ -1,0 +1,183 @@
+"""claim create, list, show, confirm, abort, renew."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from nodetracker.accounting.admission import Admission
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.cmd.commands.node import find_node
+from nodetracker.daemon import EXIT_FAILED
+from nodetracker.errors import NotFoundError, RefusedError, RequestError
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+
+COLUMNS = (
+    "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
+    "expires_at", "reason",
+)  # fmt: skip
+
+
+class CreateClaim(StoreCommand, ShowOne):
+    """Hold what a workload asks for on a node, or say why that cannot be."""
+
+    _is_refused = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the request and where it is wanted."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
+        parser.add_argument("--host", help="Instead of the request's own.")
+        parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Write nothing; show every resource's numbers."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Admit it and print the claim, or the numbers of a dry run."""
+        request = parse_claim_request(read_json(parsed_args.file))
+        host, nodename = self._find_place(request, parsed_args)
+        if not parsed_args.dry_run:
+            return show(self.store.create_claim(request, host, nodename, self.terms))
+        answer = self.store.try_claim(request, host, nodename, self.terms)
+        self._is_refused = bool(answer.reasons)
+        row = render_admission(host, nodename, answer)
+        return tuple(row), tuple(row.values())
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run it; a dry run that finds no room has the exit code of a refusal."""
+        code = int(super().run(parsed_args))
+        return EXIT_FAILED if self._is_refused else code
+
+    def _find_place(
+        self, request: ClaimRequest, parsed_args: argparse.Namespace
+    ) -> tuple[str, str]:
+        host = parsed_args.host or request.host
+        if host is None:
+            raise RefusedError("name the host: --host, or host in the request")
+        record = find_node(self.store, host, parsed_args.node or request.nodename)
+        return record.host, record.nodename
+
+
+class ListClaims(StoreCommand, Lister):
+    """List claims, oldest first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what to leave out."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", help="Only claims on this host.")
+        parser.add_argument(
+            "--state", choices=[state.value for state in ClaimState], help="Only in this state."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the claims."""
+        state = parsed_args.state and ClaimState(parsed_args.state)
+        claims = self.store.list_claims(parsed_args.host, state or None)
+        return columns_of([render_claim(claim) for claim in claims], COLUMNS)
+
+
+class OneClaim(StoreCommand, ShowOne):
+    """Base of commands on one claim."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the claim."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("uuid", metavar="UUID")
+        return parser
+
+
+class ShowClaim(OneClaim):
+    """Show one claim."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read it."""
+        found = self.store.list_claims(uuid=parsed_args.uuid)
+        if not found:
+            raise NotFoundError(f"there is no claim {parsed_args.uuid}")
+        return show(found[0])
+
+
+class ConfirmClaim(OneClaim):
+    """Say that a claim's guest is there."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Confirm it."""
+        return show(self.store.confirm_claim(parsed_args.uuid))
+
+
+class AbortClaim(OneClaim):
+    """Release a claim; one that is released stays as it is."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Release it."""
+        return show(self.store.abort_claim(parsed_args.uuid))
+
+
+class RenewClaim(OneClaim):
+    """Let a held claim expire later, counted from now."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Renew it."""
+        return show(self.store.renew_claim(parsed_args.uuid, self.terms))
+
+
+def read_json(name: str) -> object:
+    """Read a file of JSON, or standard input for ``-``.
+
+    Raises:
+        RequestError: it cannot be read, or is no JSON.
+    """
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(name, f"cannot be read: {error}") from error
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        raise RequestError(name, f"is no JSON: {error}") from error
+    return value
+
+
+def render_claim(claim: Claim) -> dict[str, Any]:
+    """Return the columns of ``claim list`` for one claim."""
+    milli, disk_mb = claim.amounts.vcpu_milli, claim.amounts.disk_mb
+    return {
+        "uuid": claim.uuid,
+        "workload_uuid": claim.workload.uuid,
+        "kind": claim.kind.value,
+        "state": claim.state.value,
+        "host": claim.host,
+        "nodename": claim.nodename,
+        "vcpus": whole_units(milli, MILLI),
+        "memory_mb": claim.amounts.memory_mb,
+        "disk_gb": whole_units(disk_mb, MIB_PER_GIB),
+        "expires_at": render_time(claim.expires_at),
+        "reason": claim.reason,
+    }
+
+
+def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
+    """Return a dry run's answer as plain JSON."""
+    return {
+        "host": host,
+        "nodename": nodename,
+        "fits": not answer.reasons,
+        "reasons": list(answer.reasons),
+        "resources": [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts],
+    }
+
+
+def show(claim: Claim) -> tuple[Any, Any]:
+    """Return one claim as cliff wants it."""
+    row = render_claim(claim)
+    return tuple(row), tuple(row.values())

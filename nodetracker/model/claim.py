@@ -1,0 +1,124 @@
+"""Claims: resources of one workload that are held on one node."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nodetracker.model.guest import WorkloadKind
+
+MEMORY = "MEMORY_MB"
+DISK = "DISK_GB"
+VCPU = "VCPU"
+PCPU = "PCPU"
+
+
+class ClaimKind(enum.StrEnum):
+    """What a claim was made for."""
+
+    CREATE = "create"
+    MOVE = "move"
+
+
+class ClaimState(enum.StrEnum):
+    """How far a claim is; all but a released one count as used."""
+
+    HELD = "held"  # granted, its guest has not been seen
+    CONFIRMED = "confirmed"  # the guest is there, or the caller said so
+    RELEASED = "released"
+
+
+ACTIVE_STATES = (ClaimState.HELD, ClaimState.CONFIRMED)
+
+
+class ReleaseReason(enum.StrEnum):
+    """Why a claim was released."""
+
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    REVERTED = "reverted"
+    MOVED = "moved"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Whom resources are held for; "" is not known."""
+
+    uuid: str
+    kind: WorkloadKind = WorkloadKind.INSTANCE
+    name: str = ""
+    project_id: str = ""
+    user_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What is asked for.
+
+    Attributes:
+        vcpu_milli: shared CPUs in thousandths.
+        pcpus: CPUs of its own.
+        memory_mb, disk_mb: MiB.
+        resources: further resource classes of the node's inventory.
+    """
+
+    vcpu_milli: int = 0
+    pcpus: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """One request for resources, read and checked.
+
+    Attributes:
+        uuid: of the claim; the same request with it again answers the same claim.
+        host, nodename: where it is wanted, None = wherever it fits.
+        limits: resource class -> what may be used in all, in the class's
+            units; None = unlimited; absent = the node's own.
+        required_traits: that the node must have.
+        request_hash: tells another body from the same.
+    """
+
+    uuid: str
+    workload: Workload
+    amounts: Amounts
+    request_hash: str
+    host: str | None = None
+    nodename: str | None = None
+    limits: Mapping[str, int | None] = field(default_factory=dict)
+    required_traits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A row of ``claims``; times are UTC by the database's clock.
+
+    Attributes:
+        host, nodename: of the node it is held on.
+        reason: why it was released, "" before.
+        expires_at: when it is given up if its guest has not come, None once confirmed.
+    """
+
+    uuid: str
+    node_id: int
+    host: str
+    nodename: str
+    workload: Workload
+    kind: ClaimKind
+    state: ClaimState
+    amounts: Amounts
+    request_hash: str
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    reason: str = ""
+    migration_uuid: str | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """True while it counts as used."""
+        return self.state in ACTIVE_STATES

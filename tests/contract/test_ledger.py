@@ -1,0 +1,306 @@
+"""The ledger over every store: claims that are granted, refused, answered again and released."""
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    NotFoundError,
+    RefusedError,
+)
+from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.ports import AgentKey, LedgerTerms, Store
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.values import create, make_guest, make_values, register, update
+
+TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
+RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
+
+
+@pytest.fixture(params=BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> Store:
+    return stores.open()
+
+
+def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charge()) -> AgentKey:  # noqa: B008
+    """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
+    agent = register(store)
+    store.beat(agent, 1, AuditState())
+    values = make_values(
+        vcpus=8,
+        pcpus=2,
+        memory_mb=8192,
+        local_gb=100,
+        cpu_allocation_ratio=1.0,
+        ram_allocation_ratio=1.0,
+        disk_allocation_ratio=1.0,
+        reserved=RESERVED,
+        overhead={},
+        facts={},
+        inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}},
+        **usage_columns(charge, RESERVED, 8192, 100),
+    )
+    store.apply_changes(agent, [create(agent, "node-1", values, guests)], 60)
+    return agent
+
+
+def ask(workload: str | None = None, claim: str | None = None, **resources: Any) -> Any:
+    body: dict[str, Any] = {
+        "workload": {"uuid": workload or str(uuid.uuid4()), "project_id": "p1"},
+        "resources": resources,
+    }
+    if claim is not None:
+        body["uuid"] = claim
+    return parse_claim_request(body)
+
+
+def claim(store: Store, request: Any) -> Claim:
+    return store.create_claim(request, "alpha", "node-1", TERMS)
+
+
+def node(store: Store) -> NodeRecord:
+    (record,) = store.load_nodes("alpha")
+    return record
+
+
+class TestGranting:
+    def test_a_claim_is_written_with_the_row_s_new_usage(self, store: Store) -> None:
+        make_node(store)
+        before = node(store)
+        granted = claim(store, ask(VCPU=2, MEMORY_MB=1024, DISK_GB=10, PCPU=1, CUSTOM_FPGA=1))
+        assert granted.state is ClaimState.HELD
+        assert granted.expires_at is not None
+        assert (granted.expires_at - granted.created_at).total_seconds() == 600
+        after = node(store)
+        assert after.claims == {granted.uuid: granted}
+        assert (after.generation, after.epoch) == (before.generation + 1, before.epoch)
+        values = after.values
+        assert (values.vcpus_used, values.pcpus_used, values.memory_mb_used) == (3, 1, 1536)
+        assert (values.local_gb_used, values.free_ram_mb, values.cpu_used) == (10, 6656, 2.0)
+        assert store.list_claims() == [granted]
+
+    def test_what_does_not_fit_is_refused_with_every_reason_and_nothing_written(
+        self, store: Store
+    ) -> None:
+        make_node(store)
+        before = node(store)
+        with pytest.raises(ClaimRefusedError) as caught:
+            claim(store, ask(VCPU=9, MEMORY_MB=9999, CUSTOM_FPGA=3))
+        assert caught.value.reasons == (
+            "Free vcpu 7.00 VCPU < requested 9 VCPU",
+            "Free memory 7680.00 MB < requested 9999 MB",
+            "Free CUSTOM_FPGA 2.00 < requested 3",
+        )
+        assert node(store) == before
+
+    def test_a_dry_run_writes_nothing(self, store: Store) -> None:
+        make_node(store)
+        before = node(store)
+        answer = store.try_claim(ask(VCPU=2, MEMORY_MB=9999), "alpha", "node-1", TERMS)
+        assert answer.reasons == ("Free memory 7680.00 MB < requested 9999 MB",)
+        assert answer.verdicts[0].free == 7
+        assert node(store) == before
+
+    def test_further_classes_are_not_sold_twice(self, store: Store) -> None:
+        make_node(store)
+        claim(store, ask(CUSTOM_FPGA=2))
+        with pytest.raises(ClaimRefusedError, match="Free CUSTOM_FPGA 0.00"):
+            claim(store, ask(CUSTOM_FPGA=1))
+
+    def test_a_node_that_is_not_there_refuses(self, store: Store) -> None:
+        make_node(store)
+        with pytest.raises(ClaimRefusedError, match="there is no node"):
+            store.create_claim(ask(VCPU=1), "alpha", "ghost", TERMS)
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (ServiceChange(disabled=True, disabled_reason="disk"), "alpha is disabled: disk"),
+            (ServiceChange(forced_down=True), "alpha is down"),
+        ],
+    )
+    def test_a_service_that_takes_none_refuses(
+        self, store: Store, change: ServiceChange, reason: str
+    ) -> None:
+        make_node(store)
+        held = claim(store, ask(VCPU=1))
+        store.set_service("alpha", COMPUTE_BINARY, change)
+        with pytest.raises(ClaimRefusedError, match=reason):
+            claim(store, ask(VCPU=1))
+        store.confirm_claim(held.uuid)
+        assert store.abort_claim(held.uuid).reason == "aborted"
+
+    def test_a_service_that_is_silent_refuses(self, store: Store) -> None:
+        make_node(store)
+        silent = LedgerTerms(service_down_time=-1, claim_timeout=600)
+        with pytest.raises(ClaimRefusedError, match="alpha is down"):
+            store.create_claim(ask(VCPU=1), "alpha", "node-1", silent)
+
+
+class TestAgain:
+    def test_the_same_request_answers_the_same_claim(self, store: Store) -> None:
+        make_node(store)
+        request = ask(claim=str(uuid.uuid4()), VCPU=2)
+        granted = claim(store, request)
+        assert claim(store, request) == granted
+        assert node(store).values.vcpus_used == 3
+
+    def test_also_when_it_would_not_fit_a_second_time(self, store: Store) -> None:
+        make_node(store)
+        request = ask(claim=str(uuid.uuid4()), VCPU=7)
+        assert claim(store, request) == claim(store, request)
+
+    def test_another_body_is_a_conflict(self, store: Store) -> None:
+        make_node(store)
+        name = str(uuid.uuid4())
+        claim(store, ask(claim=name, VCPU=2))
+        for amount in (1, 7):
+            with pytest.raises(ClaimConflictError, match=name):
+                claim(store, ask(claim=name, VCPU=amount))
+
+    def test_a_released_claim_stays_released(self, store: Store) -> None:
+        make_node(store)
+        request = ask(claim=str(uuid.uuid4()), VCPU=2)
+        store.abort_claim(claim(store, request).uuid)
+        assert claim(store, request).state is ClaimState.RELEASED
+        assert node(store).values.vcpus_used == 1
+
+
+class TestReleasing:
+    def test_an_abort_gives_everything_back(self, store: Store) -> None:
+        make_node(store)
+        before = node(store)
+        granted = claim(store, ask(VCPU=2, MEMORY_MB=333, DISK_GB=7, PCPU=1))
+        released = store.abort_claim(granted.uuid)
+        assert (released.state, released.reason) == (ClaimState.RELEASED, "aborted")
+        after = node(store)
+        assert after.values == before.values
+        assert after.claims == {}
+        assert after.generation == before.generation + 2
+
+    def test_a_second_abort_changes_nothing(self, store: Store) -> None:
+        make_node(store)
+        granted = claim(store, ask(VCPU=2))
+        released = store.abort_claim(granted.uuid)
+        after = node(store)
+        assert store.abort_claim(granted.uuid) == released
+        assert node(store) == after
+
+    def test_what_is_not_there_is_not_found(self, store: Store) -> None:
+        make_node(store)
+        before = node(store)
+        for call in (
+            lambda: store.abort_claim("ghost"),
+            lambda: store.confirm_claim("ghost"),
+            lambda: store.renew_claim("ghost", TERMS),
+        ):
+            with pytest.raises(NotFoundError, match="ghost"):
+                call()
+        assert node(store) == before
+
+    def test_a_confirmed_claim_does_not_expire(self, store: Store) -> None:
+        make_node(store)
+        confirmed = store.confirm_claim(claim(store, ask(VCPU=2)).uuid)
+        assert (confirmed.state, confirmed.expires_at) == (ClaimState.CONFIRMED, None)
+        assert store.confirm_claim(confirmed.uuid) == confirmed
+        assert store.renew_claim(confirmed.uuid, TERMS) == confirmed
+
+    def test_renewing_counts_from_now(self, store: Store) -> None:
+        make_node(store)
+        granted = claim(store, ask(VCPU=2))
+        renewed = store.renew_claim(granted.uuid, LedgerTerms(60, 6000))
+        assert granted.expires_at is not None
+        assert renewed.expires_at is not None
+        assert (renewed.expires_at - granted.expires_at).total_seconds() >= 5400
+
+    def test_a_released_claim_cannot_be_confirmed_or_renewed(self, store: Store) -> None:
+        make_node(store)
+        granted = claim(store, ask(VCPU=2))
+        store.abort_claim(granted.uuid)
+        for call in (store.confirm_claim, lambda name: store.renew_claim(name, TERMS)):
+            with pytest.raises(RefusedError, match=r"is released \(aborted\)"):
+                call(granted.uuid)
+
+    def test_a_node_or_service_with_claims_is_not_deleted(self, store: Store) -> None:
+        make_node(store)
+        granted = claim(store, ask(VCPU=2))
+        with pytest.raises(RefusedError, match="holds 1 claims"):
+            store.delete_node("alpha", "node-1")
+        with pytest.raises(RefusedError, match="holds 1 claims"):
+            store.delete_service("alpha", COMPUTE_BINARY, -1)
+        store.abort_claim(granted.uuid)
+        store.delete_service("alpha", COMPUTE_BINARY, -1)
+        assert store.list_claims() == []
+
+
+class TestGuests:
+    GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
+    CHARGE = Charge(2000, 1024, 10240)
+
+    def test_an_unclaimed_guest_is_adopted_and_not_counted_twice(self, store: Store) -> None:
+        make_node(store, (self.GUEST,), self.CHARGE)
+        before = node(store)
+        granted = claim(store, ask(self.GUEST.uuid, VCPU=2, MEMORY_MB=1024, DISK_GB=10))
+        assert (granted.state, granted.expires_at) == (ClaimState.CONFIRMED, None)
+        after = node(store)
+        assert after.values == before.values
+        assert after.guests[self.GUEST.uuid].claim_uuid == granted.uuid
+
+    def test_adoption_is_tested_against_free_and_what_it_is_charged(self, store: Store) -> None:
+        make_node(store, (self.GUEST,), self.CHARGE)
+        claim(store, ask(VCPU=5))
+        with pytest.raises(ClaimRefusedError, match="Free vcpu 2.00"):
+            claim(store, ask(self.GUEST.uuid, VCPU=3))
+        claim(store, ask(self.GUEST.uuid, VCPU=2))
+        assert node(store).values.vcpus_used == 8
+
+    def test_a_guest_whose_claim_is_aborted_counts_as_unclaimed_again(self, store: Store) -> None:
+        make_node(store, (self.GUEST,), self.CHARGE)
+        before = node(store)
+        granted = claim(store, ask(self.GUEST.uuid, VCPU=7, MEMORY_MB=1))
+        store.abort_claim(granted.uuid)
+        after = node(store)
+        assert after.values == before.values
+        assert after.guests == before.guests
+
+    def test_an_audit_s_write_after_a_claim_is_a_conflict(self, store: Store) -> None:
+        agent = make_node(store)
+        record = node(store)
+        claim(store, ask(VCPU=2))
+        result = store.apply_changes(agent, [update(record, vcpus_used=1)], 60)
+        assert result.conflicts == ("node-1",)
+        assert node(store).values.vcpus_used == 3
+
+
+def test_of_many_at_once_exactly_as_many_succeed_as_fit(stores: StoreMaker) -> None:
+    make_node(stores.open())
+
+    def one(number: int) -> str:
+        try:
+            return claim(stores.open(), ask(VCPU=1, MEMORY_MB=100)).uuid
+        except ClaimRefusedError as error:
+            assert error.reasons == ("Free vcpu 0.00 VCPU < requested 1 VCPU",)
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        granted = [name for name in pool.map(one, range(12)) if name]
+    assert len(granted) == 7
+    store = stores.open()
+    record = node(store)
+    assert set(record.claims) == set(granted)
+    assert (record.values.vcpus_used, record.values.memory_mb_used) == (8, 512 + 700)

@@ -1,0 +1,114 @@
+"""Claims from the command line, beside a running agent."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.programs import Programs, wait_until
+
+GUEST = {
+    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+    "name": "vm-1",
+    "vcpus": 2,
+    "memory_mb": 2048,
+    "disk_gb": 20,
+    "project_id": "p1",
+}
+NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    programs = Programs(tmp_path, update_resources_interval=1)
+    write(programs)
+    assert programs.manage("db", "sync").returncode == 0
+    return programs
+
+
+def write(programs: Programs, *guests: Any) -> None:
+    programs.inventory.write_text(yaml.safe_dump({"nodes": [NODE | {"guests": list(guests)}]}))
+
+
+def ask(programs: Programs, **body: Any) -> str:
+    path = programs.directory / "request.json"
+    path.write_text(json.dumps({"workload": {"uuid": GUEST["uuid"], "project_id": "p1"}} | body))
+    return str(path)
+
+
+def memory_used(programs: Programs) -> int:
+    return int(programs.ask("node", "list")[0]["memory_mb_used"])
+
+
+def test_a_claim_from_its_birth_to_its_end(programs: Programs) -> None:
+    with programs.start() as agent:
+        agent.wait_for("is at work")
+        request = ask(programs, resources={"VCPU": 2, "MEMORY_MB": 2048, "DISK_GB": 20})
+        claim = programs.ask("claim", "create", request, "--host", "host-1")
+        assert (claim["state"], claim["host"], claim["nodename"]) == ("held", "host-1", "node-1")
+        assert (claim["vcpus"], claim["memory_mb"], claim["disk_gb"]) == (2, 2048, 20)
+        assert memory_used(programs) == 512 + 2048
+        write(programs, GUEST)
+        wait_until(lambda: programs.ask("claim", "show", claim["uuid"])["state"] == "confirmed")
+        assert memory_used(programs) == 512 + 2048
+        (workload,) = programs.ask("workload", "list")
+        assert (workload["claimed"], workload["power_state"]) == (True, "running")
+        assert programs.ask("workload", "list", "--unclaimed") == []
+        aborted = programs.ask("claim", "abort", claim["uuid"])
+        assert (aborted["state"], aborted["reason"]) == ("released", "aborted")
+        assert memory_used(programs) == 512 + 2048  # the guest counts by itself
+        (workload,) = programs.ask("workload", "list", "--unclaimed")
+        assert workload["uuid"] == GUEST["uuid"]
+        shown = {row["project"]: row["memory_mb"] for row in programs.ask("host", "show", "host-1")}
+        assert (shown["(used_now)"], shown["(unclaimed)"], shown["p1"]) == (2560, 2048, 2048)
+        write(programs)
+        wait_until(lambda: memory_used(programs) == 512)
+        assert agent.stop() == 0
+        assert "Traceback" not in agent.output()
+
+
+def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
+    with programs.start() as agent:
+        agent.wait_for("is at work")
+        request = ask(programs, host="host-1", resources={"VCPU": 99, "MEMORY_MB": 999999})
+        done = programs.manage("claim", "create", request)
+        assert done.returncode == 1
+        assert done.stderr.strip() == (
+            "Free vcpu 64.00 VCPU < requested 99 VCPU; "
+            "Free memory 65024.00 MB < requested 999999 MB"
+        )
+        dry = programs.manage("claim", "create", request, "--dry-run", "-f", "json")
+        assert dry.returncode == 1
+        told = json.loads(dry.stdout)
+        assert (told["fits"], len(told["reasons"])) == (False, 2)
+        assert {row["resource"]: row["free"] for row in told["resources"]}["DISK_GB"] == 500
+        fits = ask(programs, host="host-1", resources={"VCPU": 1})
+        assert programs.ask("claim", "create", fits, "--dry-run")["fits"]
+        assert programs.ask("claim", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "request.json: is no JSON"),
+        ('{"workload": {"uuid": "x"}}', "workload.uuid: 'x' is no uuid"),
+        ('{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}}', "name the host"),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_one_line(
+    programs: Programs, content: str, told: str
+) -> None:
+    path = programs.directory / "request.json"
+    path.write_text(content)
+    done = programs.manage("claim", "create", str(path))
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_claim_that_is_not_there_is_said_so(programs: Programs) -> None:
+    for command in ("show", "abort", "confirm", "renew"):
+        done = programs.manage("claim", command, "ghost")
+        assert (done.returncode, done.stderr.strip()) == (1, "there is no claim ghost")

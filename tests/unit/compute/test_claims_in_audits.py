@@ -1,0 +1,173 @@
+"""Claims and guests as audits see them: confirmed, expired, late, vanished, adopted."""
+
+import pytest
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.db.memory import MemoryStore
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.service import AuditState
+from nodetracker.model.warning import WarningKind
+from nodetracker.ports import LedgerTerms
+from tests.unit.compute.test_resource_tracker import HOST, Agent, Clock, guest, node
+
+TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
+
+
+class World(Agent):
+    """An agent, and whoever claims on its node."""
+
+    def __init__(self, clock, tmp_path):
+        super().__init__(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock)
+        self.store.beat(self.key, 1, AuditState())
+        self.audit(node(1))
+
+    def claim(self, number=1, **resources):
+        request = parse_claim_request(
+            {"workload": {"uuid": guest(number)["uuid"]}, "resources": resources or {"VCPU": 2}}
+        )
+        return self.store.create_claim(request, HOST, "node-1", TERMS)
+
+    def find(self, claim):
+        (found,) = self.store.list_claims(uuid=claim.uuid)
+        return found
+
+    @property
+    def used(self):
+        return self.records()["node-1"].values.vcpus_used
+
+    def warnings(self, kind):
+        return [
+            record.warning
+            for record in self.store.list_warnings(HOST)
+            if record.warning.kind is kind and record.resolved_at is None
+        ]
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def world(clock, tmp_path):
+    return World(clock, tmp_path)
+
+
+def test_used_is_what_claims_and_unclaimed_guests_hold(world):
+    world.claim(1, VCPU=3)
+    world.audit(node(1, guest(2)))
+    assert world.used == 3 + 2
+
+
+def test_one_complete_listing_confirms(world):
+    claim = world.claim(1, VCPU=3)
+    world.audit(node(1, guest(1)))
+    assert world.find(claim).state is ClaimState.CONFIRMED
+    assert world.find(claim).expires_at is None
+    assert world.records()["node-1"].guests[guest(1)["uuid"]].claim_uuid == claim.uuid
+    assert world.used == 3
+    assert world.audit().changes == ()
+
+
+def test_an_incomplete_listing_confirms_nothing(world):
+    claim = world.claim(1)
+    world.audit(node(1, guest(1), {"uuid": "broken"}))
+    assert world.find(claim).state is ClaimState.HELD
+
+
+def test_a_held_claim_expires_by_a_listing_that_began_after_its_time(world, clock):
+    claim = world.claim(1)
+    clock.seconds += 590
+    world.audit()
+    assert world.find(claim).state is ClaimState.HELD
+    clock.seconds += 20
+    world.audit()
+    assert (world.find(claim).state, world.find(claim).reason) == (ClaimState.RELEASED, "expired")
+    assert world.used == 0
+
+
+def test_held_listings_prolong_a_claim_by_themselves(world, clock):
+    claim = world.claim(1)
+    clock.seconds += 3600
+    world.audit(node(1), fail={"node-1": "boom"})
+    assert world.find(claim).state is ClaimState.HELD
+    world.audit(node(1))
+    assert world.find(claim).reason == "expired"
+
+
+def test_a_guest_that_comes_late_takes_its_expired_claim_up_again(world, clock):
+    claim = world.claim(1, VCPU=3)
+    clock.seconds += 3600
+    world.audit()
+    assert world.used == 0
+    world.audit(node(1, guest(1)))
+    assert (world.find(claim).state, world.find(claim).reason) == (ClaimState.CONFIRMED, "")
+    assert world.used == 3
+
+
+def test_an_aborted_claim_is_not_taken_up_again(world):
+    claim = world.claim(1, VCPU=3)
+    world.store.abort_claim(claim.uuid)
+    world.audit(node(1, guest(1)))
+    assert world.find(claim).state is ClaimState.RELEASED
+    assert world.used == 2
+
+
+def test_a_confirmed_guest_that_vanished_is_flagged_and_stays_charged(world):
+    claim = world.claim(1, VCPU=3)
+    world.audit(node(1, guest(1)))
+    world.audit(node(1))
+    assert world.warnings(WarningKind.GUEST_VANISHED) == []
+    world.audit(node(1))
+    (warning,) = world.warnings(WarningKind.GUEST_VANISHED)
+    assert claim.uuid in warning.message
+    stored = world.records()["node-1"].guests[guest(1)["uuid"]]
+    assert stored.missing_since is not None
+    assert world.used == 3
+    assert world.audit().changes == ()
+    world.audit(node(1, guest(1)))
+    assert world.warnings(WarningKind.GUEST_VANISHED) == []
+    assert world.records()["node-1"].guests[guest(1)["uuid"]].missing_since is None
+
+
+def test_a_claim_that_was_made_during_a_listing_is_not_judged_by_it(world):
+    world.claim(1)
+    world.store.confirm_claim(world.store.list_claims()[0].uuid)
+    world.audit(node(1))
+    world.audit(node(1))
+    assert world.warnings(WarningKind.GUEST_VANISHED) == []
+
+
+def test_a_vanished_guest_s_row_goes_with_its_claim(world):
+    claim = world.claim(1, VCPU=3)
+    for nodes in ([node(1, guest(1))], [node(1)], [node(1)], [node(1)]):
+        world.audit(*nodes)
+    world.store.abort_claim(claim.uuid)
+    assert world.used == 0
+    world.audit()
+    assert world.records()["node-1"].guests == {}
+    assert world.warnings(WarningKind.GUEST_VANISHED) == []
+
+
+def test_a_restart_lowers_nothing(world, clock, tmp_path):
+    world.claim(1, VCPU=3)
+    world.audit(node(1, guest(1), guest(2)))
+    again = Agent(world.store, world.path, clock)
+    again.audit(fail={"node-1": "boom"})
+    assert world.used == 5
+    again.audit(node(1, guest(1), guest(2)))
+    assert world.used == 5
+
+
+def test_an_orphan_with_claims_is_kept_and_warned_of(world):
+    world.audit(node(1), node(2))
+    claim = world.claim(1)
+    for _ in range(4):
+        world.audit(node(2))
+    assert set(world.records()) == {"node-1", "node-2"}
+    (warning,) = world.warnings(WarningKind.ORPHAN_NODE_KEPT)
+    assert warning.nodename == "node-1"
+    world.store.abort_claim(claim.uuid)
+    for _ in range(3):
+        world.audit(node(2))
+    assert set(world.records()) == {"node-2"}
