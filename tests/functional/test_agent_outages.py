@@ -249,7 +249,10 @@ def test_frozen_for_less_than_its_patience(server: Any, agent: Agent) -> None:
     time.sleep(1.5)
     server.process.thaw()
     agent.assert_at_work_again()
-    assert agent.new_lines() == []
+    lines = agent.new_lines()  # none but where a connection was cut while it was in use
+    for begins, ends in zip(lines[::2], lines[1::2], strict=True):
+        assert BEGINS in begins
+        assert ENDS in ends
 
 
 def test_read_only(server: Any, agent: Agent) -> None:
@@ -299,7 +302,10 @@ def test_its_connections_are_cut(server: Any, agent: Agent) -> None:
         agent.change()
         time.sleep(0.7)
     agent.assert_at_work_again()
-    assert agent.new_lines() == []
+    lines = agent.new_lines()  # none but where a connection was cut while it was in use
+    for begins, ends in zip(lines[::2], lines[1::2], strict=True):
+        assert BEGINS in begins
+        assert ENDS in ends
 
 
 def test_its_connection_is_cut_in_a_transaction(server: Any, agent: Agent) -> None:

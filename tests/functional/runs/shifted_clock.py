@@ -12,22 +12,26 @@ from nodetracker.cmd import compute
 from nodetracker.compute import manager, resource_tracker
 from nodetracker.db import engine, store
 
-SHIFT = Path(sys.argv[1])
 MODULES = (manager, resource_tracker, engine, store)
-wall_clock = time.time
 
 
-def read_shift() -> float:
-    return float(SHIFT.read_text() or 0)
+def shift_clock(path: Path) -> None:
+    """Let every clock of this process that can be set be off."""
+    wall_clock = time.time
+
+    def read_shift() -> float:
+        return float(path.read_text() or 0)
+
+    class ShiftedDatetime(library.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return library.datetime.now(tz) + library.timedelta(seconds=read_shift())
+
+    time.time = lambda: wall_clock() + read_shift()
+    for module in MODULES:
+        module.datetime = ShiftedDatetime
 
 
-class ShiftedDatetime(library.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return library.datetime.now(tz) + library.timedelta(seconds=read_shift())
-
-
-time.time = lambda: wall_clock() + read_shift()
-for module in MODULES:
-    module.datetime = ShiftedDatetime
-sys.exit(compute.main(sys.argv[2:]))
+if __name__ == "__main__":
+    shift_clock(Path(sys.argv[1]))
+    sys.exit(compute.main(sys.argv[2:]))
