@@ -1,0 +1,93 @@
+"""Where a workload's guest cells are on its host: what ``claims.numa`` and ``guests.pins`` hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodetracker.model.cpuset import CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlacement:
+    """One guest cell on its host cell.
+
+    Attributes:
+        host_cell: id of the host's cell.
+        vcpus: guest CPUs that float on the cell's shared ones.
+        memory_mb: MiB, of whatever page size.
+        page_size_kb: KiB of a page, None for memory that was not asked by
+            page size.
+        pages: how many of them, 0 without a page size.
+        pins: guest CPU -> host CPU. Guest CPUs are numbered through all
+            cells from 0, in each cell those that float first.
+        isolated: host CPUs that stay empty, being siblings of a pinned one.
+    """
+
+    host_cell: int
+    vcpus: int = 0
+    memory_mb: int = 0
+    page_size_kb: int | None = None
+    pages: int = 0
+    pins: Mapping[int, int] = field(default_factory=dict)
+    isolated: CpuSet = frozenset()
+
+    @property
+    def taken_cpus(self) -> CpuSet:
+        """Host CPUs that nobody else may pin."""
+        return frozenset(self.pins.values()) | self.isolated
+
+
+@dataclass(frozen=True, slots=True)
+class NumaPlacement:
+    """Where a workload is; its cells in the order of the request."""
+
+    cells: tuple[CellPlacement, ...]
+
+
+def encode_placement(placement: NumaPlacement) -> dict[str, Any]:
+    """Return a placement as plain JSON data.
+
+    >>> encode_placement(NumaPlacement((CellPlacement(1, 0, 512, None, 0, {0: 4}),)))["cells"][0]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'host_cell': 1, 'vcpus': 0, 'memory_mb': 512, 'page_size_kb': None, 'pages': 0,
+     'pins': {'0': 4}, 'isolated': []}
+    """
+    return {
+        "cells": [
+            {
+                "host_cell": cell.host_cell,
+                "vcpus": cell.vcpus,
+                "memory_mb": cell.memory_mb,
+                "page_size_kb": cell.page_size_kb,
+                "pages": cell.pages,
+                "pins": {str(guest): host for guest, host in sorted(cell.pins.items())},
+                "isolated": sorted(cell.isolated),
+            }
+            for cell in placement.cells
+        ]
+    }
+
+
+def decode_placement(data: Mapping[str, Any]) -> NumaPlacement:
+    """Build the placement that `encode_placement` gave.
+
+    Raises:
+        ValueError: it is none; what else is stored of the node is still good.
+    """
+    try:
+        return NumaPlacement(tuple(_decode_cell(cell) for cell in data["cells"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{data!r} is no NUMA placement") from error
+
+
+def _decode_cell(cell: Mapping[str, Any]) -> CellPlacement:
+    size = cell["page_size_kb"]
+    return CellPlacement(
+        host_cell=int(cell["host_cell"]),
+        vcpus=int(cell["vcpus"]),
+        memory_mb=int(cell["memory_mb"]),
+        page_size_kb=None if size is None else int(size),
+        pages=int(cell["pages"]),
+        pins={int(guest): int(host) for guest, host in cell["pins"].items()},
+        isolated=frozenset(int(cpu) for cpu in cell["isolated"]),
+    )
