@@ -57,9 +57,10 @@ class CellChoice:
         return tuple(sorted(guest_of, key=lambda host: guest_of[host]))
 
     def _find_set(self, chosen: tuple[int, ...], start: int) -> frozenset[int] | None:
-        if len(chosen) == len(self._candidates):
+        lacking = len(self._candidates) - len(chosen)
+        if lacking == 0:
             return frozenset(chosen) if self._accepts(tuple(sorted(chosen))) else None
-        for position in range(start, len(self._order)):
+        for position in range(start, len(self._order) - lacking + 1):
             if self.visited >= MAX_VISITED:
                 self.has_given_up = True
                 return None
