@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-MAX_VISITED = 10_000
+MAX_VISITED = 50_000
 """Sets of host cells that are looked at before a choice is given up."""
 
 
@@ -23,7 +23,7 @@ class CellChoice:
 
     Attributes:
         visited: sets of host cells, whole or not, that were looked at.
-        has_given_up: `MAX_VISITED` was reached. It takes more than 14 host
+        has_given_up: `MAX_VISITED` was reached. It takes more than 16 host
             cells and an `accepts` that refuses thousands of sets.
     """
 
