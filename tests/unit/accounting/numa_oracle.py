@@ -1,0 +1,164 @@
+"""The rules of NUMA placement, written down a second time: slow, plain, by trying everything.
+
+It shares no code with what it judges but the values. All of a host's state is
+recomputed from the placements at every question.
+"""
+
+import itertools
+from collections import Counter
+
+from nodetracker.model.numa_request import CpuPolicy, CpuThreadPolicy, PageSize
+
+
+def can_fit(request, cells, placements, limits, accepts):
+    """Tell whether any assignment of distinct host cells works."""
+    return any(
+        accepts(tuple(sorted(cell.id for cell in chosen)))
+        and all(
+            _has_room(guest, request, cell, cells, placements, limits)
+            for guest, cell in zip(request.cells, chosen, strict=True)
+        )
+        for chosen in itertools.permutations(cells, len(request.cells))
+    )
+
+
+def faults_of(placement, request, cells, placements, limits, accepts):
+    """Say what is wrong with a placement that was granted beside `placements`."""
+    ids = [part.host_cell for part in placement.cells]
+    if len(set(ids)) != len(request.cells) or not accepts(tuple(sorted(ids))):
+        return ["cells"]
+    by_id = {cell.id: cell for cell in cells}
+    faults = []
+    first = 0
+    for part, guest in zip(placement.cells, request.cells, strict=True):
+        cell = by_id[part.host_cell]
+        numbers = list(range(first + guest.vcpus, first + guest.vcpus + guest.pcpus))
+        first += guest.vcpus + guest.pcpus
+        if (part.vcpus, part.memory_mb) != (guest.vcpus, guest.memory_mb):
+            faults.append("amounts")
+        if sorted(part.pins) != numbers or len(set(part.pins.values())) != guest.pcpus:
+            faults.append("guest CPUs")
+        if not _may_pin(part.pins.values(), request.cpu_thread_policy, cell, placements):
+            faults.append("pins")
+        if part.isolated != _isolated(part.pins.values(), request.cpu_thread_policy, cell):
+            faults.append("isolated")
+        sizes = _page_sizes(guest, request, cell, placements)
+        if request.page_size is None:
+            if (part.page_size_kb, part.pages) != (None, 0):
+                faults.append("pages nobody asked for")
+        elif part.page_size_kb != max(sizes, default=0):
+            faults.append("page size")
+        elif part.pages * part.page_size_kb != guest.memory_mb * 1024:
+            faults.append("pages")
+        if not _has_room(guest, request, cell, cells, placements, limits):
+            faults.append("room")
+    return faults
+
+
+def _has_room(guest, request, cell, cells, placements, limits):
+    used = [
+        part for placement in placements for part in placement.cells if part.host_cell == cell.id
+    ]
+    if guest.vcpus > len(cell.shared):
+        return False
+    floating = guest.vcpus + sum(part.vcpus for part in used)
+    ratio = limits.cpu_allocation_ratio
+    if guest.vcpus and ratio is not None and floating > len(cell.shared) * ratio:
+        return False
+    free = cell.dedicated - _taken(placements)
+    if not any(
+        _may_pin(some, request.cpu_thread_policy, cell, placements)
+        for some in itertools.combinations(sorted(free), guest.pcpus)
+    ):
+        return False
+    if request.page_size is not None:
+        return bool(_page_sizes(guest, request, cell, placements))
+    total = _ordinary_mb(cell)
+    ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1
+    if guest.memory_mb == 0 or ratio is None:
+        return guest.memory_mb <= total
+    promised = guest.memory_mb + _ordinary_used_mb(cell, placements)
+    return guest.memory_mb <= total and promised <= total * ratio
+
+
+def _may_pin(cpus, policy, cell, placements):
+    cpus = set(cpus)
+    free = cell.dedicated - _taken(placements)
+    if not cpus <= free:
+        return False
+    mine = Counter(_core_of(cpu, cell) for cpu in cpus)
+    if policy is CpuThreadPolicy.ISOLATE:
+        return all(
+            count == 1 and core & (cell.shared | cell.dedicated) <= free
+            for core, count in mine.items()
+        )
+    if policy is CpuThreadPolicy.REQUIRE:
+        alone = [core for core, count in mine.items() if count == 1]
+        return len(alone) <= 1 and all(len(core & free) >= 2 for core in mine)
+    return True
+
+
+def _isolated(cpus, policy, cell):
+    if policy is not CpuThreadPolicy.ISOLATE:
+        return frozenset()
+    cores = frozenset().union(*(_core_of(cpu, cell) for cpu in cpus))
+    return (cores & cell.dedicated) - set(cpus)
+
+
+def _core_of(cpu, cell):
+    return next((core for core in cell.siblings if cpu in core), frozenset({cpu}))
+
+
+def _taken(placements):
+    return {
+        cpu
+        for placement in placements
+        for part in placement.cells
+        for cpu in [*part.pins.values(), *part.isolated]
+    }
+
+
+def _page_sizes(guest, request, cell, placements):
+    """Return the sizes that the request allows and that have enough free pages."""
+    sizes = [pool.size_kb for pool in cell.pages]
+    allowed = {
+        PageSize.SMALL: sizes[:1],
+        PageSize.LARGE: sizes[1:],
+        PageSize.ANY: sizes,
+    }.get(request.page_size, [request.page_size])
+    return {
+        pool.size_kb
+        for pool in cell.pages
+        if pool.size_kb in allowed
+        and guest.memory_mb * 1024 % pool.size_kb == 0
+        and guest.memory_mb * 1024 <= _free_kb(pool, cell, placements)
+    }
+
+
+def _free_kb(pool, cell, placements):
+    total_kb = (pool.total - pool.reserved) * pool.size_kb
+    if pool is cell.pages[0]:
+        return total_kb - _ordinary_used_mb(cell, placements) * 1024
+    return total_kb - sum(
+        part.pages * pool.size_kb
+        for placement in placements
+        for part in placement.cells
+        if (part.host_cell, part.page_size_kb) == (cell.id, pool.size_kb)
+    )
+
+
+def _ordinary_mb(cell):
+    if not cell.pages:
+        return cell.memory_mb
+    pool = cell.pages[0]
+    return max(0, pool.total - pool.reserved) * pool.size_kb // 1024
+
+
+def _ordinary_used_mb(cell, placements):
+    huge = {pool.size_kb for pool in cell.pages[1:]}
+    return sum(
+        part.memory_mb
+        for placement in placements
+        for part in placement.cells
+        if part.host_cell == cell.id and part.page_size_kb not in huge
+    )
