@@ -20,6 +20,7 @@ from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.service import ComputeService
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
+from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import ConfigError
@@ -32,6 +33,7 @@ from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
     AllocationRatios,
+    PciPolicy,
     Policy,
     ReservedPages,
 )
@@ -265,6 +267,16 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         cpu_dedicated_set=dedicated,
         held_fact_expiry=group.held_fact_expiry,
         host_ip=conf.my_ip or netutils.get_my_ipv4(),
+        pci=_build_pci_policy(conf),
+    )
+
+
+def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:
+    group = conf.pci
+    return PciPolicy(
+        specs=parse_device_specs(group.device_spec, group.report_in_placement),
+        aliases=parse_aliases(group.alias),
+        report_in_placement=group.report_in_placement,
     )
 
 

@@ -3,9 +3,12 @@
 No part reads the configuration itself; `nodetracker.bootstrap` builds these.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.pci_request import Alias
+from nodetracker.model.pci_spec import DeviceSpec
 
 DEFAULT_AUDIT_INTERVAL = 60
 """Seconds between audits when the operator names none."""
@@ -27,6 +30,21 @@ class AllocationRatios:
     cpu: float | None = None
     ram: float | None = None
     disk: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PciPolicy:
+    """Which PCI devices guests may have, and by which names claims ask for them.
+
+    Attributes:
+        specs: the first that names a device wins; without one no device is managed.
+        aliases: by name.
+        report_in_placement: whether placement gets a provider for each device.
+    """
+
+    specs: tuple[DeviceSpec, ...] = ()
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    report_in_placement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,7 @@ class Policy:
     cpu_dedicated_set: CpuSet | None = None
     held_fact_expiry: int = 600
     host_ip: str = "127.0.0.1"
+    pci: PciPolicy = PciPolicy()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from oslo_log import _options as log_options  # where the library's own entry po
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import compute, default, host, metrics
+from nodetracker.conf import compute, default, host, metrics, pci
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
@@ -24,6 +24,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
         (compute.GROUP, compute.OPTIONS),
         (host.GROUP, host.OPTIONS),
+        (pci.GROUP, pci.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
         *(
             (plugin.group, plugin.options)

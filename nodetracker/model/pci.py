@@ -1,10 +1,15 @@
-"""PCI functions and how virtual functions hang below physical ones."""
+"""PCI functions, how virtual ones hang below physical ones, and who holds them."""
 
+import dataclasses
 import enum
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+Tags = Mapping[str, str | None]
+"""What a device spec says of its devices, e.g. ``{"physical_network": "physnet0"}``."""
 
 
 class PciDeviceType(enum.StrEnum):
@@ -13,6 +18,29 @@ class PciDeviceType(enum.StrEnum):
     PCI = "type-PCI"
     PF = "type-PF"
     VF = "type-VF"
+
+
+class PciStatus(enum.StrEnum):
+    """What may be done with a function, in Nova's words and ``unmanaged``."""
+
+    UNMANAGED = "unmanaged"
+    """No device spec names it; it is the host's own."""
+
+    AVAILABLE = "available"
+    CLAIMED = "claimed"
+    """A claim has it whose guest was not seen yet."""
+
+    ALLOCATED = "allocated"
+    """A claim has it whose guest is there."""
+
+    UNAVAILABLE = "unavailable"
+    """A PF of which a virtual function is in use."""
+
+    UNCLAIMABLE = "unclaimable"
+    """A VF whose physical function is in use."""
+
+    REMOVED = "removed"
+    """It is gone from the host while a claim has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +71,50 @@ class PciDevice:
     vf_total: int = 0
     vf_count: int = 0
     iommu_group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedDevice(PciDevice):
+    """A PCI function as its row knows it: what it is, and what is decided about it.
+
+    Whether a claim has it and whether a spec names it are told by
+    `claim_uuid` and `tags`; `status` follows from these and the neighbours',
+    see `nodetracker.accounting.pci_state`.
+
+    Attributes:
+        claim_uuid: the claim that has it, None when none has.
+        tags: of the first device spec that names it; None when none does.
+    """
+
+    status: PciStatus = PciStatus.UNMANAGED
+    claim_uuid: str | None = None
+    tags: Tags | None = None
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether a device spec names it, so that guests may have it."""
+        return self.tags is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a claim has it."""
+        return self.claim_uuid is not None
+
+    @property
+    def is_available(self) -> bool:
+        """Whether a claim may have it now."""
+        return self.status is PciStatus.AVAILABLE
+
+
+_OBSERVED = tuple(item.name for item in dataclasses.fields(PciDevice))
+
+
+def track_device(
+    device: PciDevice,
+    status: PciStatus = PciStatus.UNMANAGED,
+    claim_uuid: str | None = None,
+    tags: Tags | None = None,
+) -> TrackedDevice:
+    """Return what was observed of a device together with what is decided about it."""
+    observed = {name: getattr(device, name) for name in _OBSERVED}
+    return TrackedDevice(**observed, status=status, claim_uuid=claim_uuid, tags=tags)

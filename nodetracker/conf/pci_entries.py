@@ -1,0 +1,240 @@
+"""Reads ``[pci] device_spec`` and ``[pci] alias``, in Nova's JSON forms, into typed values."""
+
+import enum
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from nodetracker.errors import ConfigError
+from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy
+from nodetracker.model.pci_spec import AddressGlob, AddressPatterns, DeviceSpec
+
+E = TypeVar("E", bound=enum.StrEnum)
+
+_ANY = "*"
+_HEX = re.compile(r"[0-9a-fA-F]{1,8}")
+_ID = re.compile(r"[0-9a-fA-F]{4}")
+_MAX_ID = 0xFFFF
+_MAX_DOMAIN = 0xFFFFFFFF  # Nova's is FFFF, which VMD's domains exceed
+_MAX_BUS = 0xFF
+_MAX_SLOT = 0x1F
+_MAX_FUNCTION = 7
+_LONGEST_ALIAS = 256
+_ADDRESS_PARTS = ("domain", "bus", "slot", "function")
+_BOOLEAN_TAGS = frozenset(
+    {"managed", "live_migratable", "one_time_use", "remote_managed", "trusted"}
+)
+_POOL_KEYS = frozenset({"count", "dev_type", "numa_node"})
+_ALIAS_KEYS = frozenset(
+    {"name", "vendor_id", "product_id", "device_type", "numa_policy", "live_migratable"}
+)
+_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
+_FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
+
+
+class _EntryError(Exception):
+    """An entry cannot be used; the text begins with the key that is wrong."""
+
+
+def parse_device_specs(
+    texts: Iterable[str], report_in_placement: bool = False
+) -> tuple[DeviceSpec, ...]:
+    """Read the entries in their order, those of a list in its.
+
+    Args:
+        texts: a JSON object or a list of objects each.
+        report_in_placement: whether one_time_use may be asked for.
+
+    Raises:
+        ConfigError: names the option, the entry and the key.
+    """
+    specs = []
+    for text in texts:
+        try:
+            specs += [_parse_spec(entry, report_in_placement) for entry in _load_objects(text)]
+        except _EntryError as error:
+            raise ConfigError(f"[pci] device_spec: {text.strip()}: {error}") from error
+    return tuple(specs)
+
+
+def parse_aliases(texts: Iterable[str]) -> dict[str, Alias]:
+    """Read the aliases; entries of one name become one alias of several specs.
+
+    Args:
+        texts: a JSON object each.
+
+    Raises:
+        ConfigError: names the option, the entry and the key.
+    """
+    aliases: dict[str, Alias] = {}
+    for text in texts:
+        try:
+            alias = _parse_alias(_load(text))
+            aliases[alias.name] = _merge_alias(aliases.get(alias.name), alias)
+        except _EntryError as error:
+            raise ConfigError(f"[pci] alias: {text.strip()}: {error}") from error
+    return aliases
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise _EntryError(f"is no JSON: {error}") from error
+
+
+def _load_objects(text: str) -> Iterator[Mapping[str, Any]]:
+    document = _load(text)
+    for entry in document if isinstance(document, list) else [document]:
+        if not isinstance(entry, dict):
+            raise _EntryError("is neither a JSON object nor a list of objects")
+        yield entry
+
+
+def _parse_spec(entry: Mapping[str, Any], report_in_placement: bool) -> DeviceSpec:
+    named = {"vendor_id", "product_id", "address", "devname"}
+    tags = {key: _parse_tag(key, entry[key]) for key in entry if key not in named}
+    if tags.get("one_time_use") == "true" and not report_in_placement:
+        raise _EntryError("one_time_use: needs [pci] report_in_placement")
+    devname = _text(entry, "devname").strip() if "devname" in entry else None
+    if devname == "":
+        raise _EntryError("devname: is empty")
+    if devname is not None and "address" in entry:
+        raise _EntryError("devname: cannot stand beside address")
+    return DeviceSpec(
+        vendor_id=_parse_hex("vendor_id", _text(entry, "vendor_id", _ANY), _MAX_ID, 4),
+        product_id=_parse_hex("product_id", _text(entry, "product_id", _ANY), _MAX_ID, 4),
+        address=_parse_address(entry.get("address")),
+        devname=devname,
+        tags=tags,
+    )
+
+
+def _parse_tag(key: str, value: Any) -> str | None:
+    if key in _POOL_KEYS:
+        raise _EntryError(f"{key}: is no tag, every pool has one of its own")
+    if key in _BOOLEAN_TAGS:
+        return "true" if _parse_boolean(key, value) else "false"
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise _EntryError(f"{key}: {value!r} is no text")
+
+
+def _parse_boolean(key: str, value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise _EntryError(f"{key}: {value!r} is neither true nor false")
+
+
+def _parse_address(value: Any) -> AddressGlob | AddressPatterns:
+    if value is None:
+        return AddressGlob()
+    if isinstance(value, str):
+        return _parse_glob(value)
+    if isinstance(value, dict):
+        return _parse_patterns(value)
+    raise _EntryError(f"address: {value!r} is neither a text nor an object")
+
+
+def _parse_glob(text: str) -> AddressGlob:
+    """Read ``[[domain:]bus:]slot[.function]``; what is missing or blank is any."""
+    front, _, function = text.partition(".")
+    parts = front.split(":")
+    if len(parts) > 3:
+        raise _EntryError(f"address: {text!r} has more parts than domain, bus and slot")
+    domain, bus, slot = [""] * (3 - len(parts)) + parts
+    return AddressGlob(
+        domain=_parse_hex("address.domain", domain.strip() or _ANY, _MAX_DOMAIN, 4),
+        bus=_parse_hex("address.bus", bus.strip() or _ANY, _MAX_BUS, 2),
+        slot=_parse_hex("address.slot", slot.strip() or _ANY, _MAX_SLOT, 2),
+        function=_parse_hex("address.function", function.strip() or _ANY, _MAX_FUNCTION, 1),
+    )
+
+
+def _parse_patterns(entry: Mapping[str, Any]) -> AddressPatterns:
+    unknown = sorted(entry.keys() - set(_ADDRESS_PARTS))
+    if unknown:
+        raise _EntryError(f"address.{unknown[0]}: there is no such key")
+    patterns = {}
+    for part in _ADDRESS_PARTS:
+        try:
+            patterns[part] = re.compile(entry.get(part, ".*"))
+        except (re.error, TypeError) as error:
+            raise _EntryError(f"address.{part}: is no regular expression: {error}") from error
+    return AddressPatterns(**patterns)
+
+
+def _parse_alias(entry: Any) -> Alias:
+    if not isinstance(entry, dict):
+        raise _EntryError("is no JSON object")
+    unknown = sorted(entry.keys() - _ALIAS_KEYS)
+    if unknown:
+        raise _EntryError(f"{unknown[0]}: there is no such key")
+    name = _text(entry, "name").strip()
+    if not 0 < len(name) <= _LONGEST_ALIAS:
+        raise _EntryError(f"name: needs 1 to {_LONGEST_ALIAS} characters")
+    spec = AliasSpec(
+        vendor_id=_parse_id(entry, "vendor_id"),
+        product_id=_parse_id(entry, "product_id"),
+        live_migratable=_parse_boolean("live_migratable", entry["live_migratable"])
+        if "live_migratable" in entry
+        else None,
+    )
+    return Alias(
+        name=name,
+        specs=(spec,),
+        device_type=_parse_choice(PciDeviceType, entry, "device_type"),
+        numa_policy=_parse_choice(PciNumaPolicy, entry, "numa_policy") or PciNumaPolicy.LEGACY,
+    )
+
+
+def _merge_alias(known: Alias | None, alias: Alias) -> Alias:
+    """Add the spec of a further entry to those of the same name."""
+    if known is None:
+        return alias
+    for key in ("device_type", "numa_policy"):
+        if getattr(known, key) != getattr(alias, key):
+            raise _EntryError(f"{key}: is another than the first entry of {alias.name!r} has")
+    return Alias(alias.name, known.specs + alias.specs, alias.device_type, alias.numa_policy)
+
+
+def _text(entry: Mapping[str, Any], key: str, default: str = "") -> str:
+    value = entry.get(key, default)
+    if not isinstance(value, str):
+        raise _EntryError(f"{key}: {value!r} is no text")
+    return value
+
+
+def _parse_choice(choices: type[E], entry: Mapping[str, Any], key: str) -> E | None:
+    if key not in entry:
+        return None
+    try:
+        return choices(entry[key])
+    except ValueError as error:
+        names = ", ".join(choices)
+        raise _EntryError(f"{key}: {entry[key]!r} is none of {names}") from error
+
+
+def _parse_id(entry: Mapping[str, Any], key: str) -> str:
+    """Return a vendor's or product's id, which an alias must have in full."""
+    text = _text(entry, key)
+    if not _ID.fullmatch(text):
+        raise _EntryError(f"{key}: {text!r} is no number of 4 hex digits")
+    return text.lower()
+
+
+def _parse_hex(key: str, text: str, largest: int, digits: int) -> str | None:
+    """Return a number as lower-case hex of at least `digits`, None for ``*``."""
+    text = text.strip()
+    if text == _ANY:
+        return None
+    if not _HEX.fullmatch(text) or int(text, 16) > largest:
+        raise _EntryError(f"{key}: {text!r} is no hex number up to {largest:x}")
+    return f"{int(text, 16):0{digits}x}"

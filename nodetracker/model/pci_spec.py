@@ -1,0 +1,130 @@
+"""Device specs: which PCI functions of the host guests may have, and what is said of them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodetracker.model.pci import PciDevice, PciDeviceType, Tags
+
+REMOTE_MANAGED_TAG = "remote_managed"
+
+
+def split_address(address: str) -> tuple[str, str, str, str]:
+    """Return domain, bus, slot and function of a full address.
+
+    >>> split_address("10000:e1:00.0")
+    ('10000', 'e1', '00', '0')
+    """
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    return domain, bus, slot, function
+
+
+@dataclass(frozen=True, slots=True)
+class AddressGlob:
+    """An address of which parts may be left open; None = any.
+
+    Attributes:
+        domain: lower-case hex, four digits or more.
+        bus, slot: two digits.
+        function: one digit.
+    """
+
+    domain: str | None = None
+    bus: str | None = None
+    slot: str | None = None
+    function: str | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is the full address of one function."""
+        return None not in (self.domain, self.bus, self.slot, self.function)
+
+    def matches(self, address: str) -> bool:
+        """Tell whether a full address fits."""
+        wanted = (self.domain, self.bus, self.slot, self.function)
+        return all(
+            part is None or part == found
+            for part, found in zip(wanted, split_address(address), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPatterns:
+    """A regular expression for each part, matched from its start and not to its end, as Nova does.
+
+    So ``1000`` matches VMD's domain 10000 too, and ``1000$`` does not.
+    """
+
+    domain: re.Pattern[str]
+    bus: re.Pattern[str]
+    slot: re.Pattern[str]
+    function: re.Pattern[str]
+
+    is_single = False
+
+    def matches(self, address: str) -> bool:
+        """Tell whether every part of a full address fits."""
+        patterns = (self.domain, self.bus, self.slot, self.function)
+        return all(
+            pattern.match(part)
+            for pattern, part in zip(patterns, split_address(address), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One entry of ``[pci] device_spec``.
+
+    Attributes:
+        vendor_id, product_id: four lower-case hex digits, None = any.
+        address: of the devices; a full one names a PF's virtual functions too.
+        devname: network interface of the device, instead of an address.
+        tags: further keys; booleans are ``true`` and ``false``.
+    """
+
+    vendor_id: str | None = None
+    product_id: str | None = None
+    address: AddressGlob | AddressPatterns = AddressGlob()
+    devname: str | None = None
+    tags: Tags = field(default_factory=dict)
+
+    def matches(self, device: PciDevice, netdevs: Mapping[str, str]) -> bool:
+        """Tell whether it names a device.
+
+        Args:
+            netdevs: name of a network interface -> address of its function;
+                one that is not there now matches nothing.
+        """
+        return (
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
+            and self._is_at(device, netdevs)
+        )
+
+    def _is_at(self, device: PciDevice, netdevs: Mapping[str, str]) -> bool:
+        if self.devname is not None:
+            address = netdevs.get(self.devname)
+            return address is not None and address in (device.address, device.parent_addr)
+        if self.address.matches(device.address):
+            return True
+        return (
+            self.address.is_single
+            and device.parent_addr is not None
+            and self.address.matches(device.parent_addr)
+        )
+
+
+def find_tags(
+    device: PciDevice, specs: Sequence[DeviceSpec], netdevs: Mapping[str, str]
+) -> Tags | None:
+    """Return the tags of the first spec that names a device, None when none does.
+
+    A PF cannot be managed from another machine: one that such a spec names is
+    managed by none.
+    """
+    spec = next((spec for spec in specs if spec.matches(device, netdevs)), None)
+    if spec is None:
+        return None
+    is_remote = spec.tags.get(REMOTE_MANAGED_TAG) == "true"
+    return None if is_remote and device.dev_type is PciDeviceType.PF else spec.tags
