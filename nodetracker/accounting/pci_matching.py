@@ -1,0 +1,166 @@
+"""Which devices go to which request, so that a set which can be had is never refused.
+
+Two things make it more than taking the first that fits: requests compete for
+the same devices, and a PF and its VFs exclude each other. The first is
+bipartite matching by augmenting paths. For the second, each card of which both
+the PF and VFs are wanted is used in one way or the other, and the ways are
+tried; cards that look the same to every request are told apart by number only,
+so there are few.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one request needs and what it may have.
+
+    Attributes:
+        count: devices needed.
+        ranks: address -> how far it is from what the request would like best,
+            0 is best; of the same rank, the first is taken first.
+    """
+
+    count: int
+    ranks: Mapping[str, int]
+
+
+def match_devices(
+    demands: Sequence[Demand], parents: Mapping[str, str | None]
+) -> tuple[tuple[str, ...], ...]:
+    """Choose devices for all demands together.
+
+    Better ranks and earlier addresses are taken first, as far as all can be
+    served. Equal input gives equal output.
+
+    Args:
+        parents: address -> address of its PF, of every address in the demands.
+
+    Returns:
+        Addresses for each demand, none of them twice and no VF beside its PF.
+        Whole if all demands can be met at once; otherwise the most that can be
+        had, and some demands are short.
+    """
+    best: tuple[tuple[str, ...], ...] = ((),) * len(demands)
+    needed = sum(demand.count for demand in demands)
+    for barred in _list_uses(demands, parents):
+        found = _match(
+            [
+                Demand(
+                    demand.count,
+                    {name: rank for name, rank in demand.ranks.items() if name not in barred},
+                )
+                for demand in demands
+            ]
+        )
+        if _size(found) > _size(best):
+            best = found
+        if _size(best) == needed:
+            break
+    return best
+
+
+def is_met(demands: Sequence[Demand], chosen: Sequence[Sequence[str]]) -> bool:
+    """Tell whether every demand got all that it needs."""
+    return all(
+        len(addresses) == demand.count for demand, addresses in zip(demands, chosen, strict=True)
+    )
+
+
+def _size(chosen: Sequence[Sequence[str]]) -> int:
+    return sum(map(len, chosen))
+
+
+def _match(demands: Sequence[Demand]) -> tuple[tuple[str, ...], ...]:
+    """Match as many as possible; an address belongs to at most one demand."""
+    owners: dict[str, int] = {}
+    tiers = [_list_tiers(demand) for demand in demands]
+
+    def take_one(index: int, asked: set[int]) -> bool:
+        """Give demand `index` one more address, if need be by moving other demands on."""
+        asked.add(index)
+        for addresses in tiers[index]:
+            for address in addresses:
+                if address not in owners:
+                    owners[address] = index
+                    return True
+            for address in addresses:
+                owner = owners[address]
+                if owner not in asked and take_one(owner, asked):
+                    owners[address] = index
+                    return True
+        return False
+
+    for index, demand in enumerate(demands):
+        for _ in range(demand.count):
+            if not take_one(index, set()):
+                break
+    chosen: list[list[str]] = [[] for _ in demands]
+    for address, index in owners.items():
+        chosen[index].append(address)
+    return tuple(tuple(sorted(addresses)) for addresses in chosen)
+
+
+def _list_tiers(demand: Demand) -> list[list[str]]:
+    """Return the addresses of each rank together, the best rank first."""
+    tiers: dict[int, list[str]] = {}
+    for address, rank in demand.ranks.items():
+        tiers.setdefault(rank, []).append(address)
+    return [tiers[rank] for rank in sorted(tiers)]
+
+
+def _list_uses(
+    demands: Sequence[Demand], parents: Mapping[str, str | None]
+) -> Iterator[frozenset[str]]:
+    """Give the addresses to leave aside, one set for each way to use the contested cards."""
+    children: dict[str, list[str]] = {}
+    for address in dict.fromkeys(name for demand in demands for name in demand.ranks):
+        parent = parents[address]
+        if parent is not None:
+            children.setdefault(parent, []).append(address)
+    contested = [name for demand in demands for name in demand.ranks if name in children]
+    groups: dict[Hashable, list[str]] = {}
+    for card in dict.fromkeys(contested):
+        groups.setdefault(_describe_card(card, children[card], demands), []).append(card)
+    for group in groups.values():
+        group.sort(key=lambda card: len(children[card]))  # the card with the fewest VFs goes whole
+    whole_cards = sum(
+        demand.count for demand in demands if any(name in children for name in demand.ranks)
+    )
+    for counts in _split(whole_cards, [len(group) for group in groups.values()]):
+        barred: set[str] = set()
+        for group, count in zip(groups.values(), counts, strict=True):
+            for card in group[:count]:
+                barred.update(children[card])
+            barred.update(group[count:])
+        yield frozenset(barred)
+
+
+def _describe_card(card: str, vfs: Sequence[str], demands: Sequence[Demand]) -> Hashable:
+    """Return what the demands can tell of a card; equal ones are interchangeable.
+
+    When all VFs of a card are of the same use, cards that differ in their
+    number alone count as equal: giving away the smaller one is never worse.
+    """
+
+    def use_of(address: str) -> tuple[int | None, ...]:
+        return tuple(demand.ranks.get(address) for demand in demands)
+
+    uses = Counter(map(use_of, vfs))
+    return use_of(card), frozenset(uses if len(uses) == 1 else uses.items())
+
+
+def _split(total: int, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Give every way to take at most `total` things, and at most so many of each size.
+
+    >>> list(_split(1, [2, 1]))
+    [(1, 0), (0, 1), (0, 0)]
+    """
+    if not sizes:
+        yield ()
+        return
+    for count in range(min(total, sizes[0]), -1, -1):
+        for rest in _split(total - count, sizes[1:]):
+            yield count, *rest

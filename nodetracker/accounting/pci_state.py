@@ -1,0 +1,147 @@
+"""PCI devices of one node over time: what the host shows, who holds what, and what follows from it.
+
+Three things are decided: whether a spec names a device (`tags`), whether a
+claim has it (`claim_uuid`), and whether the host still shows it. The status of
+a device that nobody holds is never remembered: `settle` derives it from these
+and from the neighbours', so whatever is done and undone comes back to the same.
+
+A PF in use makes its VFs unclaimable, a VF in use makes its PF unavailable. A
+held device that left the host still counts as in use. Every function returns
+a new mapping of address -> device and leaves the given one as it is.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from nodetracker.errors import RefusedError
+from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice, track_device
+from nodetracker.model.pci_spec import DeviceSpec, find_tags
+
+_HELD = frozenset({PciStatus.CLAIMED, PciStatus.ALLOCATED, PciStatus.REMOVED})
+
+Devices = Mapping[str, TrackedDevice]
+"""Address -> device, of one node."""
+
+
+def sync_devices(
+    stored: Devices,
+    observed: Iterable[PciDevice],
+    specs: Sequence[DeviceSpec],
+    netdevs: Mapping[str, str],
+) -> dict[str, TrackedDevice]:
+    """Bring the stored devices up to what the host shows and the specs name now.
+
+    New devices are there to be claimed, changed ones have their new values
+    also while a claim has them. One that left stays, marked as removed, as
+    long as a claim has it; if it comes back it is allocated to that claim
+    again. A held device keeps its claim when no spec names it any longer.
+
+    Args:
+        observed: every function of a whole reading, each address once.
+        netdevs: name of a network interface -> address, for specs by devname.
+    """
+    devices = {}
+    for device in observed:
+        before = stored.get(device.address)
+        status = before.status if before else PciStatus.UNMANAGED
+        devices[device.address] = track_device(
+            device,
+            status=PciStatus.ALLOCATED if status is PciStatus.REMOVED else status,
+            claim_uuid=before.claim_uuid if before else None,
+            tags=find_tags(device, specs, netdevs),
+        )
+    for address, device in stored.items():
+        if address not in devices and device.is_held:
+            devices[address] = replace(device, status=PciStatus.REMOVED)
+    return settle(devices)
+
+
+def claim_devices(
+    devices: Devices, addresses: Collection[str], claim_uuid: str
+) -> dict[str, TrackedDevice]:
+    """Give available devices to a claim whose guest was not seen yet.
+
+    Raises:
+        RefusedError: one of them is not there to be had; nothing is changed.
+    """
+    _check_available(devices, addresses, None)
+    return _give(devices, addresses, claim_uuid, PciStatus.CLAIMED)
+
+
+def allocate_devices(
+    devices: Devices, addresses: Collection[str], claim_uuid: str
+) -> dict[str, TrackedDevice]:
+    """Give devices, available ones or its own, to a claim whose guest is there.
+
+    Raises:
+        RefusedError: one of them is not there to be had; nothing is changed.
+    """
+    _check_available(devices, addresses, claim_uuid)
+    return _give(devices, addresses, claim_uuid, PciStatus.ALLOCATED)
+
+
+def free_devices(devices: Devices, claim_uuid: str) -> dict[str, TrackedDevice]:
+    """Take back all that a claim has; those that left the host are forgotten.
+
+    A claim that has nothing changes nothing.
+    """
+    kept = {
+        address: replace(device, claim_uuid=None) if device.claim_uuid == claim_uuid else device
+        for address, device in devices.items()
+        if device.claim_uuid != claim_uuid or device.status is not PciStatus.REMOVED
+    }
+    return settle(kept)
+
+
+def list_held(devices: Devices, claim_uuid: str) -> tuple[str, ...]:
+    """Return the addresses that a claim has, in ascending order."""
+    return tuple(
+        sorted(address for address, device in devices.items() if device.claim_uuid == claim_uuid)
+    )
+
+
+def settle(devices: Devices) -> dict[str, TrackedDevice]:
+    """Give every device the status that follows from claims, specs and neighbours."""
+    held = {address for address, device in devices.items() if device.is_held}
+    parents_of_held = {devices[address].parent_addr for address in held}
+    settled = {}
+    for address, device in devices.items():
+        status = _status_of(device, held, parents_of_held)
+        settled[address] = device if device.status is status else replace(device, status=status)
+    return settled
+
+
+def _status_of(
+    device: TrackedDevice, held: Collection[str], parents_of_held: Collection[str | None]
+) -> PciStatus:
+    if device.is_held:
+        return device.status if device.status in _HELD else PciStatus.ALLOCATED
+    if not device.is_managed:
+        return PciStatus.UNMANAGED
+    if device.parent_addr in held:
+        return PciStatus.UNCLAIMABLE
+    if device.address in parents_of_held:
+        return PciStatus.UNAVAILABLE
+    return PciStatus.AVAILABLE
+
+
+def _check_available(devices: Devices, addresses: Collection[str], claim_uuid: str | None) -> None:
+    for address in addresses:
+        device = devices.get(address)
+        if device is None:
+            raise RefusedError(f"there is no PCI device {address}")
+        is_own = device.is_held and device.claim_uuid == claim_uuid
+        if not device.is_available and not is_own:
+            raise RefusedError(f"PCI device {address} is {device.status}")
+        if device.parent_addr in addresses:
+            raise RefusedError(f"PCI device {address} is part of {device.parent_addr}")
+
+
+def _give(
+    devices: Devices, addresses: Collection[str], claim_uuid: str, status: PciStatus
+) -> dict[str, TrackedDevice]:
+    given = dict(devices)
+    for address in addresses:
+        if devices[address].status is not PciStatus.REMOVED:
+            given[address] = replace(devices[address], status=status, claim_uuid=claim_uuid)
+    return settle(given)
