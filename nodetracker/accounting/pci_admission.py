@@ -89,11 +89,11 @@ class PciAdmission:
     def _demand(self, request: PciRequest, cells: frozenset[int]) -> Demand:
         alias = self.aliases.get(request.alias)
         if alias is None:
-            return Demand(request.count, {})
+            return Demand(max(1, request.count), {})
         policy = request.numa_policy or alias.numa_policy
-        ranks = {}
         if alias.name not in self._preferred:
             self._preferred[alias.name] = list_preferred(self.devices, alias)
+        ranks = {}
         for address in self._preferred[alias.name]:
             rank = rank_affinity(self.devices[address].numa_node, policy, cells, self.sockets)
             if rank is not None:

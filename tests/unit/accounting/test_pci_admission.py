@@ -109,8 +109,16 @@ class TestChoice:
         assert chosen(devices, PciRequest("any-gpu")) == [["0000:c1:00.0"]]
 
     def test_takes_functions_of_one_card_together(self):
-        devices = make_devices(*make_card(0, 2), *make_card(1, 2))
-        assert chosen(devices, PciRequest("nic", 2)) == [["0000:80:10.0", "0000:80:10.1"]]
+        one, other = (
+            dataclasses.replace(make_card()[0], address=f"0000:80:00.{function}")
+            for function in (0, 1)
+        )
+        vfs = [
+            dataclasses.replace(vf, parent_addr=(one, other)[number % 2].address)
+            for number, vf in enumerate(make_card(0, 4)[1:])
+        ]
+        devices = make_devices(one, other, *vfs)
+        assert chosen(devices, PciRequest("nic", 2)) == [["0000:80:10.0", "0000:80:10.2"]]
 
     def test_gives_physical_functions_only_to_those_who_ask_for_them(self):
         devices = make_devices(*make_card(0, 0))

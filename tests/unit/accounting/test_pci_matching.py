@@ -99,3 +99,13 @@ def test_many_like_cards_are_not_tried_one_by_one():
     vfs = [name for name in parents if "v" in name]
     demands = [demand(32, *pfs), demand(257, *vfs)]  # one VF too many: every way is tried
     assert sum(map(len, match_devices(demands, parents))) == 288
+
+
+def test_cards_with_other_mixtures_of_parts_are_told_apart():
+    parents = make_parents([3, 3])
+    demands = [
+        demand(1, "p0", "p1"),
+        demand(2, "p0v0", "p0v1", "p1v0"),
+        demand(1, "p0v2", "p1v1", "p1v2"),
+    ]
+    assert match_devices(demands, parents) == (("p1",), ("p0v0", "p0v1"), ("p0v2",))
