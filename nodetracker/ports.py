@@ -113,10 +113,12 @@ class LedgerTerms:
     Attributes:
         service_down_time: seconds of silence after which a service is down.
         claim_timeout: seconds after which a held claim may expire.
+        is_packing: NUMA cells are filled one after the other instead of evenly.
     """
 
     service_down_time: int
     claim_timeout: int
+    is_packing: bool = False
 
 
 class Store(Protocol):

@@ -14,6 +14,7 @@ from nodetracker.accounting.usage import Charge, charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import NodeValues
+from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 
@@ -72,10 +73,14 @@ class Admission:
 
     Attributes:
         reasons: all reasons for a refusal; empty = it fits.
+        numa: where its cells would be, None when it asks for none or finds none.
+        numa_reasons: what each host cell lacks, for who wants to know more.
     """
 
     verdicts: tuple[ResourceVerdict, ...]
     reasons: tuple[str, ...]
+    numa: NumaPlacement | None = None
+    numa_reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,24 @@ import json
 import math
 import uuid as uuid_module
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nodetracker.errors import RequestError
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest, Workload
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.identifier import parse_uuid
+from nodetracker.model.numa_request import (
+    NumaRequestError,
+    parse_numa_limits,
+    parse_numa_request,
+)
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 _KEYS = frozenset(
     {
-        "uuid", "workload", "resources", "disk", "host", "nodename", "limits", "required_traits",
+        "uuid", "workload", "resources", "disk", "host", "nodename", "limits", "numa",
+        "required_traits",
     }
 )  # fmt: skip
 _WORKLOAD_KEYS = frozenset({"uuid", "kind", "name", "project_id", "user_id"})
@@ -43,14 +50,27 @@ def parse_claim_request(
     body = _object(value, "", _KEYS)
     workload = _parse_workload(body.get("workload"))
     given = body.get("uuid")
+    amounts = _parse_amounts(body, workload.kind)
+    limits = dict(_object(body.get("limits") or {}, "limits"))
+    try:
+        numa = parse_numa_request(
+            body.get("numa"), amounts.vcpu_milli, amounts.pcpus, amounts.memory_mb
+        )
+        numa_limits = parse_numa_limits(limits.pop("numa", None))
+    except NumaRequestError as error:
+        raise RequestError(error.path, error.reason) from None
+    if numa is not None:  # a dedicated policy pins what was asked as shared
+        amounts = replace(amounts, vcpu_milli=numa.vcpus * MILLI, pcpus=numa.pcpus)
     return ClaimRequest(
         uuid=make_uuid() if given is None else _uuid(given, "uuid"),
         workload=workload,
-        amounts=_parse_amounts(body, workload.kind),
+        amounts=amounts,
         request_hash=hash_request(body),
         host=_optional(body, "host", _text),
         nodename=_optional(body, "nodename", _text),
-        limits=_parse_limits(body.get("limits")),
+        limits=_parse_limits(limits),
+        numa=numa,
+        numa_limits=numa_limits,
         required_traits=_parse_traits(body.get("required_traits")),
     )
 
@@ -116,10 +136,7 @@ def _parse_vcpu(value: object, kind: WorkloadKind) -> int:
     return round(value * MILLI)
 
 
-def _parse_limits(value: object) -> dict[str, int | None]:
-    if value is None:
-        return {}
-    limits = _object(value, "limits")
+def _parse_limits(limits: Mapping[str, Any]) -> dict[str, int | None]:
     return {
         key: None if item is None else _integer(item, f"limits.{key}")
         for key, item in limits.items()

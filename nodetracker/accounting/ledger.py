@@ -1,12 +1,14 @@
 """What a ledger transaction does to one node: pure, on what was read under the lock."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting.admission import Admission, admit
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.numa_fit import NumaRefusal, fit_numa
+from nodetracker.accounting.numa_usage import decode_host_cells, sum_usage, topology_with_usage
 from nodetracker.accounting.usage import (
     Charge,
     charge_of_claim,
@@ -17,6 +19,7 @@ from nodetracker.accounting.usage import (
 from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
+from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.service import ServiceGate
 
 
@@ -28,6 +31,8 @@ class LockedNode:
         values: only what admission and usage need; the rest is as a new row's.
         service: of the host's agent, None when there is none.
         guest: of the workload in question as stored, None when there is none.
+        placements: of the node's active claims on NUMA cells; read only where
+            the claim in question has one or asks for one.
         now: the database's time.
     """
 
@@ -38,6 +43,7 @@ class LockedNode:
     service: ServiceGate | None
     guest: Guest | None
     now: datetime
+    placements: tuple[NumaPlacement, ...] = ()
 
     @property
     def overhead_mb(self) -> int:
@@ -51,11 +57,25 @@ def judge_claim(
     node: LockedNode,
     used_resources: Mapping[str, int],
     service_down_time: int,
+    is_packing: bool,
 ) -> Admission:
     """Judge a claim on a node: whether the node takes any now, and whether it fits."""
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     answer = admit(request, node.values, charge, credit_of(node), used_resources)
-    return Admission(answer.verdicts, (*_closed_reasons(node, service_down_time), *answer.reasons))
+    reasons = (*_closed_reasons(node, service_down_time), *answer.reasons)
+    if request.numa is None:
+        return Admission(answer.verdicts, reasons)
+    cells = decode_host_cells(node.values.numa_topology)
+    found = fit_numa(
+        request.numa,
+        cells,
+        sum_usage(cells, node.placements),
+        limits=request.numa_limits,
+        is_packing=is_packing,
+    )
+    if isinstance(found, NumaRefusal):
+        return Admission(answer.verdicts, (*reasons, found.summary), None, found.reasons)
+    return Admission(answer.verdicts, reasons, found)
 
 
 def credit_of(node: LockedNode) -> Charge:
@@ -66,7 +86,9 @@ def credit_of(node: LockedNode) -> Charge:
     return charge_of_guest(guest, node.overhead_mb)
 
 
-def make_claim(request: ClaimRequest, node: LockedNode, claim_timeout: int) -> Claim:
+def make_claim(
+    request: ClaimRequest, node: LockedNode, answer: Admission, claim_timeout: int
+) -> Claim:
     """Build the claim of a request that was admitted; one whose guest is there is confirmed."""
     is_there = node.guest is not None and node.guest.missing_since is None
     return Claim(
@@ -82,6 +104,7 @@ def make_claim(request: ClaimRequest, node: LockedNode, claim_timeout: int) -> C
         created_at=node.now,
         updated_at=node.now,
         expires_at=None if is_there else node.now + timedelta(seconds=claim_timeout),
+        numa=answer.numa,
     )
 
 
@@ -101,6 +124,13 @@ def charge_row(node: LockedNode, added: Charge, removed: Charge) -> dict[str, An
     values = node.values
     total = charge_of_row(values) + added - removed
     return usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+
+
+def topology_column(
+    column: Mapping[str, Any], placements: Iterable[NumaPlacement]
+) -> dict[str, Any]:
+    """Return the column ``numa_topology`` with what placements take of each cell."""
+    return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))
 
 
 def _closed_reasons(node: LockedNode, service_down_time: int) -> list[str]:

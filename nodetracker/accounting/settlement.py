@@ -6,13 +6,15 @@ guest, so outages prolong it by themselves. A confirmed claim whose guest
 vanished is flagged and stays charged.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from nodetracker.accounting.numa_usage import find_conflicts
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.fact import Fact
 from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.numa_host import HostCell
 from nodetracker.model.warning import HostWarning, WarningKind
 
 ABSENT_LISTINGS = 2
@@ -53,6 +55,7 @@ def settle(
     stored: Mapping[str, Guest],
     fact: Fact[GuestListing],
     time: ListingTime,
+    cells: Sequence[HostCell] = (),
 ) -> Settlement:
     """Judge a node's claims by a listing of its guests.
 
@@ -60,6 +63,7 @@ def settle(
         claims: active ones, and released ones that expired, by uuid.
         stored: guests as the row has them.
         fact: the listing; a failed or incomplete one judges no absence.
+        cells: the node's NUMA cells, on which a late guest's pins must be free still.
     """
     listing = fact.value
     if listing is None:
@@ -70,9 +74,14 @@ def settle(
         if claim.is_active:
             settled[claim.uuid] = _settle_one(claim, listed, listing.is_complete, time)
     covered = {claim.workload.uuid: claim for claim in _by_age(settled.values()) if claim.is_active}
-    for uuid in listed.keys() - covered.keys():
+    warnings = []
+    for uuid in sorted(listed.keys() - covered.keys()):
         late = _find_expired(settled.values(), uuid)
-        if late is not None:
+        if late is None:
+            continue
+        if not _may_reopen(late, settled.values(), cells):
+            warnings.append(_lost(nodename, listed[uuid], late))
+        else:
             settled[late.uuid] = covered[uuid] = replace(
                 late, state=ClaimState.CONFIRMED, reason="", expires_at=None
             )
@@ -80,7 +89,6 @@ def settle(
         uuid: replace(guest, claim_uuid=_uuid_of(covered.get(uuid)), missing_since=None)
         for uuid, guest in listed.items()
     }
-    warnings = []
     for uuid, guest in stored.items():
         if uuid in guests:
             continue
@@ -144,8 +152,27 @@ def _find_expired(claims: Iterable[Claim], workload_uuid: str) -> Claim | None:
     return found[-1] if found else None
 
 
+def _may_reopen(late: Claim, claims: Iterable[Claim], cells: Sequence[HostCell]) -> bool:
+    """Tell whether the CPUs and pages of an expired claim are nobody else's by now."""
+    if late.numa is None:
+        return True
+    placements = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
+    before = find_conflicts(cells, placements)
+    return find_conflicts(cells, placements | {late.uuid: late.numa}) == before
+
+
 def _uuid_of(claim: Claim | None) -> str | None:
     return None if claim is None else claim.uuid
+
+
+def _lost(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
+    return HostWarning(
+        WarningKind.CLAIM_LOST,
+        nodename,
+        guest.uuid,
+        f"guest {guest.name or guest.uuid} came after its claim {claim.uuid} had expired, and its "
+        "CPUs or pages are another's by now; it counts as unclaimed",
+    )
 
 
 def _vanished(nodename: str, guest: Guest, claim: Claim) -> HostWarning:

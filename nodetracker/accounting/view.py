@@ -7,6 +7,8 @@ from typing import Any
 
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
+from nodetracker.accounting.ledger import topology_column
+from nodetracker.accounting.numa_usage import decode_host_cells
 from nodetracker.accounting.settlement import ListingTime, settle
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
@@ -50,6 +52,7 @@ def account(
         stored.guests if stored else {},
         snapshot.guests,
         time or ListingTime(now),
+        decode_host_cells(before.numa_topology),
     )
     guests, claims = settlement.guests, settlement.claims
     devices = _devices_now(snapshot.pci, stored.devices if stored else {})
@@ -58,8 +61,10 @@ def account(
     total = usage.charge_of_ledger(
         claims.values(), guests.values(), values.overhead.get("memory_mb", 0)
     )
+    placements = [claim.numa for claim in claims.values() if claim.is_active and claim.numa]
     values = replace(
         values,
+        numa_topology=topology_column(values.numa_topology, placements),
         **usage.usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
         **usage.count_columns(guests.values()),
     )

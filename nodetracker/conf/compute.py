@@ -126,6 +126,11 @@ OPTIONS = (
         mutable=True,
         help="CPUs that guests may be pinned to, e.g. 16-31.",
     ),
+    cfg.BoolOpt(
+        "packing_host_numa_cells_allocation_strategy",
+        default=False,
+        help="Fill NUMA cells one after the other instead of evenly.",
+    ),
     cfg.StrOpt(
         "instances_path",
         default="$state_path/instances",

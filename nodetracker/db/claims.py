@@ -4,7 +4,7 @@ A claim costs three statements and an abort four, however many guests there are.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -25,6 +25,7 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
 from nodetracker.ports import LedgerTerms
 
@@ -37,6 +38,7 @@ LEDGER_COLUMNS = (
     "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
     "local_gb_used", "cpu_used", "disk_used", "cpu_allocation_ratio", "ram_allocation_ratio",
     "disk_allocation_ratio", "reserved", "overhead", "inventory", "traits", "facts",
+    "numa_topology",
 )  # fmt: skip
 _GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 _GUEST = "guest_"
@@ -51,21 +53,20 @@ def create_claim(
     terms: LedgerTerms,
 ) -> Claim:
     """See `Store.create_claim`; a uuid that is there already violates its unique key."""
-    node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
+    node = _lock_for(connection, request, host, nodename)
     if node is None:
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
     answer = _judge(connection, request, node, terms)
     if answer.reasons:
         # What the same request was granted before may be just what is in its way.
         return answer_again(connection, request) or _refuse(answer)
-    claim = ledger.make_claim(request, node, terms.claim_timeout)
+    claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
     connection.execute(
-        sa.insert(tables.claims).values(
-            compute_node_id=node.id, numa=None, **codec.encode_claim(claim)
-        )
+        sa.insert(tables.claims).values(compute_node_id=node.id, **codec.encode_claim(claim))
     )
     added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    _charge(connection, node, added, ledger.credit_of(node))
+    placements = None if claim.numa is None else (*node.placements, claim.numa)
+    _charge(connection, node, added, ledger.credit_of(node), placements)
     if node.guest is not None:
         _cover(connection, node, claim.uuid)
     return claim
@@ -79,7 +80,7 @@ def try_claim(
     terms: LedgerTerms,
 ) -> Admission:
     """See `Store.try_claim`."""
-    node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
+    node = _lock_for(connection, request, host, nodename)
     if node is None:
         raise NotFoundError(f"there is no node {nodename} on host {host}")
     return _judge(connection, request, node, terms)
@@ -133,7 +134,8 @@ def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
         else:
             connection.execute(sa.delete(tables.guests).where(_is_guest(node)))
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    _charge(connection, node, added, removed)
+    placements = None if claim.numa is None else _read_placements(connection, node.id)
+    _charge(connection, node, added, removed, placements)
     return released
 
 
@@ -174,11 +176,33 @@ def _judge(
     connection: sa.Connection, request: ClaimRequest, node: LockedNode, terms: LedgerTerms
 ) -> Admission:
     used = _sum_resources(connection, node) if request.amounts.resources else {}
-    return ledger.judge_claim(request, node, used, terms.service_down_time)
+    return ledger.judge_claim(request, node, used, terms.service_down_time, terms.is_packing)
 
 
 def _refuse(answer: Admission) -> Claim:
     raise ClaimRefusedError(answer.reasons)
+
+
+def _lock_for(
+    connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
+) -> LockedNode | None:
+    """Lock a node and read what admitting a request needs."""
+    node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
+    if node is None or request.numa is None:
+        return node
+    return replace(node, placements=_read_placements(connection, node.id))
+
+
+def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlacement, ...]:
+    """Return where the node's active claims are on its NUMA cells."""
+    found = connection.execute(
+        sa.select(_claims.numa).where(
+            _claims.compute_node_id == node_id,
+            _claims.state != ClaimState.RELEASED.value,
+            _claims.numa.is_not(None),
+        )
+    ).scalars()
+    return tuple(decode_placement(data) for data in found if data is not None)
 
 
 def _lock(
@@ -303,17 +327,29 @@ def _write_state(connection: sa.Connection, claim: Claim) -> None:
     )
 
 
-def _charge(connection: sa.Connection, node: LockedNode, added: Charge, removed: Charge) -> None:
+def _charge(
+    connection: sa.Connection,
+    node: LockedNode,
+    added: Charge,
+    removed: Charge,
+    placements: Sequence[NumaPlacement] | None = None,
+) -> None:
     """Write the node's usage; its generation tells the agent to read the ledger again.
 
     ``updated_at`` stays the agent's, as it paces the writing of measurements.
+
+    Args:
+        placements: all on its NUMA cells from now on, None when none changed.
     """
+    columns = ledger.charge_row(node, added, removed)
+    if placements is not None:
+        columns["numa_topology"] = ledger.topology_column(node.values.numa_topology, placements)
     connection.execute(
         sa.update(tables.compute_nodes)
         .where(_nodes.id == node.id)
         .values(
             generation=_nodes.generation + 1,
-            **ledger.charge_row(node, added, removed),
+            **columns,
         )
     )
 

@@ -14,6 +14,7 @@ from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workl
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.numa_placement import decode_placement, encode_placement
 from nodetracker.model.pci import PciDevice, PciDeviceType
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 
@@ -170,6 +171,7 @@ def encode_claim(claim: Claim) -> dict[str, Any]:
         "disk_mb": claim.amounts.disk_mb,
         "resources": dict(claim.amounts.resources),
         "request_hash": claim.request_hash,
+        "numa": None if claim.numa is None else encode_placement(claim.numa),
         "created_at": claim.created_at,
     } | encode_claim_state(claim)
 
@@ -209,6 +211,7 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         expires_at=row["expires_at"],
         reason=row["reason"],
         migration_uuid=row["migration_uuid"],
+        numa=None if row["numa"] is None else decode_placement(row["numa"]),
     )
 
 

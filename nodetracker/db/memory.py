@@ -30,6 +30,7 @@ from nodetracker.errors import (
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
+from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     AuditState,
@@ -339,7 +340,7 @@ class MemoryStore:
             answer = self._judge(tables, request, node, terms)
             if node is None or answer.reasons:
                 raise ClaimRefusedError(answer.reasons)
-            claim = ledger.make_claim(request, node, terms.claim_timeout)
+            claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
             tables.claims[claim.uuid] = claim
             added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
             _charge(tables, node, added, ledger.credit_of(node))
@@ -450,6 +451,7 @@ class MemoryStore:
             ),
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
+            placements=_placements(tables, record.id),
         )
 
     def _judge(
@@ -465,7 +467,7 @@ class MemoryStore:
         for claim in tables.claims.values():
             if claim.node_id == node.id and claim.is_active:
                 held.update(claim.amounts.resources)
-        return ledger.judge_claim(request, node, held, terms.service_down_time)
+        return ledger.judge_claim(request, node, held, terms.service_down_time, terms.is_packing)
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
@@ -542,10 +544,21 @@ def _count_claims(tables: _Tables, records: Sequence[NodeRecord]) -> int:
 def _charge(tables: _Tables, node: LockedNode, added: Charge, removed: Charge) -> None:
     record = tables.nodes[node.id]
     columns = ledger.charge_row(node, added, removed)
+    columns["numa_topology"] = ledger.topology_column(
+        record.values.numa_topology, _placements(tables, node.id)
+    )
     tables.nodes[node.id] = dataclasses.replace(
         record,
         generation=record.generation + 1,
         values=dataclasses.replace(record.values, **columns),
+    )
+
+
+def _placements(tables: _Tables, node_id: int) -> tuple[NumaPlacement, ...]:
+    return tuple(
+        claim.numa
+        for claim in tables.claims.values()
+        if claim.node_id == node_id and claim.is_active and claim.numa is not None
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa_request import NumaLimits, NumaRequest
 
 MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
@@ -79,6 +81,8 @@ class ClaimRequest:
         host, nodename: where it is wanted, None = wherever it fits.
         limits: resource class -> what may be used in all, in the class's
             units; None = unlimited; absent = the node's own.
+        numa: what is asked of NUMA cells, None = nothing.
+        numa_limits: how far shared CPUs and ordinary memory of a cell may be promised.
         required_traits: that the node must have.
         request_hash: tells another body from the same.
     """
@@ -90,6 +94,8 @@ class ClaimRequest:
     host: str | None = None
     nodename: str | None = None
     limits: Mapping[str, int | None] = field(default_factory=dict)
+    numa: NumaRequest | None = None
+    numa_limits: NumaLimits = field(default_factory=NumaLimits)
     required_traits: tuple[str, ...] = ()
 
 
@@ -100,6 +106,7 @@ class Claim:
     Attributes:
         host, nodename: of the node it is held on.
         reason: why it was released, "" before.
+        numa: where its cells are, None when it asked for none.
         expires_at: when it is given up if its guest has not come, None once confirmed.
     """
 
@@ -117,6 +124,7 @@ class Claim:
     expires_at: datetime | None = None
     reason: str = ""
     migration_uuid: str | None = None
+    numa: NumaPlacement | None = None
 
     @property
     def is_active(self) -> bool:

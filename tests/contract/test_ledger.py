@@ -52,6 +52,7 @@ def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charg
         reserved=RESERVED,
         overhead={},
         facts={},
+        numa_topology={"cells": [make_cell(0), make_cell(1)]},
         inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}},
         **usage_columns(charge, RESERVED, 8192, 100),
     )
@@ -59,10 +60,30 @@ def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charg
     return agent
 
 
+def make_cell(number: int) -> dict[str, Any]:
+    """Make a cell of 4 shared CPUs, one dedicated CPU and 4 GiB."""
+    first = number * 5
+    return {
+        "id": number,
+        "cpuset": list(range(first, first + 4)),
+        "pcpuset": [first + 4],
+        "memory": 4096,
+        "cpu_usage": 0,
+        "memory_usage": 0,
+        "pinned_cpus": [],
+        "siblings": [[cpu] for cpu in range(first, first + 5)],
+        "mempages": [{"size_kb": 4, "total": 4096 * 256, "used": 0, "reserved": 0}],
+        "socket": number,
+        "distances": {},
+    }
+
+
 def ask(workload: str | None = None, claim: str | None = None, **resources: Any) -> Any:
+    numa = resources.pop("numa", None)
     body: dict[str, Any] = {
         "workload": {"uuid": workload or str(uuid.uuid4()), "project_id": "p1"},
         "resources": resources,
+        "numa": numa,
     }
     if claim is not None:
         body["uuid"] = claim
@@ -246,6 +267,53 @@ class TestReleasing:
         store.abort_claim(granted.uuid)
         store.delete_service("alpha", COMPUTE_BINARY, -1)
         assert store.list_claims() == []
+
+
+class TestNuma:
+    def pinned(self, store: Store) -> list[list[int]]:
+        return [cell["pinned_cpus"] for cell in node(store).values.numa_topology["cells"]]
+
+    def test_a_pinned_claim_takes_its_cpus_and_gives_them_back(self, store: Store) -> None:
+        make_node(store)
+        before = node(store)
+        granted = claim(store, ask(PCPU=1, MEMORY_MB=1024))
+        assert granted.numa is not None
+        (cell,) = granted.numa.cells
+        assert list(cell.pins.values()) in ([4], [9])
+        assert store.list_claims(uuid=granted.uuid) == [granted]
+        assert node(store).claims == {granted.uuid: granted}
+        assert sorted(self.pinned(store)) == [[], list(cell.pins.values())]
+        assert node(store).values.pcpus_used == 1
+        store.abort_claim(granted.uuid)
+        assert node(store).values == before.values
+
+    def test_no_cpu_is_pinned_twice(self, store: Store) -> None:
+        make_node(store)
+        first, second = claim(store, ask(PCPU=1)), claim(store, ask(PCPU=1))
+        pins = [
+            cpu
+            for granted in (first, second)
+            if granted.numa is not None
+            for cpu in granted.numa.cells[0].pins.values()
+        ]
+        assert sorted(pins) == [4, 9]
+        with pytest.raises(ClaimRefusedError, match="Free pcpu 0.00") as caught:
+            claim(store, ask(PCPU=1))
+        assert "NUMA topology cannot fit" in caught.value.reasons[-1]
+
+    def test_a_dry_run_tells_of_every_cell(self, store: Store) -> None:
+        make_node(store)
+        answer = store.try_claim(ask(PCPU=2), "alpha", "node-1", TERMS)
+        assert len(answer.reasons) == 1
+        assert [text.split(":")[0] for text in answer.numa_reasons] == [
+            "guest cell 0 on host cell 0",
+            "guest cell 0 on host cell 1",
+        ]
+
+    def test_a_workload_of_two_cells_is_on_both(self, store: Store) -> None:
+        make_node(store)
+        claim(store, ask(PCPU=2, numa={"nodes": 2}))
+        assert self.pinned(store) == [[4], [9]]
 
 
 class TestGuests:

@@ -23,7 +23,12 @@ class StoreCommand:
     @property
     def terms(self) -> LedgerTerms:
         """What ledger transactions go by."""
-        return LedgerTerms(self.service_down_time, int(self.app.conf.compute.claim_timeout))
+        group = self.app.conf.compute
+        return LedgerTerms(
+            self.service_down_time,
+            int(group.claim_timeout),
+            bool(group.packing_host_numa_cells_allocation_strategy),
+        )
 
     @property
     def service_down_time(self) -> int:

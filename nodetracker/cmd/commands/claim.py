@@ -17,6 +17,7 @@ from nodetracker.cmd.commands.node import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RefusedError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.numa_placement import encode_placement
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = (
@@ -173,6 +174,8 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
         "nodename": nodename,
         "fits": not answer.reasons,
         "reasons": list(answer.reasons),
+        "numa": None if answer.numa is None else encode_placement(answer.numa),
+        "numa_reasons": list(answer.numa_reasons),
         "resources": [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts],
     }
 

@@ -17,7 +17,7 @@ def test_a_whole_request_is_read():
     request = parse(
         uuid=UUID.upper(),
         workload={**WORKLOAD, "kind": "container", "name": "c", "project_id": "p", "user_id": "u"},
-        resources={"VCPU": 0.25, "PCPU": 1, "MEMORY_MB": 4096, "DISK_GB": 20, "CUSTOM_FPGA": 1},
+        resources={"VCPU": 0.25, "MEMORY_MB": 4096, "DISK_GB": 20, "CUSTOM_FPGA": 1},
         host="host-1",
         nodename="node-1",
         limits={"VCPU": 64, "MEMORY_MB": None},
@@ -25,7 +25,7 @@ def test_a_whole_request_is_read():
     )
     assert request.uuid == UUID
     assert request.workload == Workload(WORKLOAD["uuid"], WorkloadKind.CONTAINER, "c", "p", "u")
-    assert request.amounts == Amounts(250, 1, 4096, 20 * 1024, {"CUSTOM_FPGA": 1})
+    assert request.amounts == Amounts(250, 0, 4096, 20 * 1024, {"CUSTOM_FPGA": 1})
     assert (request.host, request.nodename) == ("host-1", "node-1")
     assert request.limits == {"VCPU": 64, "MEMORY_MB": None}
     assert request.required_traits == ("A", "HW_CPU_X86_AVX2")

@@ -8,6 +8,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import LedgerTerms
+from nodetracker.settings import Policy
 from tests.unit.compute.test_resource_tracker import HOST, Agent, Clock, guest, node
 
 TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
@@ -16,8 +17,8 @@ TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
 class World(Agent):
     """An agent, and whoever claims on its node."""
 
-    def __init__(self, clock, tmp_path):
-        super().__init__(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock)
+    def __init__(self, clock, tmp_path, policy=None):
+        super().__init__(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock, policy)
         self.store.beat(self.key, 1, AuditState())
         self.audit(node(1))
 
@@ -171,3 +172,29 @@ def test_an_orphan_with_claims_is_kept_and_warned_of(world):
     for _ in range(3):
         world.audit(node(2))
     assert set(world.records()) == {"node-2"}
+
+
+CELL = {"id": 0, "cpus": "0-3", "memory_mb": 65536}
+
+
+def test_pins_are_shown_kept_over_restarts_and_not_given_to_a_late_guest_twice(clock, tmp_path):
+    world = World(clock, tmp_path, Policy(cpu_dedicated_set=frozenset({2, 3})))
+    world.audit(node(1, vcpus=4, cells=[CELL]))
+
+    def pinned():
+        (cell,) = world.records()["node-1"].values.numa_topology["cells"]
+        return cell["pinned_cpus"]
+
+    early = world.claim(1, PCPU=2)
+    assert pinned() == [2, 3]
+    world.audit()
+    assert pinned() == [2, 3]
+    clock.seconds += 3600
+    world.audit()
+    assert pinned() == []
+    world.claim(2, PCPU=2)
+    world.audit(node(1, guest(1), guest(2), vcpus=4, cells=[CELL]))
+    assert world.find(early).state is ClaimState.RELEASED
+    (warning,) = world.warnings(WarningKind.CLAIM_LOST)
+    assert early.uuid in warning.message
+    assert pinned() == [2, 3]
