@@ -1,6 +1,6 @@
 """``claims``: ledger transactions, each with its node's row locked from the start.
 
-A claim costs three statements and an abort four, however many guests there are.
+A claim costs four statements and an abort four, however many guests there are.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.guest import Guest
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
 from nodetracker.ports import LedgerTerms
@@ -187,8 +188,22 @@ def _lock_for(
     connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
 ) -> LockedNode | None:
     """Lock a node and read what admitting a request needs."""
-    node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
-    if node is None or request.numa is None:
+    node = _lock(connection, _is_node(host, nodename))
+    if node is None:
+        return None
+    workload = sa.literal(request.workload.uuid)
+    is_service = sa.and_(_services.host == host, _services.binary == COMPUTE_BINARY)
+    gate = [
+        _below(tables.services, name, is_service).label(_SERVICE + name) for name in _GATE_COLUMNS
+    ]
+    row = connection.execute(sa.select(*_guest_columns(node.id, workload), *gate)).mappings().one()
+    service = _part(row, _SERVICE)
+    node = replace(
+        node,
+        guest=_decode_guest(row),
+        service=ServiceGate(**service) if service["created_at"] else None,
+    )
+    if request.numa is None:
         return node
     return replace(node, placements=_read_placements(connection, node.id))
 
@@ -205,25 +220,11 @@ def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlace
     return tuple(decode_placement(data) for data in found if data is not None)
 
 
-def _lock(
-    connection: sa.Connection,
-    which: "sa.ColumnElement[bool]",
-    workload_uuid: "sa.ColumnElement[str]",
-) -> LockedNode | None:
-    """Lock a node's row; with it come its host's service and one workload's guest."""
-    is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload_uuid)
-    guest = [
-        _below(tables.guests, name, is_guest).label(_GUEST + name) for name in codec.GUEST_COLUMNS
-    ]
-    service = [
-        _below(
-            tables.services,
-            name,
-            _services.host == _nodes.host,
-            _services.binary == COMPUTE_BINARY,
-        ).label(_SERVICE + name)
-        for name in _GATE_COLUMNS
-    ]
+def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> LockedNode | None:
+    """Lock a node's row and read it; what else is to be known is read once it is locked.
+
+    A statement that waits for a lock may see other tables as they were before.
+    """
     row = (
         connection.execute(
             sa.select(
@@ -232,8 +233,6 @@ def _lock(
                 _nodes.hypervisor_hostname,
                 utc_now().label("now"),
                 *(_nodes[name] for name in LEDGER_COLUMNS),
-                *guest,
-                *service,
             )
             .where(which)
             .with_for_update()
@@ -243,17 +242,28 @@ def _lock(
     )
     if row is None:
         return None
-    guest_row = _part(row, _GUEST)
-    service_row = _part(row, _SERVICE)
     return LockedNode(
         id=row["id"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
         values=codec.decode_some_values(row, LEDGER_COLUMNS),
-        service=ServiceGate(**service_row) if service_row["created_at"] else None,
-        guest=codec.decode_guest(guest_row) if guest_row["uuid"] else None,
+        service=None,
+        guest=None,
         now=row["now"],
     )
+
+
+def _guest_columns(node_id: int, workload_uuid: "sa.ColumnElement[str]") -> list[Any]:
+    """Return the columns of a workload's guest, NULL when there is none."""
+    is_guest = sa.and_(_guests.compute_node_id == node_id, _guests.uuid == workload_uuid)
+    return [
+        _below(tables.guests, name, is_guest).label(_GUEST + name) for name in codec.GUEST_COLUMNS
+    ]
+
+
+def _decode_guest(row: Mapping[Any, Any]) -> Guest | None:
+    guest = _part(row, _GUEST)
+    return codec.decode_guest(guest) if guest["uuid"] else None
 
 
 def _below(table: sa.Table, name: str, *conditions: "sa.ColumnElement[bool]") -> Any:
@@ -273,18 +283,22 @@ def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim
         NotFoundError: there is no such claim.
     """
     node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
-    node = _lock(connection, _nodes.id == node_id, workload)
+    node = _lock(connection, _nodes.id == node_id)
     if node is None:
         raise NotFoundError(f"there is no claim {uuid}")
-    rows = connection.execute(
-        sa.select(tables.claims)
-        .where(_claims.compute_node_id == node.id, _claims.workload_uuid == workload)
-        .order_by(_claims.created_at, _claims.id)
-    ).mappings()
+    this = tables.claims.alias()
+    workload = sa.select(this.c.workload_uuid).where(this.c.uuid == uuid).scalar_subquery()
+    rows = list(
+        connection.execute(
+            sa.select(tables.claims, *_guest_columns(node.id, workload))
+            .where(_claims.compute_node_id == node.id, _claims.workload_uuid == workload)
+            .order_by(_claims.created_at, _claims.id)
+        ).mappings()
+    )
     claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
     (claim,) = (found for found in claims if found.uuid == uuid)
-    return node, claim, [c for c in claims if c.uuid != uuid and c.is_active]
+    others = [found for found in claims if found.uuid != uuid and found.is_active]
+    return replace(node, guest=_decode_guest(rows[0])), claim, others
 
 
 def _sum_resources(connection: sa.Connection, node: LockedNode) -> dict[str, int]:

@@ -40,7 +40,7 @@ def store(stores: StoreMaker) -> Store:
 def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charge()) -> AgentKey:  # noqa: B008
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store)
-    store.beat(agent, 1, AuditState())
+    store.beat(agent, store.list_services()[0].report_count + 1, AuditState())
     values = make_values(
         vcpus=8,
         pcpus=2,
@@ -372,3 +372,18 @@ def test_of_many_at_once_exactly_as_many_succeed_as_fit(stores: StoreMaker) -> N
     record = node(store)
     assert set(record.claims) == set(granted)
     assert (record.values.vcpus_used, record.values.memory_mb_used) == (8, 512 + 700)
+
+
+def test_of_two_that_adopt_one_guest_at_once_only_one_is_credited(stores: StoreMaker) -> None:
+    for _ in range(5):
+        guest = make_guest(str(uuid.uuid4()), vcpu_milli=2000, memory_mb=0, disk_mb=0)
+        store = stores.open()
+        for record in store.load_nodes("alpha"):
+            for held in record.claims:
+                store.abort_claim(held)
+            store.delete_node("alpha", record.nodename)
+        make_node(store, (guest,), Charge(2000, 0, 0))
+        requests = [ask(guest.uuid, VCPU=2) for _ in range(2)]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda request: claim(stores.open(), request), requests))
+        assert node(store).values.vcpus_used == 1 + 2 + 2
