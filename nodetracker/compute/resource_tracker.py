@@ -186,7 +186,7 @@ class ResourceTracker:
         slow: dict[str, Task[HostSnapshot]] = {}
         for name, task in tasks.items():
             if task.wait_until(settle_at):
-                first.append(task.result())
+                first.append(self._outcome(name, task))
             else:
                 slow[name] = task
         if first or not slow:
@@ -213,10 +213,16 @@ class ResourceTracker:
         self._progress()
         # Every probe is bounded, so this bound is for drivers that run none.
         if task.wait(self._settings.probe_timeout * 2):
-            return task.result()
+            return self._outcome(nodename, task)
         if self._readers.abandon(task):
             self._hung[nodename] = task
         return self._failed(nodename, "driver", _DOES_NOT_ANSWER)
+
+    def _outcome(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
+        error = task.error  # as where no thread can be had to read the node
+        if error is not None:
+            return self._failed(nodename, "driver", f"{type(error).__name__}: {error}")
+        return task.result()
 
     def _failed(self, nodename: str, source: str, reason: str) -> HostSnapshot:
         """Build the snapshot of a node that its driver could not read; say so once."""

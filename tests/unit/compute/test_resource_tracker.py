@@ -171,6 +171,29 @@ class TestFailures:
         assert records["node-2"].values.memory_mb_used == 2560
         assert records["node-2"].values.facts["cpu"].state is FactState.FRESH
 
+    @pytest.mark.parametrize("refused", ["audit", "probe"])
+    def test_nodes_that_no_thread_is_left_for_are_held_and_recover(
+        self, agent, monkeypatch, refused
+    ):
+        others = set(threading.enumerate())
+        monkeypatch.setattr("nodetracker.workers.IDLE_SECONDS", 0)
+        agent.audit(node(1), node(2))
+        while set(threading.enumerate()) - others:
+            time.sleep(0.01)
+        start = threading.Thread.start
+
+        def start_some(thread):
+            if thread.name.startswith(refused):
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_some)
+            report = agent.audit()
+        assert set(report.errors) == {"node-1", "node-2"}
+        assert all("can't start new thread" in error for error in report.errors.values())
+        assert agent.audit().is_good
+
     def test_a_node_that_hangs_holds_up_no_other_and_recovers(self, agent):
         agent.audit(node(1), node(2))
         report = agent.audit(node(1, guest(1)), node(2), fail={"node-2": "hang"})
