@@ -236,11 +236,12 @@ class ResourceTracker:
     def _load(self, agent: AgentKey) -> datetime:
         """Bring the remembered rows up to date, reading only those that moved."""
         self._progress()
+        asked_at = self._clock()
         try:
             stamps = self._store.load_stamps(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
-        self._clock_skew = (self._clock() - stamps.now).total_seconds()
+        self._clock_skew = _measure_skew(asked_at, stamps.now, self._clock())
         if stamps.epoch != agent.epoch:
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
@@ -410,6 +411,16 @@ class ResourceTracker:
         # otherwise be a line for each of its nodes.
         level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
         LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
+
+
+def _measure_skew(asked_at: datetime, database_now: datetime, answered_at: datetime) -> float:
+    """Return by how much this host's clock is off at least, in seconds; ahead is positive.
+
+    The database read its clock at some moment between question and answer, and
+    these may be far from one another.
+    """
+    nearest = min(max(database_now, asked_at), answered_at)
+    return (nearest - database_now).total_seconds()
 
 
 class _Run:

@@ -465,6 +465,21 @@ class TestStandingWarnings:
         (record,) = self.find(agent, WarningKind.CLOCK_SKEW)
         assert record.resolved_at is not None
 
+    @pytest.mark.parametrize("seconds", [(20, 0), (0, 20)], ids=["before", "after"])
+    def test_an_answer_that_takes_long_is_no_clock_that_is_off(
+        self, agent, store, clock, monkeypatch, seconds
+    ):
+        load_stamps = store.load_stamps
+
+        def load_slowly(*arguments):
+            clock.seconds += seconds[0]
+            stamps = load_stamps(*arguments)
+            clock.seconds += seconds[1]
+            return stamps
+
+        monkeypatch.setattr(store, "load_stamps", load_slowly)
+        assert agent.audit(node(1)).warnings == ()
+
     def test_a_clock_that_is_off_changes_no_row(self, agent, clock):
         agent.audit(node(1))
         before = agent.records()
