@@ -119,7 +119,10 @@ class StoreError(NodetrackerError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database cannot be reached or is read-only or full; nothing was written."""
+    """The database cannot be reached or is read-only or full.
+
+    Nothing was written, unless the answer to a commit was lost.
+    """
 
 
 class SchemaError(StoreError):

@@ -124,8 +124,9 @@ class LedgerTerms:
 class Store(Protocol):
     """The rows. Times are UTC and the database's; every method is one transaction.
 
-    Every method may raise StoreUnavailableError (nothing was written, try
-    again later) or SchemaError (run ``nodetracker-manage db sync``).
+    Every method may raise StoreUnavailableError (try again later; nothing was
+    written, unless the answer to a commit was lost) or SchemaError (run
+    ``nodetracker-manage db sync``).
     """
 
     # The agent's own path.

@@ -64,6 +64,13 @@ class Task(Generic[T]):
             raise self._error
         return self._value  # type: ignore[return-value]  # T itself may include None
 
+    def fail(self, error: BaseException) -> None:
+        """End with an error instead of making the call."""
+        self._error = error
+        self.started_at = self.ended_at = time.monotonic()
+        self._started.set()
+        self._done.set()
+
     def run(self) -> None:
         """Make the call and keep its outcome; nothing escapes."""
         self.started_at = time.monotonic()
@@ -99,7 +106,11 @@ class WorkerPool:
         self._serial = 0
 
     def submit(self, call: Callable[[], T]) -> Task[T]:
-        """Hand a call to a thread, now or as soon as one is free."""
+        """Hand a call to a thread, now or as soon as one is free.
+
+        The call fails, with what it was refused with, when there is no thread
+        at all and none can be started.
+        """
         task = Task(call)
         with self._lock:
             self._queue.append(task)  # type: ignore[arg-type]  # the queue holds tasks of any result
@@ -134,11 +145,18 @@ class WorkerPool:
             return self._threads + len(self._abandoned)
 
     def _start_thread(self) -> None:
-        self._threads += 1
+        """Start a thread; where none can be had and none works, fail what waits for one."""
         self._serial += 1
-        threading.Thread(
+        thread = threading.Thread(
             target=self._work, name=f"{self._name}-{self._serial}", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            while self._queue and not self._threads:
+                self._queue.popleft().fail(error)
+        else:
+            self._threads += 1
 
     def _work(self) -> None:
         while True:

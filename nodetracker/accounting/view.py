@@ -43,6 +43,7 @@ def account(
         A view whose `missing` names the facts that keep a first row from
         being made, if any.
     """
+    cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
     snapshot = replace(snapshot, cpu=_usable_cpu(snapshot.cpu, policy))
     before = stored.values if stored else NodeValues()
     known = _known_columns(snapshot, policy, before)
@@ -79,7 +80,7 @@ def account(
         devices=devices,
         claims=claims,
         missing=missing,
-        warnings=_warnings(snapshot, policy) + settlement.warnings,
+        warnings=(*_warnings(snapshot), *cpu_set_warnings, *settlement.warnings),
     )
 
 
@@ -130,7 +131,26 @@ def _devices_now(
     return {device.address: device for device in fact.value}
 
 
-def _warnings(snapshot: HostSnapshot, policy: Policy) -> tuple[HostWarning, ...]:
+def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
+    """Warn of CPUs that are configured and not online; no probe failed that would have said it."""
+    if snapshot.cpu.value is None:
+        return []
+    return [
+        HostWarning(
+            WarningKind.CPU_SET_OFFLINE,
+            snapshot.nodename,
+            option,
+            f"{option}: none of {render_cpu_set(lacking)} is online; the CPU fact is held"
+            if none_left
+            else f"{option}: {render_cpu_set(lacking)} is not online and left out",
+        )
+        for option, lacking, none_left in inventory.unusable_cpu_sets(
+            snapshot.cpu.value.online, policy
+        )
+    ]
+
+
+def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
     nodename = snapshot.nodename
     found = list(snapshot.warnings)
     stale = {name: fact for name, fact in snapshot.facts().items() if not fact.is_fresh}
@@ -146,16 +166,6 @@ def _warnings(snapshot: HostSnapshot, policy: Policy) -> tuple[HostWarning, ...]
         found.extend(
             HostWarning(WarningKind.GUEST_UNREADABLE, nodename, line[:255], line)
             for line in snapshot.guests.value.unreadable
-        )
-    if snapshot.cpu.value is not None:
-        found.extend(
-            HostWarning(
-                WarningKind.CPU_SET_OFFLINE,
-                nodename,
-                option,
-                f"{option}: {render_cpu_set(lacking)} is not online and left out",
-            )
-            for option, lacking, _ in inventory.unusable_cpu_sets(snapshot.cpu.value.online, policy)
         )
     if snapshot.memory.value is not None and snapshot.numa.value is not None:
         mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)

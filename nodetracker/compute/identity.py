@@ -126,6 +126,12 @@ def _make_compute_id(path: Path) -> str:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
+        for link in (path.parent, path):
+            if link.is_symlink() and not link.exists():
+                raise IdentityError(
+                    f"{link} is a link to what is not there; if its filesystem is not mounted, "
+                    "mount it and start again"
+                ) from None
         return ensure_compute_id(path.parent)
     except OSError as error:
         _remove_partial(path)

@@ -71,6 +71,7 @@ class ComputeManager:
         self._state_lock = threading.Lock()
         self._agent: AgentKey | None = None
         self._report_count = 0
+        self._tried_count = 0
         self._beaten_at: float | None = None
         self._has_started = False
         self._last_audit: float | None = None
@@ -220,8 +221,10 @@ class ComputeManager:
                 self._beat(self._agent)
 
     def _beat(self, agent: AgentKey) -> None:
-        self._store.beat(agent, self._report_count + 1, self.audit_state())
-        self._report_count += 1
+        # Never the same number twice: one whose answer was lost may have been written.
+        self._tried_count += 1
+        self._store.beat(agent, self._tried_count, self.audit_state())
+        self._report_count = self._tried_count
         self._beaten_at = self._monotonic()
 
     def _try_audit(self, startup: bool) -> None:
@@ -235,7 +238,7 @@ class ComputeManager:
     def _register(self) -> AgentKey:
         """Take the host, and beat at once, so that whoever watches the row sees it move."""
         service = self._takeover.take_host()
-        self._report_count = service.report_count
+        self._report_count = self._tried_count = service.report_count
         self._carry_on(service)
         self._agent = AgentKey(
             self._settings.host, COMPUTE_BINARY, self._incarnation.agent_id, service.epoch

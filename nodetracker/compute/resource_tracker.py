@@ -188,7 +188,7 @@ class ResourceTracker:
         slow: dict[str, Task[HostSnapshot]] = {}
         for name, task in tasks.items():
             if task.wait_until(settle_at):
-                first.append(task.result())
+                first.append(self._outcome(name, task))
             else:
                 slow[name] = task
         if first or not slow:
@@ -215,10 +215,16 @@ class ResourceTracker:
         self._progress()
         # Every probe is bounded, so this bound is for drivers that run none.
         if task.wait(self._settings.probe_timeout * 2):
-            return task.result()
+            return self._outcome(nodename, task)
         if self._readers.abandon(task):
             self._hung[nodename] = task
         return self._failed(nodename, "driver", _DOES_NOT_ANSWER)
+
+    def _outcome(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
+        error = task.error  # as where no thread can be had to read the node
+        if error is not None:
+            return self._failed(nodename, "driver", f"{type(error).__name__}: {error}")
+        return task.result()
 
     def _failed(self, nodename: str, source: str, reason: str) -> HostSnapshot:
         """Build the snapshot of a node that its driver could not read; say so once."""
@@ -232,11 +238,12 @@ class ResourceTracker:
     def _load(self, agent: AgentKey) -> datetime:
         """Bring the remembered rows up to date, reading only those that moved."""
         self._progress()
+        asked_at = self._clock()
         try:
             stamps = self._store.load_stamps(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
-        self._clock_skew = (self._clock() - stamps.now).total_seconds()
+        self._clock_skew = _measure_skew(asked_at, stamps.now, self._clock())
         if stamps.epoch != agent.epoch:
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
@@ -440,6 +447,16 @@ class ResourceTracker:
         # otherwise be a line for each of its nodes.
         level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
         LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
+
+
+def _measure_skew(asked_at: datetime, database_now: datetime, answered_at: datetime) -> float:
+    """Return by how much this host's clock is off at least, in seconds; ahead is positive.
+
+    The database read its clock at some moment between question and answer, and
+    these may be far from one another.
+    """
+    nearest = min(max(database_now, asked_at), answered_at)
+    return (nearest - database_now).total_seconds()
 
 
 class _Run:

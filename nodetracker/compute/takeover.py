@@ -96,7 +96,8 @@ class Takeover:
         """Refuse when whoever holds this host is alive."""
         is_mine = own.incarnation.agent_id == self._incarnation.agent_id
         if is_mine and is_same_machine(own.incarnation, self._incarnation):
-            if is_process_alive(own.incarnation):
+            # A row of this very run: its answer was lost when it was written.
+            if own.incarnation != self._incarnation and is_process_alive(own.incarnation):
                 self._refuse(
                     own,
                     f"host {own.host} has an agent already: {self._describe(own)}, on this very "

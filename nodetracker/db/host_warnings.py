@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import decisions
-from nodetracker.db.codec import WARNING_ITEM_LENGTH
+from nodetracker.db.codec import storable_warning
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
 from nodetracker.db.sql import utc_now
@@ -46,8 +46,8 @@ def raise_warning(connection: sa.Connection, host: str, warning: HostWarning) ->
 
 def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
     return {
-        (warning.kind.value, warning.nodename, warning.item[:WARNING_ITEM_LENGTH]): warning
-        for warning in active
+        (warning.kind.value, warning.nodename, warning.item): warning
+        for warning in map(storable_warning, active)
     }
 
 

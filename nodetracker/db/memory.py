@@ -618,7 +618,7 @@ def _raise_warning(
     tables: _Tables, host: str, warning: HostWarning, now: datetime
 ) -> WarningRecord:
     """Raise or count again one warning; return it as stored."""
-    cut = dataclasses.replace(warning, item=warning.item[: codec.WARNING_ITEM_LENGTH])
+    cut = codec.storable_warning(warning)
     known = tables.warnings.get((host, cut.key))
     record = WarningRecord(
         warning=cut,

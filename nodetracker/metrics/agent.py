@@ -16,7 +16,7 @@ from nodetracker.metrics.probes import ProbeSource, render_probes
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.status import AgentStatus
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKind
 
 
 class AgentMetrics(Collector):
@@ -86,7 +86,11 @@ class AgentMetrics(Collector):
             "warnings",
             "Warnings that stand since the last audit.",
             ("kind",),
-            [((kind.value,), counted[kind]) for kind in WarningKind],
+            [
+                ((kind.value,), counted[kind])
+                for kind in WarningKind
+                if kind not in REPORTED_BY_OTHERS
+            ],
         )
         yield from render_probes(self._probes)
         yield from render_nodes(nodes, status.audit)

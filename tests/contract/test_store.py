@@ -861,6 +861,23 @@ class TestWarnings:
         assert record.count == 2
         assert record.warning.message == long.message
 
+    @pytest.mark.parametrize(
+        ("said", "kept"),
+        [("a\0b", "a?b"), ("a\ud800b", "a?b"), ("ü" * 70_000, "ü" * 16_000)],
+        ids=["NUL", "half a character", "too long"],
+    )
+    def test_a_message_that_a_database_refuses_is_kept_as_far_as_it_can_be(
+        self, store: Store, said: str, kept: str
+    ) -> None:
+        agent = register(store)
+        odd = dataclasses.replace(self.HELD, nodename="n\0", item="i\0", message=said)
+        for _ in range(2):
+            store.sync_warnings(agent, [odd])
+        store.raise_warning("alpha", odd)
+        (record,) = store.list_warnings()
+        assert record.warning == HostWarning(odd.kind, "n?", "i?", kept)
+        assert (record.count, record.resolved_at) == (3, None)
+
     def test_purge_deletes_old_history_and_resolved_warnings(self, store: Store) -> None:
         agent = register(store)
         create_one(store, agent, "n1")

@@ -80,3 +80,51 @@ def test_a_call_that_has_ended_cannot_be_abandoned():
     task = pool.submit(lambda: 1)
     assert task.wait(5)
     assert pool.abandon(task) is False
+
+
+class TestWithoutAThread:
+    """The machine has no thread left."""
+
+    @pytest.fixture
+    def refuse(self, monkeypatch):
+        def start(thread):
+            raise RuntimeError("can't start new thread")
+
+        def refuse():
+            monkeypatch.setattr(threading.Thread, "start", start)
+
+        return refuse
+
+    def test_a_call_that_nobody_can_make_fails_at_once(self, refuse):
+        refuse()
+        task = WorkerPool("t", 1).submit(lambda: 1)
+        assert task.is_done
+        assert str(task.error) == "can't start new thread"
+
+    def test_the_pool_works_as_soon_as_there_are_some_again(self, refuse, monkeypatch):
+        pool = WorkerPool("t", 1)
+        refuse()
+        for _ in range(3):
+            pool.submit(lambda: 1)
+        assert pool.thread_count == 0
+        monkeypatch.undo()
+        assert pool.submit(lambda: 2).wait(5)
+
+    def test_a_call_waits_for_the_threads_that_are_there(self, refuse, gate):
+        pool = WorkerPool("t", 2)
+        running = pool.submit(gate.wait)
+        refuse()
+        waiting = pool.submit(lambda: 2)
+        assert not waiting.is_done
+        gate.set()
+        assert running.wait(5)
+        assert waiting.wait(5)
+
+    def test_what_waits_fails_when_the_last_thread_hangs(self, refuse, gate):
+        pool = WorkerPool("t", 1)
+        hung = pool.submit(gate.wait)
+        waiting = pool.submit(lambda: 2)
+        assert not hung.wait(0.05)
+        refuse()
+        assert pool.abandon(hung)
+        assert str(waiting.error) == "can't start new thread"

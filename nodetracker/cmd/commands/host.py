@@ -11,7 +11,7 @@ from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.summary import as_row, describe_host
 from nodetracker.bootstrap import check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
-from nodetracker.errors import ConflictError, NotFoundError, RefusedError
+from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 
 ZONE = "nova"
@@ -63,7 +63,7 @@ class RenameHost(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make sure that nobody answers for the host, and move its rows."""
-        old, new = parsed_args.old, check_host_name(parsed_args.new)
+        old, new = parsed_args.old, _read_name(parsed_args.new)
         found = self.store.list_services(old, COMPUTE_BINARY)
         service = found[0] if found else None
         if service is not None:
@@ -88,3 +88,10 @@ class RenameHost(StoreCommand, Command):
             found = self.store.list_services(service.host, service.binary)
             if found and found[0].report_count != service.report_count:
                 raise RefusedError(f"host {service.host} is alive; stop its agent first")
+
+
+def _read_name(text: str) -> str:
+    try:
+        return check_host_name(text)
+    except ConfigError as error:  # it was typed and is in no file
+        raise RefusedError(str(error)) from None

@@ -120,6 +120,8 @@ class TestCpuSets:
         view = account(make_snapshot(cpu=self.cpu), make_stored(), policy, NOW)
         assert view.values.vcpus == 16
         assert view.values.facts["cpu"].error == "cpu_shared_set: none of 8-9 is online"
+        (warning,) = [w for w in view.warnings if w.kind is WarningKind.CPU_SET_OFFLINE]
+        assert warning.message == "cpu_shared_set: none of 8-9 is online; the CPU fact is held"
 
 
 class TestRatios:

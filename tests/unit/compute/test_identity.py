@@ -49,6 +49,15 @@ def test_a_file_that_holds_no_uuid_is_put_aside_and_made_anew(tmp_path, caplog, 
     assert find_state_problem(tmp_path) is None
 
 
+@pytest.mark.parametrize("link", ["state", f"state/{COMPUTE_ID_FILE}"])
+def test_a_link_to_what_is_not_there_is_named(tmp_path, link):
+    if "/" in link:
+        (tmp_path / "state").mkdir()
+    (tmp_path / link).symlink_to("/nowhere/mounted")
+    with pytest.raises(IdentityError, match=f"{tmp_path / link} is a link to what is not there"):
+        ensure_compute_id(tmp_path / "state")
+
+
 def test_reading_the_identity_makes_nothing(tmp_path):
     assert read_compute_id(tmp_path) is None
     (tmp_path / COMPUTE_ID_FILE).write_text("no uuid")

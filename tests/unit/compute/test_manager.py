@@ -1,3 +1,4 @@
+import dataclasses
 import logging
 from datetime import timedelta
 
@@ -5,6 +6,7 @@ import pytest
 import yaml
 
 from nodetracker.accounting.summary import audit_age_seconds
+from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import DuplicateAgentError, FencedError, StoreUnavailableError
@@ -21,10 +23,15 @@ NODES = [{"nodename": name, "vcpus": 4, "memory_mb": 8192, "disk_gb": 100} for n
 
 class AwayStore(MemoryStore):
     is_away = False
+    is_answer_lost = False
 
     def _refuse(self):
         if self.is_away:
             raise StoreUnavailableError("connection refused")
+
+    def _lose_answer(self):
+        if self.is_answer_lost:
+            raise StoreUnavailableError("server closed the connection")
 
     def list_services(self, *arguments, **named):
         self._refuse()
@@ -32,7 +39,9 @@ class AwayStore(MemoryStore):
 
     def register_agent(self, *arguments):
         self._refuse()
-        return super().register_agent(*arguments)
+        record = super().register_agent(*arguments)
+        self._lose_answer()
+        return record
 
     def load_stamps(self, *arguments):
         self._refuse()
@@ -40,7 +49,8 @@ class AwayStore(MemoryStore):
 
     def beat(self, *arguments):
         self._refuse()
-        return super().beat(*arguments)
+        super().beat(*arguments)
+        self._lose_answer()
 
 
 class World:
@@ -173,6 +183,27 @@ def test_a_heartbeat_takes_the_host_when_the_start_could_not(world):
     world.store.is_away = False
     world.manager.beat()
     assert world.service().report_count == 1
+
+
+def test_a_heartbeat_that_was_written_though_its_answer_was_lost_is_followed_by_the_next(world):
+    world.manager.pre_start_hook()
+    world.store.is_answer_lost = True
+    world.manager.beat()
+    assert world.manager.status().database_error == "server closed the connection"
+    world.store.is_answer_lost = False
+    world.manager.beat()
+    assert world.manager.status().database_error is None
+    assert world.manager.status().report_count == world.service().report_count == 3
+
+
+def test_a_host_that_was_taken_though_the_answer_was_lost_is_taken_again(world):
+    own = read_incarnation("00000000-0000-4000-8000-00000000000a", 10)
+    manager = world.make_manager(**dataclasses.asdict(own))
+    world.store.is_answer_lost = True
+    manager.pre_start_hook()
+    world.store.is_answer_lost = False
+    manager.beat()
+    assert (world.service().epoch, world.service().report_count) == (2, 1)
 
 
 def test_a_restart_carries_on_how_old_the_last_readings_are(world):

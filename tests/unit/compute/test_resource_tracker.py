@@ -171,6 +171,29 @@ class TestFailures:
         assert records["node-2"].values.memory_mb_used == 2560
         assert records["node-2"].values.facts["cpu"].state is FactState.FRESH
 
+    @pytest.mark.parametrize("refused", ["audit", "probe"])
+    def test_nodes_that_no_thread_is_left_for_are_held_and_recover(
+        self, agent, monkeypatch, refused
+    ):
+        others = set(threading.enumerate())
+        monkeypatch.setattr("nodetracker.workers.IDLE_SECONDS", 0)
+        agent.audit(node(1), node(2))
+        while set(threading.enumerate()) - others:
+            time.sleep(0.01)
+        start = threading.Thread.start
+
+        def start_some(thread):
+            if thread.name.startswith(refused):
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_some)
+            report = agent.audit()
+        assert set(report.errors) == {"node-1", "node-2"}
+        assert all("can't start new thread" in error for error in report.errors.values())
+        assert agent.audit().is_good
+
     def test_a_node_that_hangs_holds_up_no_other_and_recovers(self, agent):
         agent.audit(node(1), node(2))
         report = agent.audit(node(1, guest(1)), node(2), fail={"node-2": "hang"})
@@ -441,6 +464,21 @@ class TestStandingWarnings:
         agent.audit()
         (record,) = self.find(agent, WarningKind.CLOCK_SKEW)
         assert record.resolved_at is not None
+
+    @pytest.mark.parametrize("seconds", [(20, 0), (0, 20)], ids=["before", "after"])
+    def test_an_answer_that_takes_long_is_no_clock_that_is_off(
+        self, agent, store, clock, monkeypatch, seconds
+    ):
+        load_stamps = store.load_stamps
+
+        def load_slowly(*arguments):
+            clock.seconds += seconds[0]
+            stamps = load_stamps(*arguments)
+            clock.seconds += seconds[1]
+            return stamps
+
+        monkeypatch.setattr(store, "load_stamps", load_slowly)
+        assert agent.audit(node(1)).warnings == ()
 
     def test_a_clock_that_is_off_changes_no_row(self, agent, clock):
         agent.audit(node(1))

@@ -100,6 +100,12 @@ def test_the_same_agent_whose_process_lives_is_left_alone(world):
     assert world.store.list_services()[0].epoch == 1
 
 
+def test_a_host_that_this_very_run_holds_already_is_taken_again_at_once(world):
+    world.hold(MINE)
+    assert world.start().epoch == 2
+    assert world.seconds == 0
+
+
 @pytest.mark.parametrize(
     "elsewhere",
     [{"boot_id": "another boot"}, {"pid_ns": 1}, {"boot_id": ""}, {"agent_id": OTHER_ID}],

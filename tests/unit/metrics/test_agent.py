@@ -11,6 +11,7 @@ from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnav
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.service import AuditState
 from nodetracker.model.status import AgentStatus
+from nodetracker.model.warning import REPORTED_BY_OTHERS, WarningKind
 from tests.unit.metrics.worlds import NODE_1, NODE_2, REPORT, STATUS, World
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "metrics.txt"
@@ -64,6 +65,16 @@ def test_an_audit_that_was_not_stored_keeps_the_last_nodes_and_warnings(audited)
     audited.metrics.audited(AuditReport(store_error=StoreUnavailableError("away")))
     assert audited.value("nodetracker_node_memory_capacity_bytes", nodename="node-1") == 2**36
     assert audited.value("nodetracker_warnings", kind="fact_held") == 1
+
+
+def test_warnings_that_the_agent_does_not_see_have_no_series(audited):
+    told = {
+        sample.labels["kind"]
+        for family in audited.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "nodetracker_warnings"
+    }
+    assert told == set(WarningKind) - REPORTED_BY_OTHERS
 
 
 @pytest.mark.parametrize(
