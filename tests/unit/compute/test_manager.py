@@ -69,7 +69,7 @@ class World:
             AgentSettings(host=HOST, state_path=state_path, policy=Policy()),
             make_incarnation(**incarnation),
             "1.2.3",
-            FakeDriver(str(self.path), ProbeRunner(0.2)),
+            FakeDriver(str(self.path), ProbeRunner(1.0)),
             self.store,
             [self],
             lambda: self.seconds,
