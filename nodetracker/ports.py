@@ -15,6 +15,7 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
+from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
 
@@ -114,11 +115,13 @@ class LedgerTerms:
         service_down_time: seconds of silence after which a service is down.
         claim_timeout: seconds after which a held claim may expire.
         is_packing: NUMA cells are filled one after the other instead of evenly.
+        aliases: names by which claims ask for PCI devices.
     """
 
     service_down_time: int
     claim_timeout: int
     is_packing: bool = False
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
 
 
 class Store(Protocol):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from nodetracker.accounting.pci_verdict import PciVerdict
 from nodetracker.accounting.usage import Charge, charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
@@ -75,12 +76,16 @@ class Admission:
         reasons: all reasons for a refusal; empty = it fits.
         numa: where its cells would be, None when it asks for none or finds none.
         numa_reasons: what each host cell lacks, for who wants to know more.
+        devices: addresses of the PCI devices it would have.
+        pci: what each PCI request found, None when there is none.
     """
 
     verdicts: tuple[ResourceVerdict, ...]
     reasons: tuple[str, ...]
     numa: NumaPlacement | None = None
     numa_reasons: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    pci: PciVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,22 @@ from nodetracker.model.numa_request import (
     parse_numa_limits,
     parse_numa_request,
 )
+from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 _KEYS = frozenset(
     {
         "uuid", "workload", "resources", "disk", "host", "nodename", "limits", "numa",
+        "pci_requests",
         "required_traits",
     }
 )  # fmt: skip
 _WORKLOAD_KEYS = frozenset({"uuid", "kind", "name", "project_id", "user_id"})
 _DISK_KEYS = frozenset({"root_gb", "ephemeral_gb", "swap_mb"})
+_PCI_KEYS = frozenset({"alias", "count", "numa_policy"})
 _LONGEST_TEXT = 255
+_MAX_PCI_REQUESTS = 32
+_MAX_PCI_COUNT = 256
 _MAX_AMOUNT = 2**53
 _MAX_DECIMALS = 3
 
@@ -71,6 +76,7 @@ def parse_claim_request(
         limits=_parse_limits(limits),
         numa=numa,
         numa_limits=numa_limits,
+        pci_requests=_parse_pci_requests(body.get("pci_requests")),
         required_traits=_parse_traits(body.get("required_traits")),
     )
 
@@ -141,6 +147,33 @@ def _parse_limits(limits: Mapping[str, Any]) -> dict[str, int | None]:
         key: None if item is None else _integer(item, f"limits.{key}")
         for key, item in limits.items()
     }
+
+
+def _parse_pci_requests(value: object) -> tuple[PciRequest, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > _MAX_PCI_REQUESTS:
+        raise RequestError("pci_requests", f"is no list of at most {_MAX_PCI_REQUESTS}")
+    return tuple(
+        _parse_pci_request(item, f"pci_requests[{index}]") for index, item in enumerate(value)
+    )
+
+
+def _parse_pci_request(value: object, path: str) -> PciRequest:
+    body = _object(value, path, _PCI_KEYS)
+    if "alias" not in body:
+        raise RequestError(f"{path}.alias", "is missing")
+    count = _integer(body.get("count", 1), f"{path}.count")
+    if not 0 < count <= _MAX_PCI_COUNT:
+        raise RequestError(f"{path}.count", f"{count} is not from 1 to {_MAX_PCI_COUNT}")
+    policy = body.get("numa_policy")
+    if policy is not None and policy not in tuple(PciNumaPolicy):
+        raise RequestError(
+            f"{path}.numa_policy", f"{policy!r} is none of {', '.join(PciNumaPolicy)}"
+        )
+    return PciRequest(
+        _text(body["alias"], f"{path}.alias"), count, policy and PciNumaPolicy(policy)
+    )
 
 
 def _parse_traits(value: object) -> tuple[str, ...]:

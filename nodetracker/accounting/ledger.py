@@ -1,7 +1,7 @@
 """What a ledger transaction does to one node: pure, on what was read under the lock."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,8 @@ from nodetracker.accounting.admission import Admission, admit
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa_fit import NumaRefusal, fit_numa
 from nodetracker.accounting.numa_usage import decode_host_cells, sum_usage, topology_with_usage
+from nodetracker.accounting.pci_admission import PciAdmission
+from nodetracker.accounting.pci_state import allocate_devices, claim_devices
 from nodetracker.accounting.usage import (
     Charge,
     charge_of_claim,
@@ -20,6 +22,8 @@ from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState, 
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import ServiceGate
 
 
@@ -33,6 +37,8 @@ class LockedNode:
         guest: of the workload in question as stored, None when there is none.
         placements: of the node's active claims on NUMA cells; read only where
             the claim in question has one or asks for one.
+        devices: its PCI devices by address; read only where the claim in
+            question has one or asks for one.
         now: the database's time.
     """
 
@@ -44,6 +50,7 @@ class LockedNode:
     guest: Guest | None
     now: datetime
     placements: tuple[NumaPlacement, ...] = ()
+    devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
 
     @property
     def overhead_mb(self) -> int:
@@ -58,24 +65,51 @@ def judge_claim(
     used_resources: Mapping[str, int],
     service_down_time: int,
     is_packing: bool,
+    aliases: Mapping[str, Alias],
 ) -> Admission:
     """Judge a claim on a node: whether the node takes any now, and whether it fits."""
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     answer = admit(request, node.values, charge, credit_of(node), used_resources)
-    reasons = (*_closed_reasons(node, service_down_time), *answer.reasons)
-    if request.numa is None:
-        return Admission(answer.verdicts, reasons)
-    cells = decode_host_cells(node.values.numa_topology)
-    found = fit_numa(
-        request.numa,
-        cells,
-        sum_usage(cells, node.placements),
-        limits=request.numa_limits,
-        is_packing=is_packing,
+    reasons = [*_closed_reasons(node, service_down_time), *answer.reasons]
+    unknown = sorted({r.alias for r in request.pci_requests} - aliases.keys())
+    reasons += [f"{alias} is no PCI alias" for alias in unknown]
+    if unknown:
+        return replace(answer, reasons=tuple(reasons))
+    topology = node.values.numa_topology
+    pci = PciAdmission(
+        node.devices,
+        request.pci_requests,
+        aliases,
+        {cell["id"]: cell.get("socket") for cell in topology.get("cells", ())},
     )
-    if isinstance(found, NumaRefusal):
-        return Admission(answer.verdicts, (*reasons, found.summary), None, found.reasons)
-    return Admission(answer.verdicts, reasons, found)
+    placement: NumaPlacement | None = None
+    numa_reasons: tuple[str, ...] = ()
+    if request.numa is not None:
+        cells = decode_host_cells(topology)
+        found = fit_numa(
+            request.numa,
+            cells,
+            sum_usage(cells, node.placements),
+            limits=request.numa_limits,
+            is_packing=is_packing,
+            accepts=pci.accepts if request.pci_requests else None,
+        )
+        if isinstance(found, NumaRefusal):
+            reasons.append(found.summary)
+            numa_reasons = found.reasons
+        else:
+            placement = found
+    if not request.pci_requests:
+        return replace(answer, reasons=tuple(reasons), numa=placement, numa_reasons=numa_reasons)
+    verdict = pci.judge([cell.host_cell for cell in placement.cells] if placement else ())
+    return replace(
+        answer,
+        reasons=(*reasons, *verdict.reasons),
+        numa=placement,
+        numa_reasons=numa_reasons,
+        devices=verdict.all_addresses,
+        pci=verdict,
+    )
 
 
 def credit_of(node: LockedNode) -> Charge:
@@ -105,6 +139,7 @@ def make_claim(
         updated_at=node.now,
         expires_at=None if is_there else node.now + timedelta(seconds=claim_timeout),
         numa=answer.numa,
+        devices=tuple(sorted(answer.devices)),
     )
 
 
@@ -124,6 +159,12 @@ def charge_row(node: LockedNode, added: Charge, removed: Charge) -> dict[str, An
     values = node.values
     total = charge_of_row(values) + added - removed
     return usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+
+
+def give_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
+    """Return the node's devices once a claim that was admitted has its own."""
+    give = allocate_devices if claim.state is ClaimState.CONFIRMED else claim_devices
+    return give(node.devices, claim.devices, claim.uuid)
 
 
 def topology_column(

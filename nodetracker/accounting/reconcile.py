@@ -15,14 +15,14 @@ from nodetracker.model.node import (
     NodeValues,
     NodeView,
 )
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import TrackedDevice
 
 MEASURE_INTERVAL_SECONDS = 300
 """Volatile columns alone are not written more often than this."""
 
 _MOVED_FRACTION = 100
 
-T = TypeVar("T", Guest, PciDevice)
+T = TypeVar("T", Guest, TrackedDevice)
 
 
 def plan(
@@ -160,8 +160,8 @@ def _history_diff(
     columns: tuple[str, ...],
     guests: ItemDiff[Guest],
     guests_before: Mapping[str, Guest],
-    devices: ItemDiff[PciDevice],
-    devices_before: Mapping[str, PciDevice],
+    devices: ItemDiff[TrackedDevice],
+    devices_before: Mapping[str, TrackedDevice],
 ) -> dict[str, Any]:
     diff: dict[str, Any] = {
         name: [None if before is None else to_plain(getattr(before, name)),

@@ -15,6 +15,7 @@ from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.fact import Fact
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.numa_host import HostCell
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 
 ABSENT_LISTINGS = 2
@@ -56,6 +57,7 @@ def settle(
     fact: Fact[GuestListing],
     time: ListingTime,
     cells: Sequence[HostCell] = (),
+    devices: Mapping[str, TrackedDevice] | None = None,
 ) -> Settlement:
     """Judge a node's claims by a listing of its guests.
 
@@ -64,6 +66,7 @@ def settle(
         stored: guests as the row has them.
         fact: the listing; a failed or incomplete one judges no absence.
         cells: the node's NUMA cells, on which a late guest's pins must be free still.
+        devices: the node's PCI devices, of which a late guest's must be free still.
     """
     listing = fact.value
     if listing is None:
@@ -79,7 +82,7 @@ def settle(
         late = _find_expired(settled.values(), uuid)
         if late is None:
             continue
-        if not _may_reopen(late, settled.values(), cells):
+        if not _may_reopen(late, settled.values(), cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
         else:
             settled[late.uuid] = covered[uuid] = replace(
@@ -152,8 +155,15 @@ def _find_expired(claims: Iterable[Claim], workload_uuid: str) -> Claim | None:
     return found[-1] if found else None
 
 
-def _may_reopen(late: Claim, claims: Iterable[Claim], cells: Sequence[HostCell]) -> bool:
-    """Tell whether the CPUs and pages of an expired claim are nobody else's by now."""
+def _may_reopen(
+    late: Claim,
+    claims: Iterable[Claim],
+    cells: Sequence[HostCell],
+    devices: Mapping[str, TrackedDevice],
+) -> bool:
+    """Tell whether CPUs, pages and devices of an expired claim are nobody else's by now."""
+    if any(address not in devices or not devices[address].is_available for address in late.devices):
+        return False
     if late.numa is None:
         return True
     placements = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
@@ -171,7 +181,7 @@ def _lost(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
         nodename,
         guest.uuid,
         f"guest {guest.name or guest.uuid} came after its claim {claim.uuid} had expired, and its "
-        "CPUs or pages are another's by now; it counts as unclaimed",
+        "CPUs, pages or devices are another's by now; it counts as unclaimed",
     )
 
 

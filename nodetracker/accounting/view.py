@@ -9,12 +9,15 @@ from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
 from nodetracker.accounting.ledger import topology_column
 from nodetracker.accounting.numa_usage import decode_host_cells
+from nodetracker.accounting.pci_pools import pci_columns
+from nodetracker.accounting.pci_state import allocate_devices, free_devices, sync_devices
 from nodetracker.accounting.settlement import ListingTime, settle
+from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.settings import AllocationRatios, Policy
 
@@ -54,9 +57,16 @@ def account(
         snapshot.guests,
         time or ListingTime(now),
         decode_host_cells(before.numa_topology),
+        stored.devices if stored else {},
     )
     guests, claims = settlement.guests, settlement.claims
-    devices = _devices_now(snapshot.pci, stored.devices if stored else {})
+    devices = _devices_now(
+        snapshot.pci,
+        stored.devices if stored else {},
+        stored.claims if stored else {},
+        claims,
+        policy,
+    )
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     values = replace(before, **known, facts=facts)
     total = usage.charge_of_ledger(
@@ -66,6 +76,7 @@ def account(
     values = replace(
         values,
         numa_topology=topology_column(values.numa_topology, placements),
+        **pci_columns(devices.values()),
         **usage.usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
         **usage.count_columns(guests.values()),
     )
@@ -124,11 +135,31 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
 
 
 def _devices_now(
-    fact: Fact[tuple[PciDevice, ...]], stored: Mapping[str, PciDevice]
-) -> Mapping[str, PciDevice]:
-    if fact.value is None:
-        return stored
-    return {device.address: device for device in fact.value}
+    fact: Fact[tuple[PciDevice, ...]],
+    stored: Mapping[str, TrackedDevice],
+    before: Mapping[str, Claim],
+    claims: Mapping[str, Claim],
+    policy: Policy,
+) -> dict[str, TrackedDevice]:
+    """Return the devices with their statuses, after what the audit judged of the claims."""
+    devices = dict(stored)
+    if fact.value is not None:
+        # Interfaces are not read yet, so that a spec by devname names none.
+        devices = sync_devices(stored, fact.value, policy.pci.specs, {})
+    for claim in claims.values():
+        if not claim.devices or before.get(claim.uuid) == claim:
+            continue
+        if claim.is_active:
+            # What is not to be had any more must not cost the audit.
+            own = [a for a in claim.devices if a in devices and _may_have(devices[a], claim)]
+            devices = allocate_devices(devices, own, claim.uuid)
+        else:
+            devices = free_devices(devices, claim.uuid)
+    return devices
+
+
+def _may_have(device: TrackedDevice, claim: Claim) -> bool:
+    return device.is_available or device.claim_uuid == claim.uuid
 
 
 def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:

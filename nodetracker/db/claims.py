@@ -4,7 +4,7 @@ A claim costs four statements and an abort four, however many guests there are.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from nodetracker.accounting import ledger
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
+from nodetracker.accounting.pci_pools import pci_columns
+from nodetracker.accounting.pci_state import allocate_devices, free_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
@@ -27,6 +29,7 @@ from nodetracker.errors import (
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
 from nodetracker.ports import LedgerTerms
 
@@ -34,6 +37,7 @@ _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 _guests = tables.guests.c
 _services = tables.services.c
+_devices = tables.pci_devices.c
 
 LEDGER_COLUMNS = (
     "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
@@ -67,7 +71,8 @@ def create_claim(
     )
     added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
     placements = None if claim.numa is None else (*node.placements, claim.numa)
-    _charge(connection, node, added, ledger.credit_of(node), placements)
+    devices = ledger.give_devices(node, claim) if claim.devices else None
+    _charge(connection, node, added, ledger.credit_of(node), placements, devices)
     if node.guest is not None:
         _cover(connection, node, claim.uuid)
     return claim
@@ -104,9 +109,8 @@ def answer_again(connection: sa.Connection, request: ClaimRequest) -> Claim | No
 def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
     """See `Store.confirm_claim`."""
     node, claim, _ = _lock_claim(connection, uuid)
-    return _change_active(
-        connection, node, claim, replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
-    )
+    changed = replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
+    return _change_active(connection, node, claim, changed)
 
 
 def renew_claim(connection: sa.Connection, uuid: str, terms: LedgerTerms) -> Claim:
@@ -136,7 +140,8 @@ def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
             connection.execute(sa.delete(tables.guests).where(_is_guest(node)))
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
     placements = None if claim.numa is None else _read_placements(connection, node.id)
-    _charge(connection, node, added, removed, placements)
+    devices = free_devices(node.devices, claim.uuid) if claim.devices else None
+    _charge(connection, node, added, removed, placements, devices)
     return released
 
 
@@ -177,7 +182,9 @@ def _judge(
     connection: sa.Connection, request: ClaimRequest, node: LockedNode, terms: LedgerTerms
 ) -> Admission:
     used = _sum_resources(connection, node) if request.amounts.resources else {}
-    return ledger.judge_claim(request, node, used, terms.service_down_time, terms.is_packing)
+    return ledger.judge_claim(
+        request, node, used, terms.service_down_time, terms.is_packing, terms.aliases
+    )
 
 
 def _refuse(answer: Admission) -> Claim:
@@ -196,12 +203,23 @@ def _lock_for(
     gate = [
         _below(tables.services, name, is_service).label(_SERVICE + name) for name in _GATE_COLUMNS
     ]
-    row = connection.execute(sa.select(*_guest_columns(node.id, workload), *gate)).mappings().one()
+    query = sa.select(*_guest_columns(node.id, workload), *gate)
+    if request.pci_requests:  # with the node's devices, a row each
+        query = query.add_columns(*tables.pci_devices.c).where(_devices.compute_node_id == node.id)
+    rows = list(connection.execute(query).mappings())
+    row = (
+        rows[0]
+        if rows
+        else connection.execute(sa.select(*_guest_columns(node.id, workload), *gate))
+        .mappings()
+        .one()
+    )
     service = _part(row, _SERVICE)
     node = replace(
         node,
         guest=_decode_guest(row),
         service=ServiceGate(**service) if service["created_at"] else None,
+        devices=_decode_devices(rows) if request.pci_requests else {},
     )
     if request.numa is None:
         return node
@@ -298,7 +316,8 @@ def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim
     claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
     (claim,) = (found for found in claims if found.uuid == uuid)
     others = [found for found in claims if found.uuid != uuid and found.is_active]
-    return replace(node, guest=_decode_guest(rows[0])), claim, others
+    devices = _read_devices(connection, node.id) if claim.devices else {}
+    return replace(node, guest=_decode_guest(rows[0]), devices=devices), claim, others
 
 
 def _sum_resources(connection: sa.Connection, node: LockedNode) -> dict[str, int]:
@@ -329,7 +348,10 @@ def _change_active(
         return claim
     changed = replace(changed, updated_at=node.now)
     _write_state(connection, changed)
-    _charge(connection, node, Charge(), Charge())
+    devices = None
+    if changed.devices and changed.state is ClaimState.CONFIRMED:
+        devices = allocate_devices(node.devices, changed.devices, changed.uuid)
+    _charge(connection, node, Charge(), Charge(), None, devices)
     return changed
 
 
@@ -347,6 +369,7 @@ def _charge(
     added: Charge,
     removed: Charge,
     placements: Sequence[NumaPlacement] | None = None,
+    devices: Mapping[str, TrackedDevice] | None = None,
 ) -> None:
     """Write the node's usage; its generation tells the agent to read the ledger again.
 
@@ -354,10 +377,14 @@ def _charge(
 
     Args:
         placements: all on its NUMA cells from now on, None when none changed.
+        devices: all of it from now on, None when none changed.
     """
     columns = ledger.charge_row(node, added, removed)
     if placements is not None:
         columns["numa_topology"] = ledger.topology_column(node.values.numa_topology, placements)
+    if devices is not None:
+        columns |= pci_columns(devices.values())
+        _write_devices(connection, node, devices)
     connection.execute(
         sa.update(tables.compute_nodes)
         .where(_nodes.id == node.id)
@@ -366,6 +393,43 @@ def _charge(
             **columns,
         )
     )
+
+
+def _write_devices(
+    connection: sa.Connection, node: LockedNode, devices: Mapping[str, TrackedDevice]
+) -> None:
+    """Write what changed of a node's devices by one statement; what is gone goes too."""
+    changed = [
+        {"p_address": device.address, "p_status": device.status.value, "p_claim": device.claim_uuid}
+        for address, device in devices.items()
+        if node.devices[address] != device
+    ]
+    if changed:
+        connection.execute(
+            sa.update(tables.pci_devices)
+            .where(
+                _devices.compute_node_id == node.id, _devices.address == sa.bindparam("p_address")
+            )
+            .values(status=sa.bindparam("p_status"), claim_uuid=sa.bindparam("p_claim")),
+            changed,
+        )
+    gone = sorted(node.devices.keys() - devices.keys())
+    if gone:
+        connection.execute(
+            sa.delete(tables.pci_devices).where(
+                _devices.compute_node_id == node.id, _devices.address.in_(gone)
+            )
+        )
+
+
+def _read_devices(connection: sa.Connection, node_id: int) -> dict[str, TrackedDevice]:
+    query = sa.select(tables.pci_devices).where(_devices.compute_node_id == node_id)
+    return _decode_devices(connection.execute(query).mappings())
+
+
+def _decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice]:
+    found = [codec.decode_device(row) for row in rows if row["address"] is not None]
+    return {device.address: device for device in found}
 
 
 def _cover(connection: sa.Connection, node: LockedNode, claim_uuid: str | None) -> None:

@@ -15,7 +15,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_placement
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning
 
@@ -32,7 +32,7 @@ JSON_COLUMNS = frozenset(
 WARNING_ITEM_LENGTH = 191
 _WARNING_MESSAGE_LENGTH = 16_000  # characters that MariaDB's TEXT holds whatever they are
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
-DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(PciDevice))
+DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
 _SERVICE_COLUMNS = tuple(
     item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
@@ -139,7 +139,7 @@ def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
 def decode_node(
     row: Row,
     guests: Mapping[str, Guest],
-    devices: Mapping[str, PciDevice],
+    devices: Mapping[str, TrackedDevice],
     claims: Mapping[str, Claim],
 ) -> NodeRecord:
     """Build a record from a ``compute_nodes`` row and what hangs below it."""
@@ -191,6 +191,7 @@ def encode_claim(claim: Claim) -> dict[str, Any]:
         "resources": dict(claim.amounts.resources),
         "request_hash": claim.request_hash,
         "numa": None if claim.numa is None else encode_placement(claim.numa),
+        "devices": list(claim.devices) or None,
         "created_at": claim.created_at,
     } | encode_claim_state(claim)
 
@@ -231,20 +232,26 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         reason=row["reason"],
         migration_uuid=row["migration_uuid"],
         numa=None if row["numa"] is None else decode_placement(row["numa"]),
+        devices=tuple(row["devices"] or ()),
     )
 
 
-def encode_device(device: PciDevice) -> dict[str, Any]:
-    """Return the columns of a ``pci_devices`` row that the host decides."""
+def encode_device(device: TrackedDevice) -> dict[str, Any]:
+    """Return the columns of a ``pci_devices`` row, but for the node's id."""
     row = {name: getattr(device, name) for name in DEVICE_COLUMNS}
-    return row | {"dev_type": device.dev_type.value}
+    return row | {
+        "dev_type": device.dev_type.value,
+        "status": device.status.value,
+        "tags": None if device.tags is None else dict(device.tags),
+    }
 
 
-def decode_device(row: Row) -> PciDevice:
+def decode_device(row: Row) -> TrackedDevice:
     """Build the device of a ``pci_devices`` row."""
     fields = {name: row[name] for name in DEVICE_COLUMNS}
     fields["dev_type"] = PciDeviceType(fields["dev_type"])
-    return PciDevice(**fields)
+    fields["status"] = PciStatus(fields["status"])
+    return TrackedDevice(**fields)
 
 
 def encode_incarnation(incarnation: Incarnation) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import REPORT_LASTS, REPORTED_BY_OTHERS, WarningKind
 from nodetracker.ports import AgentKey
@@ -335,7 +335,9 @@ def _merge_guests(change: NodeChange, stored: Mapping[str, Guest]) -> dict[str, 
     return kept | {guest.uuid: guest for guest in (*diff.added, *diff.changed)}
 
 
-def _merge_devices(change: NodeChange, stored: Mapping[str, PciDevice]) -> dict[str, PciDevice]:
+def _merge_devices(
+    change: NodeChange, stored: Mapping[str, TrackedDevice]
+) -> dict[str, TrackedDevice]:
     diff = change.devices
     gone = {device.address for device in diff.removed}
     kept = {address: device for address, device in stored.items() if address not in gone}

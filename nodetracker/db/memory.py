@@ -17,6 +17,8 @@ from nodetracker.accounting import ledger
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.pci_pools import pci_columns
+from nodetracker.accounting.pci_state import allocate_devices, free_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec, decisions
 from nodetracker.db.decisions import Decision, LockedRow
@@ -31,6 +33,7 @@ from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     AuditState,
@@ -344,6 +347,8 @@ class MemoryStore:
             tables.claims[claim.uuid] = claim
             added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
             _charge(tables, node, added, ledger.credit_of(node))
+            if claim.devices:
+                _set_devices(tables, node, ledger.give_devices(node, claim))
             if node.guest is not None:
                 _cover(tables, node, claim.uuid)
             return claim
@@ -399,6 +404,8 @@ class MemoryStore:
                     _drop_guest(tables, node)
             removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
             _charge(tables, node, added, removed)
+            if claim.devices:
+                _set_devices(tables, node, free_devices(node.devices, uuid))
             return released
 
     def list_claims(
@@ -452,6 +459,7 @@ class MemoryStore:
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
             placements=_placements(tables, record.id),
+            devices=record.devices,
         )
 
     def _judge(
@@ -467,7 +475,9 @@ class MemoryStore:
         for claim in tables.claims.values():
             if claim.node_id == node.id and claim.is_active:
                 held.update(claim.amounts.resources)
-        return ledger.judge_claim(request, node, held, terms.service_down_time, terms.is_packing)
+        return ledger.judge_claim(
+            request, node, held, terms.service_down_time, terms.is_packing, terms.aliases
+        )
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
@@ -562,6 +572,12 @@ def _placements(tables: _Tables, node_id: int) -> tuple[NumaPlacement, ...]:
     )
 
 
+def _set_devices(tables: _Tables, node: LockedNode, devices: Mapping[str, TrackedDevice]) -> None:
+    record = tables.nodes[node.id]
+    values = dataclasses.replace(record.values, **pci_columns(devices.values()))
+    tables.nodes[node.id] = dataclasses.replace(record, devices=devices, values=values)
+
+
 def _cover(tables: _Tables, node: LockedNode, claim_uuid: str | None) -> None:
     assert node.guest is not None
     record = tables.nodes[node.id]
@@ -586,6 +602,8 @@ def _change_active(tables: _Tables, node: LockedNode, claim: Claim, changed: Cla
     changed = dataclasses.replace(changed, updated_at=node.now)
     tables.claims[claim.uuid] = changed
     _charge(tables, node, Charge(), Charge())
+    if changed.devices and changed.state is ClaimState.CONFIRMED:
+        _set_devices(tables, node, allocate_devices(node.devices, changed.devices, changed.uuid))
     return changed
 
 

@@ -148,7 +148,7 @@ class _Writer:
             tables.pci_devices,
             "address",
             codec.encode_device,
-            {"status": "unmanaged"},
+            {},
             [(node_id, change.devices) for node_id, change in self._below],
         )
         self._write_claims(decision)

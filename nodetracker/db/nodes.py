@@ -16,7 +16,7 @@ from nodetracker.model.node import (
     NodeRecord,
     NodeStamp,
 )
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import TrackedDevice
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
@@ -68,7 +68,7 @@ def load_nodes(
     guests: dict[int, dict[str, Guest]] = {}
     for row in _select_below(connection, tables.guests, condition):
         guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
-    devices: dict[int, dict[str, PciDevice]] = {}
+    devices: dict[int, dict[str, TrackedDevice]] = {}
     for row in _select_below(connection, tables.pci_devices, condition):
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
     claims: dict[int, dict[str, Claim]] = {}

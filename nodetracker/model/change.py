@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeRecord, NodeValues
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import TrackedDevice
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class NodeChange:
     values: NodeValues
     columns: tuple[str, ...] = ()
     guests: ItemDiff[Guest] = field(default_factory=ItemDiff)
-    devices: ItemDiff[PciDevice] = field(default_factory=ItemDiff)
+    devices: ItemDiff[TrackedDevice] = field(default_factory=ItemDiff)
     claims: tuple[Claim, ...] = ()
     diff: Mapping[str, Any] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.numa_request import NumaLimits, NumaRequest
+from nodetracker.model.pci_request import PciRequest
 
 MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
@@ -83,6 +84,7 @@ class ClaimRequest:
             units; None = unlimited; absent = the node's own.
         numa: what is asked of NUMA cells, None = nothing.
         numa_limits: how far shared CPUs and ordinary memory of a cell may be promised.
+        pci_requests: devices asked for by alias.
         required_traits: that the node must have.
         request_hash: tells another body from the same.
     """
@@ -96,6 +98,7 @@ class ClaimRequest:
     limits: Mapping[str, int | None] = field(default_factory=dict)
     numa: NumaRequest | None = None
     numa_limits: NumaLimits = field(default_factory=NumaLimits)
+    pci_requests: tuple[PciRequest, ...] = ()
     required_traits: tuple[str, ...] = ()
 
 
@@ -107,6 +110,7 @@ class Claim:
         host, nodename: of the node it is held on.
         reason: why it was released, "" before.
         numa: where its cells are, None when it asked for none.
+        devices: addresses of the PCI devices that it has.
         expires_at: when it is given up if its guest has not come, None once confirmed.
     """
 
@@ -125,6 +129,7 @@ class Claim:
     reason: str = ""
     migration_uuid: str | None = None
     numa: NumaPlacement | None = None
+    devices: tuple[str, ...] = ()
 
     @property
     def is_active(self) -> bool:

@@ -23,7 +23,7 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.numa import NumaTopology
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.model.warning import HostWarning
 
 _VOLATILE = {"volatile": True}
@@ -202,7 +202,7 @@ class NodeRecord:
     epoch: int
     values: NodeValues
     guests: Mapping[str, Guest] = field(default_factory=dict)
-    devices: Mapping[str, PciDevice] = field(default_factory=dict)
+    devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -223,7 +223,7 @@ class NodeView:
     uuid: str | None
     values: NodeValues
     guests: Mapping[str, Guest]
-    devices: Mapping[str, PciDevice]
+    devices: Mapping[str, TrackedDevice]
     claims: Mapping[str, Claim] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     warnings: tuple[HostWarning, ...] = ()

@@ -18,10 +18,12 @@ from nodetracker.errors import (
 )
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AgentKey, LedgerTerms, Store
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
-from tests.contract.values import create, make_guest, make_values, register, update
+from tests.contract.values import create, make_device, make_guest, make_values, register, update
 
 TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
@@ -37,7 +39,15 @@ def store(stores: StoreMaker) -> Store:
     return stores.open()
 
 
-def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charge()) -> AgentKey:  # noqa: B008
+NOTHING = Charge()
+
+
+def make_node(
+    store: Store,
+    guests: tuple[Any, ...] = (),
+    charge: Charge = NOTHING,
+    devices: tuple[Any, ...] = (),
+) -> AgentKey:
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store)
     store.beat(agent, store.list_services()[0].report_count + 1, AuditState())
@@ -56,7 +66,7 @@ def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charg
         inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}},
         **usage_columns(charge, RESERVED, 8192, 100),
     )
-    store.apply_changes(agent, [create(agent, "node-1", values, guests)], 60)
+    store.apply_changes(agent, [create(agent, "node-1", values, guests, devices)], 60)
     return agent
 
 
@@ -79,11 +89,12 @@ def make_cell(number: int) -> dict[str, Any]:
 
 
 def ask(workload: str | None = None, claim: str | None = None, **resources: Any) -> Any:
-    numa = resources.pop("numa", None)
+    numa, pci = resources.pop("numa", None), resources.pop("pci_requests", None)
     body: dict[str, Any] = {
         "workload": {"uuid": workload or str(uuid.uuid4()), "project_id": "p1"},
         "resources": resources,
         "numa": numa,
+        "pci_requests": pci,
     }
     if claim is not None:
         body["uuid"] = claim
@@ -314,6 +325,58 @@ class TestNuma:
         make_node(store)
         claim(store, ask(PCPU=2, numa={"nodes": 2}))
         assert self.pinned(store) == [[4], [9]]
+
+
+class TestPci:
+    ALIAS = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
+    TERMS = LedgerTerms(60, 600, aliases={"nic": ALIAS})
+    VFS = tuple(make_device(f"10000:81:00.{number}", numa_node=number - 1) for number in (1, 2))
+
+    def claim(self, store: Store, count: int = 1, **more: Any) -> Claim:
+        request = ask(pci_requests=[{"alias": "nic", "count": count}], **more)
+        return store.create_claim(request, "alpha", "node-1", self.TERMS)
+
+    def held(self, store: Store) -> dict[str, tuple[str, str | None]]:
+        return {
+            address: (device.status.value, device.claim_uuid)
+            for address, device in node(store).devices.items()
+        }
+
+    def test_a_device_is_given_kept_and_taken_back(self, store: Store) -> None:
+        make_node(store, devices=self.VFS)
+        before = node(store)
+        granted = self.claim(store)
+        assert len(granted.devices) == 1
+        assert self.held(store)[granted.devices[0]] == ("claimed", granted.uuid)
+        assert sum(pool["count"] for pool in node(store).values.pci_stats) == 1
+        assert store.list_claims(uuid=granted.uuid) == [granted]
+        store.confirm_claim(granted.uuid)
+        assert self.held(store)[granted.devices[0]] == ("allocated", granted.uuid)
+        store.abort_claim(granted.uuid)
+        assert node(store).devices == before.devices
+        assert sum(pool["count"] for pool in node(store).values.pci_stats) == 2
+
+    def test_no_device_is_given_twice(self, store: Store) -> None:
+        make_node(store, devices=self.VFS)
+        first, second = self.claim(store), self.claim(store)
+        assert {*first.devices, *second.devices} == {vf.address for vf in self.VFS}
+        with pytest.raises(ClaimRefusedError, match="nic"):
+            self.claim(store)
+
+    def test_devices_and_cells_are_chosen_together(self, store: Store) -> None:
+        make_node(store, devices=self.VFS)
+        for _ in range(2):
+            granted = self.claim(store, PCPU=1)
+            assert granted.numa is not None
+            (address,) = granted.devices
+            assert node(store).devices[address].numa_node == granted.numa.cells[0].host_cell
+
+    def test_an_alias_that_is_not_there_refuses(self, store: Store) -> None:
+        make_node(store)
+        with pytest.raises(ClaimRefusedError, match="nic is no PCI alias"):
+            claim(store, ask(pci_requests=[{"alias": "nic"}]))
+        with pytest.raises(ClaimRefusedError, match="nic"):
+            self.claim(store)
 
 
 class TestGuests:

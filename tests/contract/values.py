@@ -9,7 +9,7 @@ from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import Incarnation, ServiceRecord
 from nodetracker.ports import AgentKey
 from tests.builders import take_service
@@ -96,9 +96,9 @@ def make_guest(name: str = "web", **changes: Any) -> Guest:
     return dataclasses.replace(guest, **changes)
 
 
-def make_device(address: str = "10000:81:00.1", **changes: Any) -> PciDevice:
+def make_device(address: str = "10000:81:00.1", **changes: Any) -> TrackedDevice:
     """Return a virtual function behind a five-digit domain."""
-    device = PciDevice(
+    device = TrackedDevice(
         address=address,
         vendor_id="8086",
         product_id="154c",
@@ -110,6 +110,8 @@ def make_device(address: str = "10000:81:00.1", **changes: Any) -> PciDevice:
         vf_total=0,
         vf_count=0,
         iommu_group=47,
+        status=PciStatus.AVAILABLE,
+        tags={"physical_network": "physnet ü", "trusted": "true"},
     )
     return dataclasses.replace(device, **changes)
 
@@ -142,7 +144,7 @@ def create(
     nodename: str,
     values: NodeValues | None = None,
     guests: tuple[Guest, ...] = (),
-    devices: tuple[PciDevice, ...] = (),
+    devices: tuple[TrackedDevice, ...] = (),
     node_uuid: str | None = None,
 ) -> NodeChange:
     """Build the creation of a node."""
@@ -163,7 +165,7 @@ def create(
 def update(
     record: NodeRecord,
     guests: ItemDiff[Guest] | None = None,
-    devices: ItemDiff[PciDevice] | None = None,
+    devices: ItemDiff[TrackedDevice] | None = None,
     **changes: Any,
 ) -> NodeChange:
     """Build the update of a node's columns."""

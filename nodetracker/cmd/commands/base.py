@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nodetracker.conf.pci_entries import parse_aliases
 from nodetracker.errors import RefusedError
 from nodetracker.ports import LedgerTerms, Store
 
@@ -28,6 +29,7 @@ class StoreCommand:
             self.service_down_time,
             int(group.claim_timeout),
             bool(group.packing_host_numa_cells_allocation_strategy),
+            parse_aliases(self.app.conf.pci.alias or ()),
         )
 
     @property

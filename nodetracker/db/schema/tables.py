@@ -198,6 +198,7 @@ pci_devices = sa.Table(
     _integer("iommu_group", nullable=True),
     _text("status", 32),
     _text("claim_uuid", 64, nullable=True),
+    _json("tags", nullable=True),
     sa.UniqueConstraint("compute_node_id", "address"),
     **_MYSQL,
 )
@@ -223,6 +224,7 @@ claims = sa.Table(
     _integer("disk_mb"),
     _json("resources"),
     _json("numa", nullable=True),
+    _json("devices", nullable=True),
     _text("request_hash", 64),
     _time("expires_at", nullable=True),
     _time("created_at"),

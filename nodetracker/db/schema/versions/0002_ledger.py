@@ -22,7 +22,8 @@ _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Make both tables; devices learn which spec names them."""
+    op.add_column("pci_devices", sa.Column("tags", _JSON, nullable=True))
     op.create_table(
         "claims",
         sa.Column("id", _ID, nullable=False, autoincrement=True),
@@ -43,6 +44,7 @@ def upgrade() -> None:
         sa.Column("disk_mb", sa.BigInteger(), nullable=False),
         sa.Column("resources", _JSON, nullable=False),
         sa.Column("numa", _JSON, nullable=True),
+        sa.Column("devices", _JSON, nullable=True),
         sa.Column("request_hash", sa.String(64), nullable=False),
         sa.Column("expires_at", _TIME, nullable=True),
         sa.Column("created_at", _TIME, nullable=False),
@@ -81,6 +83,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove both tables."""
+    """Remove both tables and the column."""
+    with op.batch_alter_table("pci_devices") as devices:
+        devices.drop_column("tags")
     op.drop_table("migrations")
     op.drop_table("claims")
