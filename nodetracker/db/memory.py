@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import codec, decisions
-from nodetracker.db.decisions import Decision, LockedRow
+from nodetracker.db.decisions import Decision, Holder, LockedRow
 from nodetracker.errors import FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
@@ -80,7 +80,7 @@ class MemoryStore:
                 for record in tables.nodes.values()
                 if record.host == host
             }
-            return HostStamps(self._clock(), service.epoch, stamps)
+            return HostStamps(self._clock(), service.epoch, service.uuid, stamps)
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""
@@ -286,7 +286,7 @@ class MemoryStore:
             record = tables.services.get((agent.host, agent.binary))
             if (
                 record is None
-                or (record.incarnation.agent_id, record.epoch) != (agent.agent_id, agent.epoch)
+                or _holder(record) != Holder(agent.agent_id, agent.epoch, agent.service_uuid)
                 or record.report_count >= report_count
             ):
                 raise FencedError(
@@ -364,8 +364,10 @@ class MemoryStore:
         """See `Store`; there is nothing to let go of."""
 
 
-def _holder(service: ServiceRecord | None) -> tuple[str, int] | None:
-    return None if service is None else (service.incarnation.agent_id, service.epoch)
+def _holder(service: ServiceRecord | None) -> Holder | None:
+    if service is None:
+        return None
+    return Holder(service.incarnation.agent_id, service.epoch, service.uuid)
 
 
 def _find_service(tables: _Tables, host: str, binary: str) -> ServiceRecord:
