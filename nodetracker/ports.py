@@ -81,12 +81,18 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentKey:
-    """Who writes: every write of an agent is compared with its epoch."""
+    """Who writes: every write of an agent is compared with its epoch.
+
+    Attributes:
+        service_uuid: of the services row that it took; a row that was deleted
+            and made again counts epochs anew.
+    """
 
     host: str
     binary: str
     agent_id: str
     epoch: int
+    service_uuid: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,10 @@ class TablePrinter:
         is_news = self._out.isatty() or report.changes
         if report.store_error is not None or not is_news:
             return  # what could not be stored is in the log
-        print(render_table(report), file=self._out, flush=True)
+        try:
+            print(render_table(report), file=self._out, flush=True)
+        except BrokenPipeError:
+            self._out = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - nobody reads any more
 
 
 def render_table(report: AuditReport) -> str:

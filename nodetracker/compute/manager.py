@@ -241,7 +241,11 @@ class ComputeManager:
         self._report_count = self._tried_count = service.report_count
         self._carry_on(service)
         self._agent = AgentKey(
-            self._settings.host, COMPUTE_BINARY, self._incarnation.agent_id, service.epoch
+            self._settings.host,
+            COMPUTE_BINARY,
+            self._incarnation.agent_id,
+            service.epoch,
+            service.uuid,
         )
         self._beat(self._agent)
         return self._agent

@@ -244,7 +244,7 @@ class ResourceTracker:
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
         self._clock_skew = _measure_skew(asked_at, stamps.now, self._clock())
-        if stamps.epoch != agent.epoch:
+        if (stamps.epoch, stamps.service_uuid) != (agent.epoch, agent.service_uuid):
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
                 f"(epoch {stamps.epoch}, mine is {agent.epoch})"

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.db.codec import merge_values
@@ -18,7 +18,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.warning import REPORT_LASTS, REPORTED_BY_OTHERS, WarningKind
+from nodetracker.model.warning import REPORT_LASTS, REPORTED_BY_OTHERS
 from nodetracker.ports import AgentKey
 
 
@@ -52,21 +52,28 @@ class Decision:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def check_agent(agent: AgentKey, holder: tuple[str, int] | None) -> None:
+class Holder(NamedTuple):
+    """Who holds a services row."""
+
+    agent_id: str
+    epoch: int
+    service_uuid: str
+
+
+def check_agent(agent: AgentKey, holder: Holder | None) -> None:
     """Make sure that the services row is still this agent's.
 
     Args:
-        holder: agent_id and epoch of the services row, None when there is none.
+        holder: as the services row has it, None when there is none.
 
     Raises:
         FencedError: it is not.
     """
     if holder is None:
         raise FencedError(f"host {agent.host} has no services row for {agent.binary} any more")
-    agent_id, epoch = holder
-    if (agent_id, epoch) != (agent.agent_id, agent.epoch):
+    if holder != Holder(agent.agent_id, agent.epoch, agent.service_uuid):
         raise FencedError(
-            f"host {agent.host} belongs to agent {agent_id}, epoch {epoch}; "
+            f"host {agent.host} belongs to agent {holder.agent_id}, epoch {holder.epoch}; "
             f"this is agent {agent.agent_id}, epoch {agent.epoch}"
         )
 
@@ -143,7 +150,7 @@ def _stamp(service: ServiceRecord | None) -> tuple[str, int, int] | None:
 
 def is_warning_over(kind: str, last_seen: datetime, now: datetime) -> bool:
     """Tell whether a warning that the host's agent does not name any more is over."""
-    if WarningKind(kind) in REPORTED_BY_OTHERS:
+    if kind in REPORTED_BY_OTHERS:
         return now - last_seen >= REPORT_LASTS
     return True
 

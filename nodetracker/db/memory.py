@@ -21,7 +21,7 @@ from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.pci_state import allocate_devices, free_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec, decisions
-from nodetracker.db.decisions import Decision, LockedRow
+from nodetracker.db.decisions import Decision, Holder, LockedRow
 from nodetracker.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -104,7 +104,7 @@ class MemoryStore:
                 for record in tables.nodes.values()
                 if record.host == host
             }
-            return HostStamps(self._clock(), service.epoch, stamps)
+            return HostStamps(self._clock(), service.epoch, service.uuid, stamps)
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""
@@ -312,7 +312,7 @@ class MemoryStore:
             record = tables.services.get((agent.host, agent.binary))
             if (
                 record is None
-                or (record.incarnation.agent_id, record.epoch) != (agent.agent_id, agent.epoch)
+                or _holder(record) != Holder(agent.agent_id, agent.epoch, agent.service_uuid)
                 or record.report_count >= report_count
             ):
                 raise FencedError(
@@ -617,8 +617,10 @@ def _with_claims(tables: _Tables, record: NodeRecord) -> NodeRecord:
     return dataclasses.replace(record, claims=claims)
 
 
-def _holder(service: ServiceRecord | None) -> tuple[str, int] | None:
-    return None if service is None else (service.incarnation.agent_id, service.epoch)
+def _holder(service: ServiceRecord | None) -> Holder | None:
+    if service is None:
+        return None
+    return Holder(service.incarnation.agent_id, service.epoch, service.uuid)
 
 
 def _find_service(tables: _Tables, host: str, binary: str) -> ServiceRecord:

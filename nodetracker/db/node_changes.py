@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import codec, decisions, history
-from nodetracker.db.decisions import Decision, LockedRow
+from nodetracker.db.decisions import Decision, Holder, LockedRow
 from nodetracker.db.nodes import clear_below, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service, select_service
@@ -69,13 +69,16 @@ def _lock(
                 utc_now().label("now"),
                 sa.select(_services.agent_id).where(mine).scalar_subquery().label("agent_id"),
                 sa.select(_services.epoch).where(mine).scalar_subquery().label("agent_epoch"),
+                sa.select(_services.uuid).where(mine).scalar_subquery().label("service_uuid"),
             )
             .where(_nodes.id.in_(sorted(ids)))
             .order_by(_nodes.id)
             .with_for_update()
         ):
             if now is None:
-                holder = None if row.agent_id is None else (row.agent_id, row.agent_epoch)
+                holder = None
+                if row.agent_id is not None:
+                    holder = Holder(row.agent_id, row.agent_epoch, row.service_uuid)
                 decisions.check_agent(agent, holder)
                 now = row.now
             rows.append(LockedRow(*row[:8]))

@@ -30,6 +30,7 @@ def load_stamps(connection: sa.Connection, host: str, binary: str) -> HostStamps
     rows = connection.execute(
         sa.select(
             _services.epoch,
+            _services.uuid.label("service_uuid"),
             utc_now().label("now"),
             _nodes.id,
             _nodes.hypervisor_hostname,
@@ -44,6 +45,7 @@ def load_stamps(connection: sa.Connection, host: str, binary: str) -> HostStamps
     return HostStamps(
         now=rows[0].now,
         epoch=rows[0].epoch,
+        service_uuid=rows[0].service_uuid,
         by_nodename={
             row.hypervisor_hostname: NodeStamp(row.id, row.generation, row.node_epoch)
             for row in rows

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec, decisions, history
+from nodetracker.db.decisions import Holder
 from nodetracker.db.nodes import count_active_claims, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
@@ -103,11 +104,11 @@ def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
         FencedError: it is not.
     """
     row = connection.execute(
-        sa.select(_services.agent_id, _services.epoch, utc_now().label("now"))
+        sa.select(_services.agent_id, _services.epoch, _services.uuid, utc_now().label("now"))
         .where(_services.host == agent.host, _services.binary == agent.binary)
         .with_for_update()
     ).one_or_none()
-    decisions.check_agent(agent, None if row is None else (row.agent_id, row.epoch))
+    decisions.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
     assert row is not None
     now: datetime = row.now
     return now
@@ -254,6 +255,7 @@ def beat(
             _services.binary == agent.binary,
             _services.agent_id == agent.agent_id,
             _services.epoch == agent.epoch,
+            _services.uuid == agent.service_uuid,
             _services.report_count < report_count,
         )
         .values(
@@ -266,5 +268,7 @@ def beat(
     )
     if written.rowcount != 1:
         raise FencedError(
-            f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}"
+            f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}: "
+            "another agent took it over, or its services row was deleted or renamed; "
+            f"see nodetracker-manage service show {agent.host} {agent.binary}"
         )

@@ -178,11 +178,13 @@ class HostStamps:
 
     Attributes:
         now: the database's clock, UTC.
-        epoch: of the host's services row; an agent with a lower one is fenced.
+        epoch, service_uuid: of the host's services row; an agent that took
+            another one, or has a lower epoch, is fenced.
     """
 
     now: datetime
     epoch: int
+    service_uuid: str
     by_nodename: Mapping[str, NodeStamp]
 
 

@@ -86,7 +86,7 @@ class BenchHost:
         ]
         self.write()
         service = take_service(store, host, make_incarnation(agent_id=agent_id))
-        self.agent = AgentKey(host, COMPUTE_BINARY, agent_id, service.epoch)
+        self.agent = AgentKey(host, COMPUTE_BINARY, agent_id, service.epoch, service.uuid)
         self._tracker = ResourceTracker(
             AgentSettings(host, "", Policy(), probe_timeout=PROBE_TIMEOUT),
             FakeDriver(str(self._path), ProbeRunner(PROBE_TIMEOUT)),

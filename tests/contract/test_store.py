@@ -19,6 +19,7 @@ from tests.contract.values import (
     BERLIN_SUMMER,
     create,
     delete,
+    key_of,
     make_device,
     make_guest,
     make_incarnation,
@@ -277,7 +278,7 @@ class TestUpdate:
         assert after["n0"].values.vcpus == 64
 
     def test_nothing_to_do_does_nothing(self, store: Store) -> None:
-        agent = AgentKey("nobody", COMPUTE_BINARY, "x", 1)
+        agent = AgentKey("nobody", COMPUTE_BINARY, "x", 1, "no-row")
         assert store.apply_changes(agent, [], DOWN_TIME).records == {}
 
     def test_a_deletion_takes_guests_and_devices_along(self, store: Store) -> None:
@@ -403,8 +404,7 @@ class TestUuidUnderAnotherHost:
     def test_a_host_without_such_a_service_counts_as_down(self, store: Store) -> None:
         beta = register(store, "beta", "agent-b")
         record = create_one(store, beta, "pool-1")
-        other = AgentKey("alpha", "another-binary", "agent-a", 1)
-        take_service(store, "alpha", make_incarnation(), other.binary)
+        other = key_of(take_service(store, "alpha", make_incarnation(), "another-binary"))
         change = create(other, "pool-1", node_uuid=record.uuid)
         assert "pool-1" in store.apply_changes(other, [change], DOWN_TIME).records
 
@@ -506,7 +506,7 @@ class TestAgents:
         assert result.records == {"alpha": load_one(store)}
 
     def test_an_agent_without_service_is_fenced(self, store: Store) -> None:
-        ghost = AgentKey("ghost", COMPUTE_BINARY, "agent-x", 1)
+        ghost = AgentKey("ghost", COMPUTE_BINARY, "agent-x", 1, "no-row")
         with pytest.raises(FencedError):
             store.apply_changes(ghost, [create(ghost, "n1")], DOWN_TIME)
         with pytest.raises(FencedError):
@@ -579,6 +579,24 @@ class TestAdministration:
             store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "why"))
             after = store.set_service("alpha", COMPUTE_BINARY, second)
             assert (after.disabled, after.disabled_reason) == (second.disabled, None)
+
+    def test_a_row_that_was_made_again_is_not_the_former_agent_s(self, store: Store) -> None:
+        """Its epochs are counted anew, and its count of heartbeats may be overtaken."""
+        old = register(store)
+        store.beat(old, 7, AuditState())
+        store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
+        new = register(store)
+        record = create_one(store, new)
+        assert (new.epoch, new.agent_id) == (old.epoch, old.agent_id)
+        for call in (
+            lambda: store.beat(old, 8, AuditState()),
+            lambda: store.apply_changes(old, [create(old, "n1")], DOWN_TIME),
+            lambda: store.apply_changes(old, [update(record, vcpus=1)], DOWN_TIME),
+            lambda: store.sync_warnings(old, []),
+        ):
+            with pytest.raises(FencedError):
+                call()
+        store.beat(new, 1, AuditState())
 
     def test_a_restart_does_not_enable(self, store: Store) -> None:
         register(store)

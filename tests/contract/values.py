@@ -136,7 +136,9 @@ def register(store: Any, host: str = "alpha", agent_id: str = "agent-a") -> Agen
 
 def key_of(record: ServiceRecord) -> AgentKey:
     """Return the key that an agent holding this row writes with."""
-    return AgentKey(record.host, record.binary, record.incarnation.agent_id, record.epoch)
+    return AgentKey(
+        record.host, record.binary, record.incarnation.agent_id, record.epoch, record.uuid
+    )
 
 
 def create(

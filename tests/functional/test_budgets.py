@@ -157,7 +157,7 @@ def audit_an_hour(driver: type[LocalDriver], directory: Path) -> list[NodeChange
     store = MemoryStore(lambda: later(seconds))
     incarnation = make_incarnation()
     service = take_service(store, "host-1", incarnation)
-    agent = AgentKey("host-1", COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+    agent = AgentKey("host-1", COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
     environment = DriverEnvironment("host-1", str(directory), Roots(), ProbeRunner(20.0))
     settings = AgentSettings("host-1", str(directory), Policy())
     tracker = ResourceTracker(settings, driver(environment), store, lambda: seconds)

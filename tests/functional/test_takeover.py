@@ -1,17 +1,24 @@
 """Two agents and one host: each start decision with real processes, on SQLite and MariaDB."""
 
+import contextlib
 import itertools
 import os
 import shutil
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import yaml
+from oslo_db.exception import DBError
 
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.schema import tables
+from nodetracker.db.store import open_store
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import require
 from tests.programs import Programs, wait_until
@@ -76,6 +83,41 @@ def refusal(agent: Any, timeout: float = 30) -> str:
     return last
 
 
+def freeze(agent: Any, machine: Programs) -> None:
+    """Stop an agent at a moment at which it holds no lock of the database."""
+    store = open_store(DatabaseSettings(machine.connection))
+    for _ in range(50):
+        agent.process.send_signal(signal.SIGSTOP)
+        if is_unlocked(store.engine):
+            store.close()
+            return
+        agent.process.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+    raise AssertionError("it held a lock each time")
+
+
+def is_unlocked(engine: sa.Engine) -> bool:
+    if engine.dialect.name == "sqlite":
+        with contextlib.closing(sqlite3.connect(str(engine.url.database), timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            connection.rollback()
+            return True
+    with engine.connect() as connection:
+        try:
+            for table in (tables.services, tables.compute_nodes):
+                connection.execute(sa.select(table.c.id).with_for_update(nowait=True))
+        except sa.exc.DBAPIError:
+            return False
+        except DBError:
+            return False
+        finally:
+            connection.rollback()
+    return True
+
+
 def test_a_killed_agent_is_back_at_once(fleet: Fleet) -> None:
     with fleet.first.start() as agent:
         agent.wait_for("is at work")
@@ -133,7 +175,7 @@ def test_an_agent_that_stands_still_is_followed_and_fenced(fleet: Fleet) -> None
     other = fleet.machine("other")
     with fleet.first.start() as first:
         first.wait_for("is at work")
-        first.process.send_signal(signal.SIGSTOP)
+        freeze(first, fleet.first)
         with other.start() as second:
             second.wait_for("watching its heartbeats for 2 s")
             second.wait_for("is at work")
@@ -222,7 +264,7 @@ def test_a_deleted_services_row_ends_the_agent(fleet: Fleet) -> None:
         alive = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
         assert alive.returncode == 1
         assert "is alive" in alive.stderr
-        agent.process.send_signal(signal.SIGSTOP)
+        freeze(agent, fleet.first)
         wait_until(lambda: first_list(fleet)[0]["state"] == "down")
         done = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
         assert done.returncode == 0

@@ -9,7 +9,7 @@ from nodetracker.model.change import ChangeKind
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import PowerState
 from nodetracker.model.host import MemoryInfo
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import PciDevice, track_device
 from nodetracker.settings import Policy
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 
@@ -42,7 +42,7 @@ def test_a_new_node_is_created_with_its_guests_and_devices():
     assert change.kind is ChangeKind.CREATE
     assert change.uuid == UUIDS["node-1"]
     assert change.guests.added == (make_guest(),)
-    assert change.devices.added == (device,)
+    assert change.devices.added == (track_device(device),)
     assert change.diff["vcpus"] == [None, 16]
     assert "mem_available" not in change.diff
 

@@ -9,7 +9,7 @@ from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo, MemoryInfo, SystemInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import PciDevice, track_device
 from nodetracker.model.warning import WarningKind
 from nodetracker.settings import AllocationRatios, Policy, ReservedPages
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
@@ -172,7 +172,7 @@ class TestNuma:
 def test_devices_are_addressed_by_pci_address():
     device = PciDevice("0000:81:00.0", "8086", "10fb")
     view = account(make_snapshot(pci=fresh(SOURCE, (device,))), None, Policy(), NOW)
-    assert view.devices == {"0000:81:00.0": device}
+    assert view.devices == {"0000:81:00.0": track_device(device)}
 
 
 def test_the_boot_time_stays_while_the_boot_does():

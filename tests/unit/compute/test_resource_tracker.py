@@ -54,7 +54,7 @@ class Agent:
         self.clock = clock
         incarnation = make_incarnation(**({"agent_id": agent_id} if agent_id else {}))
         service = take_service(store, host, incarnation)
-        self.key = AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+        self.key = AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
         self.probes = ProbeRunner(probe_timeout)
         settings = AgentSettings(
             host=host, state_path="", policy=policy or Policy(), probe_timeout=probe_timeout

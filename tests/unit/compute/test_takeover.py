@@ -61,7 +61,7 @@ class World:
     def hold(self, incarnation, host=HOST):
         """Let a run hold a host; return its key."""
         record = take_service(self.store, host, incarnation)
-        return AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, record.epoch)
+        return AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, record.epoch, record.uuid)
 
     def beating(self, key):
         """Let an agent beat on while others wait."""

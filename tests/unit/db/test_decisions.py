@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodetracker.db import decisions
-from nodetracker.db.decisions import LockedRow
+from nodetracker.db.decisions import Holder, LockedRow
 from nodetracker.errors import FencedError
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.warning import WarningKind
@@ -13,7 +13,7 @@ from nodetracker.ports import AgentKey
 from tests.contract.values import create, delete, measure, update
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-AGENT = AgentKey("alpha", "nodetracker-compute", "agent-a", 3)
+AGENT = AgentKey("alpha", "nodetracker-compute", "agent-a", 3, "service-1")
 
 
 def make_row(
@@ -62,11 +62,20 @@ def test_only_a_newer_epoch_of_the_own_host_fences() -> None:
     assert decisions.decide(AGENT, [change], rows, frozenset()).updates
 
 
-@pytest.mark.parametrize("holder", [None, ("agent-b", 3), ("agent-a", 4), ("agent-a", 2)])
-def test_the_services_row_must_be_the_agents_own(holder: tuple[str, int] | None) -> None:
-    with pytest.raises(FencedError):
+@pytest.mark.parametrize(
+    "holder",
+    [
+        None,
+        Holder("agent-b", 3, "service-1"),
+        Holder("agent-a", 2, "service-1"),
+        Holder("agent-a", 4, "service-1"),
+        Holder("agent-a", 3, "service-2"),
+    ],
+)
+def test_the_services_row_must_be_the_agents_own(holder: Holder | None) -> None:
+    with pytest.raises(FencedError, match="alpha"):
         decisions.check_agent(AGENT, holder)
-    decisions.check_agent(AGENT, ("agent-a", 3))
+    decisions.check_agent(AGENT, Holder("agent-a", 3, "service-1"))
 
 
 def test_a_foreign_row_is_taken_only_from_a_host_that_is_down() -> None:
