@@ -1,11 +1,11 @@
 """What a ledger transaction does to one node: pure, on what was read under the lock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.admission import Admission, admit
+from nodetracker.accounting.admission import Admission, Check, Refusal, admit
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.usage import (
     Charge,
@@ -14,6 +14,7 @@ from nodetracker.accounting.usage import (
     charge_of_row,
     usage_columns,
 )
+from nodetracker.errors import ClaimConflictError
 from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
@@ -55,7 +56,8 @@ def judge_claim(
     """Judge a claim on a node: whether the node takes any now, and whether it fits."""
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     answer = admit(request, node.values, charge, credit_of(node), used_resources)
-    return Admission(answer.verdicts, (*_closed_reasons(node, service_down_time), *answer.reasons))
+    closed = _judge_service(node, service_down_time)
+    return Admission(answer.verdicts, (*closed, *answer.refusals))
 
 
 def credit_of(node: LockedNode) -> Charge:
@@ -103,17 +105,33 @@ def charge_row(node: LockedNode, added: Charge, removed: Charge) -> dict[str, An
     return usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
 
 
-def _closed_reasons(node: LockedNode, service_down_time: int) -> list[str]:
+def answer_again(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
+    """Return the claim that a request was granted before, None when it was not.
+
+    Args:
+        found: the claim with the request's uuid, if there is one.
+
+    Raises:
+        ClaimConflictError: it stands for another request.
+    """
+    for claim in found:
+        if claim.request_hash != request.request_hash:
+            raise ClaimConflictError(f"claim {request.uuid} stands for another request")
+        return claim
+    return None
+
+
+def _judge_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
     """Say why a node takes no claim whatever it asks for."""
-    service = node.service
+    service, host = node.service, f"host {node.host}"
     if service is None:
-        return [f"host {node.host} has no service"]
-    reasons = []
+        return [Refusal(Check.SERVICE, f"{host} has no service")]
+    refusals = []
     if service.disabled:
         why = f": {service.disabled_reason}" if service.disabled_reason else ""
-        reasons.append(f"host {node.host} is disabled{why}")
+        refusals.append(Refusal(Check.ENABLED, f"{host} is disabled{why}"))
     if service.maintenance:
-        reasons.append(f"host {node.host} is in maintenance")
+        refusals.append(Refusal(Check.MAINTENANCE, f"{host} is in maintenance"))
     if not is_service_up(service, node.now, service_down_time):
-        reasons.append(f"host {node.host} is down")
-    return reasons
+        refusals.append(Refusal(Check.UP, f"{host} is down"))
+    return refusals

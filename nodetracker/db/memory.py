@@ -21,7 +21,6 @@ from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_gues
 from nodetracker.db import codec, decisions
 from nodetracker.db.decisions import Decision, LockedRow
 from nodetracker.errors import (
-    ClaimConflictError,
     ClaimRefusedError,
     FencedError,
     NotFoundError,
@@ -331,13 +330,14 @@ class MemoryStore:
         """See `Store`."""
         with self._writing() as tables:
             node = self._lock_node(tables, host, nodename, request.workload.uuid)
-            known = tables.claims.get(request.uuid)
+            same = [claim for claim in tables.claims.values() if claim.uuid == request.uuid]
+            known = ledger.answer_again(same, request)
             if known is not None:
-                if known.request_hash != request.request_hash:
-                    raise ClaimConflictError(f"claim {request.uuid} stands for another request")
                 return known
+            if node is None:
+                raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
             answer = self._judge(tables, request, node, terms)
-            if node is None or answer.reasons:
+            if answer.reasons:
                 raise ClaimRefusedError(answer.reasons)
             claim = ledger.make_claim(request, node, terms.claim_timeout)
             tables.claims[claim.uuid] = claim
@@ -456,11 +456,9 @@ class MemoryStore:
         self,
         tables: "_Tables",
         request: ClaimRequest,
-        node: LockedNode | None,
+        node: LockedNode,
         terms: LedgerTerms,
     ) -> Admission:
-        if node is None:
-            return Admission((), (f"there is no node {request.nodename} on host {request.host}",))
         held: Counter[str] = Counter()
         for claim in tables.claims.values():
             if claim.node_id == node.id and claim.is_active:
