@@ -28,6 +28,7 @@ from nodetracker.errors import (
 )
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.service import (
     COMPUTE_BINARY,
@@ -438,16 +439,7 @@ class MemoryStore:
             host=record.host,
             nodename=record.nodename,
             values=record.values,
-            service=None
-            if service is None
-            else ServiceGate(
-                service.created_at,
-                service.last_seen_up,
-                service.disabled,
-                service.disabled_reason,
-                service.maintenance,
-                service.forced_down,
-            ),
+            service=None if service is None else _gate_of(service),
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
         )
@@ -464,6 +456,40 @@ class MemoryStore:
             if claim.node_id == node.id and claim.is_active:
                 held.update(claim.amounts.resources)
         return ledger.judge_claim(request, node, held, terms.service_down_time)
+
+    def load_ledger_stamps(self) -> LedgerStamps:
+        """See `Store`."""
+        with self._reading() as tables:
+            stamps = tuple(_stamp_of(record) for record in tables.nodes.values())
+            hosts = {stamp.host for stamp in stamps}
+            services = {
+                host: _gate_of(service)
+                for (host, binary), service in tables.services.items()
+                if binary == COMPUTE_BINARY and host in hosts
+            }
+            return LedgerStamps(self._clock(), stamps, services)
+
+    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return [
+                LedgerNode(
+                    _stamp_of(record),
+                    record.values,
+                    tuple(
+                        claim
+                        for claim in _with_claims(tables, record).claims.values()
+                        if claim.is_active
+                    ),
+                    {
+                        guest.uuid: guest
+                        for guest in record.guests.values()
+                        if guest.claim_uuid is None
+                    },
+                )
+                for record in tables.nodes.values()
+                if record.id in node_ids
+            ]
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
@@ -582,6 +608,24 @@ def _with_claims(tables: _Tables, record: NodeRecord) -> NodeRecord:
         if claim.node_id == record.id and (claim.is_active or claim.reason == ReleaseReason.EXPIRED)
     }
     return dataclasses.replace(record, claims=claims)
+
+
+def _stamp_of(record: NodeRecord) -> LedgerStamp:
+    assert record.created_at is not None
+    return LedgerStamp(
+        record.id, record.host, record.nodename, record.generation, record.created_at
+    )
+
+
+def _gate_of(service: ServiceRecord) -> ServiceGate:
+    return ServiceGate(
+        service.created_at,
+        service.last_seen_up,
+        service.disabled,
+        service.disabled_reason,
+        service.maintenance,
+        service.forced_down,
+    )
 
 
 def _holder(service: ServiceRecord | None) -> tuple[str, int] | None:

@@ -147,3 +147,22 @@ def test_a_claim_and_its_abort_are_seven_however_many_guests_there_are(
     with count_statements(store) as aborted:
         store.abort_claim(claim.uuid)
     assert (len(claimed), len(aborted)) == (3, 4)
+
+
+def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None:
+    agent = register(store)
+    for first in range(0, 1000, 100):
+        changes = [
+            create(agent, f"n{first + i}", guests=(make_guest(f"g{first + i}"),))
+            for i in range(100)
+        ]
+        store.apply_changes(agent, changes, 60)
+    with count_statements(store) as stamps:
+        ids = [stamp.id for stamp in store.load_ledger_stamps().nodes]
+    for some in (ids[:1], ids):
+        with count_statements(store) as nodes:
+            assert len(store.load_ledger_nodes(some)) == len(some)
+        assert len(nodes) == 3
+    with count_statements(store) as none:
+        assert store.load_ledger_nodes([]) == []
+    assert (len(stamps), len(none)) == (1, 0)
