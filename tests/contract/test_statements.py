@@ -11,6 +11,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import LedgerTerms
+from nodetracker.scheduler.host_manager import HostManager
 from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
 from tests.contract.values import (
     create,
@@ -165,4 +166,8 @@ def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None
         assert len(nodes) == 3
     with count_statements(store) as none:
         assert store.load_ledger_nodes([]) == []
-    assert (len(stamps), len(none)) == (1, 0)
+    manager = HostManager(store)
+    manager.refresh()
+    with count_statements(store) as unchanged:
+        assert len(manager.refresh().states) == 1000
+    assert (len(stamps), len(none), len(unchanged)) == (1, 0, 1)
