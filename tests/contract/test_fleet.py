@@ -1,21 +1,29 @@
 """What schedulers read of every store: all stamps at once, and what admission needs of some."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
-from tests.contract.stores import BACKENDS, make_stores
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 from tests.contract.test_ledger import TERMS, ask, make_node, node
 from tests.contract.values import create, delete, make_guest, make_values, register, update
 
 
 @pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    for maker in make_stores(request.param, request, tmp_path):
-        yield maker.open()
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> Store:
+    return stores.open()
 
 
 def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
@@ -101,3 +109,29 @@ def test_only_the_nodes_asked_for_come(store: Store) -> None:
         "n2": ["g2"],
     }
     assert store.load_ledger_nodes([]) == []
+
+
+def test_of_many_schedulers_at_once_each_finds_what_is_left_or_is_told_why(
+    stores: StoreMaker,
+) -> None:
+    agent = make_node(stores.open())  # 7 CPUs
+    other = make_values(
+        vcpus=3, cpu_allocation_ratio=1.0, reserved={}, overhead={}, facts={}, cpu_used=0.0
+    )
+    stores.open().apply_changes(agent, [create(agent, "node-2", other)], 60)
+
+    def one(number: int) -> str:
+        store = stores.open()
+        try:
+            return Scheduler(store, HostManager(store), TERMS).create_claim(ask(VCPU=1)).nodename
+        except ClaimRefusedError as error:
+            assert "cpu: " in str(error) or "Free vcpu 0.00" in str(error)
+            return ""
+
+    with ThreadPoolExecutor(6) as pool:
+        granted = list(pool.map(one, range(14)))
+    assert {name: granted.count(name) for name in ("node-1", "node-2", "")} == {
+        "node-1": 7,
+        "node-2": 3,
+        "": 4,
+    }

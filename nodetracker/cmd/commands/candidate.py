@@ -56,9 +56,11 @@ class ListCandidates(StoreCommand, Lister):
 
     def _read_request(self, parsed_args: argparse.Namespace) -> ClaimRequest:
         """Build the request; what cannot be meant is a usage error."""
-        resources = dict(parsed_args.resource)
-        if len(resources) < len(parsed_args.resource):
-            self._parser.error("argument --resource: a resource class stands there twice")
+        resources: dict[str, int] = {}
+        for name, amount in parsed_args.resource:
+            if name in resources:
+                self._parser.error(f"argument --resource: {name} stands there twice")
+            resources[name] = amount
         body = {
             "workload": {"uuid": str(uuid.uuid4())},
             "resources": resources,
