@@ -14,6 +14,7 @@ from nodetracker.accounting.admission import Admission
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
@@ -297,6 +298,21 @@ class Store(Protocol):
         uuid: str | None = None,
     ) -> list[Claim]:
         """Return claims, oldest first."""
+
+    # Schedulers.
+
+    def load_ledger_stamps(self) -> LedgerStamps:
+        """Return the stamps of all hosts' nodes, their services' gates and the time.
+
+        One statement, however many nodes there are.
+        """
+
+    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+        """Return what admission needs of these nodes, by a fixed number of statements.
+
+        One that is gone is left out. Stamps are read before what hangs below
+        them, so what is newer than its stamp is read again.
+        """
 
     # Operators' questions.
 

@@ -4,6 +4,7 @@ Pure, so that agent, API, conductor and command line admit by the same rule,
 and so that a dry run can show the same numbers.
 """
 
+import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,32 @@ from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 
+class Check(enum.StrEnum):
+    """What a claim may fail; schedulers filter by the same and name their filters so."""
+
+    SERVICE = "service"  # the host has one at all
+    ENABLED = "enabled"
+    MAINTENANCE = "maintenance"
+    UP = "up"
+    TRAITS = "traits"
+    FACTS = "facts"  # a total that matters is not known any more
+    CPU = "cpu"
+    PCPU = "pcpu"
+    RAM = "ram"
+    DISK = "disk"
+    CLASSES = "classes"  # further resource classes
+    NUMA = "numa"
+    PCI = "pci"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason against a claim, and the check that it comes from."""
+
+    check: Check
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """How a resource class is counted and told.
@@ -27,19 +54,21 @@ class _Unit:
         parts: whole parts in one unit; amounts are whole numbers of parts.
         label, suffix: in reasons, as the field words them.
         fact: the fact that tells its total.
+        check: that fails when there is too little.
     """
 
     parts: int
     label: str
     suffix: str
     fact: str
+    check: Check
 
 
 _UNITS = {
-    VCPU: _Unit(MILLI, "vcpu", " VCPU", "cpu"),
-    PCPU: _Unit(1, "pcpu", " PCPU", "cpu"),
-    MEMORY: _Unit(1, "memory", " MB", "memory"),
-    DISK: _Unit(MIB_PER_GIB, "disk", " GB", "storage"),
+    VCPU: _Unit(MILLI, "vcpu", " VCPU", "cpu", Check.CPU),
+    PCPU: _Unit(1, "pcpu", " PCPU", "cpu", Check.PCPU),
+    MEMORY: _Unit(1, "memory", " MB", "memory", Check.RAM),
+    DISK: _Unit(MIB_PER_GIB, "disk", " GB", "storage", Check.DISK),
 }
 
 
@@ -73,7 +102,7 @@ class Admission:
     """The answer: what each resource says, and why not.
 
     Attributes:
-        reasons: all reasons for a refusal; empty = it fits.
+        refusals: all that speaks against it; empty = it fits.
         numa: where its cells would be, None when it asks for none or finds none.
         numa_reasons: what each host cell lacks, for who wants to know more.
         devices: addresses of the PCI devices it would have.
@@ -81,11 +110,16 @@ class Admission:
     """
 
     verdicts: tuple[ResourceVerdict, ...]
-    reasons: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
     numa: NumaPlacement | None = None
     numa_reasons: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     pci: PciVerdict | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """All reasons for a refusal, in words; empty = it fits."""
+        return tuple(refusal.reason for refusal in self.refusals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +165,12 @@ def admit(
         _judge(resource, stocks[resource], requested, credited, request.limits)
         for resource, (requested, credited) in amounts.items()
     ]
-    reasons = []
+    refusals = []
     for resource, amount in request.amounts.resources.items():
         entry = values.inventory.get(resource)
         if entry is None:
-            reasons.append(f"{resource} is no resource class of this node")
+            reason = f"{resource} is no resource class of this node"
+            refusals.append(Refusal(Check.CLASSES, reason))
             continue
         stock = _Stock(
             entry["total"],
@@ -145,10 +180,21 @@ def admit(
         )
         verdicts.append(_judge(resource, stock, amount, 0, request.limits))
     lacking = sorted(set(request.required_traits) - set(values.traits))
-    reasons += [f"trait {trait} is missing" for trait in lacking]
-    reasons += _unknown_facts(values, verdicts)
-    reasons += [_reason(verdict) for verdict in verdicts if not verdict.fits]
-    return Admission(tuple(verdicts), tuple(reasons))
+    refusals += [Refusal(Check.TRAITS, f"trait {trait} is missing") for trait in lacking]
+    refusals += [Refusal(Check.FACTS, reason) for reason in _unknown_facts(values, verdicts)]
+    refusals += [_refuse(verdict) for verdict in verdicts if not verdict.fits]
+    return Admission(tuple(verdicts), tuple(refusals))
+
+
+def free_amounts(values: NodeValues) -> Charge:
+    """Return what a node can still give by its own word, whatever limits a request brings.
+
+    Negative where more is promised than there is.
+    """
+    free = {name: stock.own_limit - stock.used for name, stock in _stocks(values).items()}
+    return Charge(
+        vcpu_milli=free[VCPU], memory_mb=free[MEMORY], disk_mb=free[DISK], pcpus=free[PCPU]
+    )
 
 
 def _judge(
@@ -172,11 +218,14 @@ def _judge(
     )
 
 
-def _reason(verdict: ResourceVerdict) -> str:
+def _refuse(verdict: ResourceVerdict) -> Refusal:
     unit = _UNITS.get(verdict.resource)
     label, suffix = (unit.label, unit.suffix) if unit else (verdict.resource, "")
     assert verdict.free is not None
-    return f"Free {label} {verdict.free:.2f}{suffix} < requested {verdict.requested:g}{suffix}"
+    return Refusal(
+        unit.check if unit else Check.CLASSES,
+        f"Free {label} {verdict.free:.2f}{suffix} < requested {verdict.requested:g}{suffix}",
+    )
 
 
 def _unknown_facts(values: NodeValues, verdicts: list[ResourceVerdict]) -> list[str]:

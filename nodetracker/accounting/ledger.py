@@ -1,11 +1,11 @@
 """What a ledger transaction does to one node: pure, on what was read under the lock."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.admission import Admission, admit
+from nodetracker.accounting.admission import Admission, Check, Refusal, admit
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa_fit import NumaRefusal, fit_numa
 from nodetracker.accounting.numa_usage import decode_host_cells, sum_usage, topology_with_usage
@@ -18,6 +18,7 @@ from nodetracker.accounting.usage import (
     charge_of_row,
     usage_columns,
 )
+from nodetracker.errors import ClaimConflictError
 from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
@@ -70,11 +71,11 @@ def judge_claim(
     """Judge a claim on a node: whether the node takes any now, and whether it fits."""
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     answer = admit(request, node.values, charge, credit_of(node), used_resources)
-    reasons = [*_closed_reasons(node, service_down_time), *answer.reasons]
+    refusals = [*_judge_service(node, service_down_time), *answer.refusals]
     unknown = sorted({r.alias for r in request.pci_requests} - aliases.keys())
-    reasons += [f"{alias} is no PCI alias" for alias in unknown]
+    refusals += [Refusal(Check.PCI, f"{alias} is no PCI alias") for alias in unknown]
     if unknown:
-        return replace(answer, reasons=tuple(reasons))
+        return replace(answer, refusals=tuple(refusals))
     topology = node.values.numa_topology
     pci = PciAdmission(
         node.devices,
@@ -95,16 +96,16 @@ def judge_claim(
             accepts=pci.accepts if request.pci_requests else None,
         )
         if isinstance(found, NumaRefusal):
-            reasons.append(found.summary)
+            refusals.append(Refusal(Check.NUMA, found.summary))
             numa_reasons = found.reasons
         else:
             placement = found
     if not request.pci_requests:
-        return replace(answer, reasons=tuple(reasons), numa=placement, numa_reasons=numa_reasons)
+        return replace(answer, refusals=tuple(refusals), numa=placement, numa_reasons=numa_reasons)
     verdict = pci.judge([cell.host_cell for cell in placement.cells] if placement else ())
     return replace(
         answer,
-        reasons=(*reasons, *verdict.reasons),
+        refusals=(*refusals, *(Refusal(Check.PCI, reason) for reason in verdict.reasons)),
         numa=placement,
         numa_reasons=numa_reasons,
         devices=verdict.all_addresses,
@@ -174,17 +175,33 @@ def topology_column(
     return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))
 
 
-def _closed_reasons(node: LockedNode, service_down_time: int) -> list[str]:
+def answer_again(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
+    """Return the claim that a request was granted before, None when it was not.
+
+    Args:
+        found: the claim with the request's uuid, if there is one.
+
+    Raises:
+        ClaimConflictError: it stands for another request.
+    """
+    for claim in found:
+        if claim.request_hash != request.request_hash:
+            raise ClaimConflictError(f"claim {request.uuid} stands for another request")
+        return claim
+    return None
+
+
+def _judge_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
     """Say why a node takes no claim whatever it asks for."""
-    service = node.service
+    service, host = node.service, f"host {node.host}"
     if service is None:
-        return [f"host {node.host} has no service"]
-    reasons = []
+        return [Refusal(Check.SERVICE, f"{host} has no service")]
+    refusals = []
     if service.disabled:
         why = f": {service.disabled_reason}" if service.disabled_reason else ""
-        reasons.append(f"host {node.host} is disabled{why}")
+        refusals.append(Refusal(Check.ENABLED, f"{host} is disabled{why}"))
     if service.maintenance:
-        reasons.append(f"host {node.host} is in maintenance")
+        refusals.append(Refusal(Check.MAINTENANCE, f"{host} is in maintenance"))
     if not is_service_up(service, node.now, service_down_time):
-        reasons.append(f"host {node.host} is down")
-    return reasons
+        refusals.append(Refusal(Check.UP, f"{host} is down"))
+    return refusals

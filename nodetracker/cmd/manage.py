@@ -13,7 +13,17 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.bootstrap import build_store
-from nodetracker.cmd.commands import claim, config, db, host, node, service, warning, workload
+from nodetracker.cmd.commands import (
+    candidate,
+    claim,
+    config,
+    db,
+    host,
+    node,
+    service,
+    warning,
+    workload,
+)
 from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
@@ -21,6 +31,7 @@ from nodetracker.db.store import SqlStore
 PROGRAM = "nodetracker-manage"
 
 COMMANDS: dict[str, type[Command]] = {
+    "candidate list": candidate.ListCandidates,
     "claim abort": claim.AbortClaim,
     "claim confirm": claim.ConfirmClaim,
     "claim create": claim.CreateClaim,

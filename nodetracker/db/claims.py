@@ -21,7 +21,6 @@ from nodetracker.db import codec
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import (
-    ClaimConflictError,
     ClaimRefusedError,
     NotFoundError,
     RefusedError,
@@ -93,17 +92,8 @@ def try_claim(
 
 
 def answer_again(connection: sa.Connection, request: ClaimRequest) -> Claim | None:
-    """Return the claim that a request was granted before, None when it was not.
-
-    Raises:
-        ClaimConflictError: its uuid stands for another request.
-    """
-    found = list_claims(connection, uuid=request.uuid)
-    if not found:
-        return None
-    if found[0].request_hash != request.request_hash:
-        raise ClaimConflictError(f"claim {request.uuid} stands for another request")
-    return found[0]
+    """See `ledger.answer_again`."""
+    return ledger.answer_again(list_claims(connection, uuid=request.uuid), request)
 
 
 def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:

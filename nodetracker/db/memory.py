@@ -23,7 +23,6 @@ from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_gues
 from nodetracker.db import codec, decisions
 from nodetracker.db.decisions import Decision, Holder, LockedRow
 from nodetracker.errors import (
-    ClaimConflictError,
     ClaimRefusedError,
     FencedError,
     NotFoundError,
@@ -31,6 +30,7 @@ from nodetracker.errors import (
 )
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
@@ -335,13 +335,14 @@ class MemoryStore:
         """See `Store`."""
         with self._writing() as tables:
             node = self._lock_node(tables, host, nodename, request.workload.uuid)
-            known = tables.claims.get(request.uuid)
+            same = [claim for claim in tables.claims.values() if claim.uuid == request.uuid]
+            known = ledger.answer_again(same, request)
             if known is not None:
-                if known.request_hash != request.request_hash:
-                    raise ClaimConflictError(f"claim {request.uuid} stands for another request")
                 return known
+            if node is None:
+                raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
             answer = self._judge(tables, request, node, terms)
-            if node is None or answer.reasons:
+            if answer.reasons:
                 raise ClaimRefusedError(answer.reasons)
             claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
             tables.claims[claim.uuid] = claim
@@ -446,16 +447,7 @@ class MemoryStore:
             host=record.host,
             nodename=record.nodename,
             values=record.values,
-            service=None
-            if service is None
-            else ServiceGate(
-                service.created_at,
-                service.last_seen_up,
-                service.disabled,
-                service.disabled_reason,
-                service.maintenance,
-                service.forced_down,
-            ),
+            service=None if service is None else _gate_of(service),
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
             placements=_placements(tables, record.id),
@@ -466,11 +458,9 @@ class MemoryStore:
         self,
         tables: "_Tables",
         request: ClaimRequest,
-        node: LockedNode | None,
+        node: LockedNode,
         terms: LedgerTerms,
     ) -> Admission:
-        if node is None:
-            return Admission((), (f"there is no node {request.nodename} on host {request.host}",))
         held: Counter[str] = Counter()
         for claim in tables.claims.values():
             if claim.node_id == node.id and claim.is_active:
@@ -478,6 +468,41 @@ class MemoryStore:
         return ledger.judge_claim(
             request, node, held, terms.service_down_time, terms.is_packing, terms.aliases
         )
+
+    def load_ledger_stamps(self) -> LedgerStamps:
+        """See `Store`."""
+        with self._reading() as tables:
+            stamps = tuple(_stamp_of(record) for record in tables.nodes.values())
+            hosts = {stamp.host for stamp in stamps}
+            services = {
+                host: _gate_of(service)
+                for (host, binary), service in tables.services.items()
+                if binary == COMPUTE_BINARY and host in hosts
+            }
+            return LedgerStamps(self._clock(), stamps, services)
+
+    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return [
+                LedgerNode(
+                    _stamp_of(record),
+                    record.values,
+                    tuple(
+                        claim
+                        for claim in _with_claims(tables, record).claims.values()
+                        if claim.is_active
+                    ),
+                    {
+                        guest.uuid: guest
+                        for guest in record.guests.values()
+                        if guest.claim_uuid is None
+                    },
+                    record.devices,
+                )
+                for record in tables.nodes.values()
+                if record.id in node_ids
+            ]
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
@@ -615,6 +640,24 @@ def _with_claims(tables: _Tables, record: NodeRecord) -> NodeRecord:
         if claim.node_id == record.id and (claim.is_active or claim.reason == ReleaseReason.EXPIRED)
     }
     return dataclasses.replace(record, claims=claims)
+
+
+def _stamp_of(record: NodeRecord) -> LedgerStamp:
+    assert record.created_at is not None
+    return LedgerStamp(
+        record.id, record.host, record.nodename, record.generation, record.created_at
+    )
+
+
+def _gate_of(service: ServiceRecord) -> ServiceGate:
+    return ServiceGate(
+        service.created_at,
+        service.last_seen_up,
+        service.disabled,
+        service.disabled_reason,
+        service.maintenance,
+        service.forced_down,
+    )
 
 
 def _holder(service: ServiceRecord | None) -> Holder | None:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from nodetracker.accounting.admission import Admission
-from nodetracker.db import claims, history, host_warnings, node_changes, nodes, services
+from nodetracker.db import claims, fleet, history, host_warnings, node_changes, nodes, services
 from nodetracker.db.engine import Database, DatabaseSettings
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.node import HostStamps, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
@@ -137,6 +138,14 @@ class SqlStore:
     ) -> list[Claim]:
         """See `Store`."""
         return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
+
+    def load_ledger_stamps(self) -> LedgerStamps:
+        """See `Store`."""
+        return self._database.read(fleet.load_ledger_stamps)
+
+    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+        """See `Store`."""
+        return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None

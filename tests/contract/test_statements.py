@@ -11,6 +11,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import LedgerTerms
+from nodetracker.scheduler.host_manager import HostManager
 from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
 from tests.contract.values import (
     create,
@@ -147,3 +148,26 @@ def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
     with count_statements(store) as aborted:
         store.abort_claim(claim.uuid)
     assert (len(claimed), len(aborted)) == (4, 4)
+
+
+def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None:
+    agent = register(store)
+    for first in range(0, 1000, 100):
+        changes = [
+            create(agent, f"n{first + i}", guests=(make_guest(f"g{first + i}"),))
+            for i in range(100)
+        ]
+        store.apply_changes(agent, changes, 60)
+    with count_statements(store) as stamps:
+        ids = [stamp.id for stamp in store.load_ledger_stamps().nodes]
+    for some in (ids[:1], ids):
+        with count_statements(store) as nodes:
+            assert len(store.load_ledger_nodes(some)) == len(some)
+        assert len(nodes) == 4
+    with count_statements(store) as none:
+        assert store.load_ledger_nodes([]) == []
+    manager = HostManager(store)
+    manager.refresh()
+    with count_statements(store) as unchanged:
+        assert len(manager.refresh().states) == 1000
+    assert (len(stamps), len(none), len(unchanged)) == (1, 0, 1)

@@ -39,7 +39,23 @@ def make_values(**changes: Any) -> NodeValues:
         supported_instances=[["x86_64", "kvm", "hvm"]],
         pci_stats=[{"vendor_id": "8086", "count": 3}],
         stats={"num_instances": "2", "io_workload": 0},
-        numa_topology={"cells": [{"id": 0, "cpuset": [0, 1], "memory": None}]},
+        numa_topology={
+            "cells": [
+                {
+                    "id": 0,
+                    "cpuset": [0, 1],
+                    "pcpuset": [],
+                    "memory": 4096,
+                    "cpu_usage": 0,
+                    "memory_usage": 0,
+                    "pinned_cpus": [],
+                    "siblings": [[0, 1]],
+                    "mempages": [],
+                    "socket": None,
+                    "distances": {},
+                }
+            ]
+        },
         cpu_allocation_ratio=0.1 + 0.2,
         ram_allocation_ratio=1.0,
         disk_allocation_ratio=1e-17,

@@ -94,7 +94,10 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
     [
         ("{", "request.json: is no JSON"),
         ('{"workload": {"uuid": "x"}}', "workload.uuid: 'x' is no uuid"),
-        ('{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}}', "name the host"),
+        (
+            '{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}}',
+            "no candidate: there is no node",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_meant_is_one_line(

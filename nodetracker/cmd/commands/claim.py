@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
 from nodetracker.cmd.commands.node import find_node
 from nodetracker.daemon import EXIT_FAILED
-from nodetracker.errors import NotFoundError, RefusedError, RequestError
+from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.numa_placement import encode_placement
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = (
@@ -35,7 +37,9 @@ class CreateClaim(StoreCommand, ShowOne):
         """Add the request and where it is wanted."""
         parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
-        parser.add_argument("--host", help="Instead of the request's own.")
+        parser.add_argument(
+            "--host", help="Instead of the request's own; without any, the best candidate's."
+        )
         parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
         parser.add_argument(
             "--dry-run", action="store_true", help="Write nothing; show every resource's numbers."
@@ -45,27 +49,38 @@ class CreateClaim(StoreCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Admit it and print the claim, or the numbers of a dry run."""
         request = parse_claim_request(read_json(parsed_args.file))
-        host, nodename = self._find_place(request, parsed_args)
+        request = replace(
+            request,
+            host=parsed_args.host or request.host,
+            nodename=parsed_args.node or request.nodename,
+        )
+        if request.host is None:
+            return self._schedule(request, parsed_args.dry_run)
+        record = find_node(self.store, request.host, request.nodename)
+        host, nodename = record.host, record.nodename
         if not parsed_args.dry_run:
             return show(self.store.create_claim(request, host, nodename, self.terms))
-        answer = self.store.try_claim(request, host, nodename, self.terms)
-        self._is_refused = bool(answer.reasons)
-        row = render_admission(host, nodename, answer)
-        return tuple(row), tuple(row.values())
+        return self._show_answer(
+            host, nodename, self.store.try_claim(request, host, nodename, self.terms)
+        )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run it; a dry run that finds no room has the exit code of a refusal."""
         code = int(super().run(parsed_args))
         return EXIT_FAILED if self._is_refused else code
 
-    def _find_place(
-        self, request: ClaimRequest, parsed_args: argparse.Namespace
-    ) -> tuple[str, str]:
-        host = parsed_args.host or request.host
-        if host is None:
-            raise RefusedError("name the host: --host, or host in the request")
-        record = find_node(self.store, host, parsed_args.node or request.nodename)
-        return record.host, record.nodename
+    def _schedule(self, request: ClaimRequest, is_dry_run: bool) -> tuple[Any, Any]:
+        """Let the best candidate take it, or show its numbers."""
+        scheduler = Scheduler(self.store, HostManager(self.store), self.terms)
+        if not is_dry_run:
+            return show(scheduler.create_claim(request))
+        candidate, answer = scheduler.try_claim(request)
+        return self._show_answer(candidate.host, candidate.nodename, answer)
+
+    def _show_answer(self, host: str, nodename: str, answer: Admission) -> tuple[Any, Any]:
+        self._is_refused = bool(answer.reasons)
+        row = render_admission(host, nodename, answer)
+        return tuple(row), tuple(row.values())
 
 
 class ListClaims(StoreCommand, Lister):

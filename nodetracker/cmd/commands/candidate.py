@@ -1,0 +1,108 @@
+"""candidate list."""
+
+import argparse
+import uuid
+from typing import Any
+
+from cliff.lister import Lister
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.errors import RequestError
+from nodetracker.model.claim import ClaimRequest
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler, no_candidate
+from nodetracker.scheduler.selection import Candidate
+from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+
+COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
+_WEIGHT_DECIMALS = 6
+
+
+class ListCandidates(StoreCommand, Lister):
+    """List the nodes that would take an instance of these resources, the best first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what is asked for."""
+        self._parser = super().get_parser(prog_name)
+        self._parser.add_argument(
+            "--resource",
+            action="append",
+            default=[],
+            type=parse_resource,
+            metavar="CLASS=AMOUNT",
+            help="Such as VCPU=2, MEMORY_MB=4096, DISK_GB=20; may be repeated.",
+        )
+        self._parser.add_argument(
+            "--trait",
+            action="append",
+            default=[],
+            metavar="T",
+            help="That the node must have; may be repeated.",
+        )
+        self._parser.add_argument(
+            "--limit", type=parse_limit, metavar="N", help="At most so many, the best."
+        )
+        return self._parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Judge every node."""
+        request = self._read_request(parsed_args)
+        selection = Scheduler(self.store, HostManager(self.store), self.terms).select(request)
+        if not selection.candidates:
+            raise no_candidate(selection)
+        shown = selection.candidates[: parsed_args.limit]
+        return columns_of([render_candidate(candidate) for candidate in shown], COLUMNS)
+
+    def _read_request(self, parsed_args: argparse.Namespace) -> ClaimRequest:
+        """Build the request; what cannot be meant is a usage error."""
+        resources: dict[str, int] = {}
+        for name, amount in parsed_args.resource:
+            if name in resources:
+                self._parser.error(f"argument --resource: {name} stands there twice")
+            resources[name] = amount
+        body = {
+            "workload": {"uuid": str(uuid.uuid4())},
+            "resources": resources,
+            "required_traits": parsed_args.trait,
+        }
+        try:
+            return parse_claim_request(body)
+        except RequestError as error:
+            self._parser.error(str(error))
+
+
+def parse_resource(text: str) -> tuple[str, int]:
+    """Read ``CLASS=AMOUNT``.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    name, _, amount = text.partition("=")
+    if not name or not amount.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no CLASS=AMOUNT such as VCPU=2")
+    return name, int(amount)
+
+
+def parse_limit(text: str) -> int:
+    """Read how many at most.
+
+    Raises:
+        ArgumentTypeError: it is no number of 1 or more.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    return int(text)
+
+
+def render_candidate(candidate: Candidate) -> dict[str, Any]:
+    """Return the columns of ``candidate list`` for one node."""
+    free = candidate.free
+    return {
+        "host": candidate.host,
+        "nodename": candidate.nodename,
+        "weight": round(candidate.weight, _WEIGHT_DECIMALS),
+        "free_vcpus": whole_units(free.vcpu_milli, MILLI),
+        "free_memory_mb": free.memory_mb,
+        "free_disk_gb": whole_units(free.disk_mb, MIB_PER_GIB),
+    }

@@ -1,0 +1,92 @@
+"""One node as a scheduler sees it; it judges claims by the ledger's own rule."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from nodetracker.accounting import ledger
+from nodetracker.accounting.admission import Admission, free_amounts
+from nodetracker.accounting.ledger import LockedNode
+from nodetracker.accounting.usage import Charge, charge_of_claim
+from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.fleet import LedgerNode
+from nodetracker.model.service import ServiceGate
+from nodetracker.ports import LedgerTerms
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What admission needs of one node.
+
+    Attributes:
+        node: as it was read, and what was consumed since.
+        service: the gate of the host's agent, None when there is none.
+        is_estimate: something was consumed since it was read, so that the
+            next refresh reads it again.
+    """
+
+    node: LedgerNode
+    service: ServiceGate | None
+    is_estimate: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Host and nodename."""
+        return self.node.stamp.host, self.node.stamp.nodename
+
+    @property
+    def free(self) -> Charge:
+        """What the node can still give by its own word; may be negative."""
+        return free_amounts(self.node.values)
+
+    def judge(self, request: ClaimRequest, now: datetime, terms: LedgerTerms) -> Admission:
+        """Judge a claim as the ledger would now, if nothing changed since the node was read.
+
+        Args:
+            now: the database's time.
+        """
+        used: Counter[str] = Counter()
+        for claim in self.node.claims:
+            used.update(claim.amounts.resources)
+        locked = self._as_locked(request.workload.uuid, now)
+        return ledger.judge_claim(
+            request, locked, used, terms.service_down_time, terms.is_packing, terms.aliases
+        )
+
+    def consume(self, claim: Claim) -> "HostState":
+        """Return the node with a claim on it: what the ledger wrote, before it is read again."""
+        locked = self._as_locked(claim.workload.uuid, claim.created_at)
+        charge = charge_of_claim(claim.amounts, claim.workload.kind, locked.overhead_mb)
+        columns = ledger.charge_row(locked, charge, ledger.credit_of(locked))
+        placements = [*locked.placements, *([claim.numa] if claim.numa else [])]
+        columns["numa_topology"] = ledger.topology_column(
+            self.node.values.numa_topology, placements
+        )
+        rest = {
+            uuid: guest
+            for uuid, guest in self.node.unclaimed.items()
+            if uuid != claim.workload.uuid
+        }
+        node = replace(
+            self.node,
+            values=replace(self.node.values, **columns),
+            claims=(*self.node.claims, claim),
+            unclaimed=rest,
+            devices=ledger.give_devices(locked, claim),
+        )
+        return replace(self, node=node, is_estimate=True)
+
+    def _as_locked(self, workload_uuid: str, now: datetime) -> LockedNode:
+        """Return the node as a ledger transaction for this workload would read it."""
+        stamp = self.node.stamp
+        return LockedNode(
+            id=stamp.id,
+            host=stamp.host,
+            nodename=stamp.nodename,
+            values=self.node.values,
+            service=self.service,
+            guest=self.node.unclaimed.get(workload_uuid),
+            now=now,
+            placements=tuple(claim.numa for claim in self.node.claims if claim.numa),
+            devices=self.node.devices,
+        )

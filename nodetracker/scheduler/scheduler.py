@@ -1,0 +1,100 @@
+"""Claims that name no host: the best candidate is asked, and the next one when it refuses.
+
+The ledger decides. What is cached here only says whom to ask first, so
+schedulers need not know of each other.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from nodetracker.accounting.admission import Admission
+from nodetracker.accounting.ledger import answer_again
+from nodetracker.errors import ClaimRefusedError, NotFoundError
+from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.ports import LedgerTerms, Store
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.selection import Candidate, Selection, select_candidates
+from nodetracker.scheduler.weighers import EVEN, Multipliers
+
+T = TypeVar("T")
+
+
+class Scheduler:
+    """Finds nodes for requests, and makes their claims there.
+
+    Args:
+        manager: its fleet is taken as it stands; how old it may be is the caller's to say.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        manager: HostManager,
+        terms: LedgerTerms,
+        multipliers: Multipliers = EVEN,
+    ) -> None:
+        self._store = store
+        self._manager = manager
+        self._terms = terms
+        self._multipliers = multipliers
+
+    def select(self, request: ClaimRequest) -> Selection:
+        """Return the candidates of a request, the best first."""
+        terms = self._terms
+        return select_candidates(self._manager.fleet, request, terms, self._multipliers)
+
+    def create_claim(self, request: ClaimRequest) -> Claim:
+        """Claim on the best candidate that grants it; the same request answers the same claim.
+
+        Raises:
+            ClaimRefusedError: there is no candidate, or each refused; every
+                reason is named with its node.
+            ClaimConflictError: its uuid stands for another request.
+        """
+        known = answer_again(self._store.list_claims(uuid=request.uuid), request)
+        if known is not None:
+            return known
+        claim = self._ask_each(
+            request,
+            lambda c: self._store.create_claim(request, c.host, c.nodename, self._terms),
+        )
+        self._manager.consume(claim)
+        return claim
+
+    def try_claim(self, request: ClaimRequest) -> tuple[Candidate, Admission]:
+        """Return the best candidate that would grant it with its numbers; write nothing.
+
+        Raises:
+            ClaimRefusedError: as `create_claim`.
+        """
+
+        def ask(candidate: Candidate) -> tuple[Candidate, Admission]:
+            host, nodename = candidate.host, candidate.nodename
+            try:
+                answer = self._store.try_claim(request, host, nodename, self._terms)
+            except NotFoundError as error:
+                raise ClaimRefusedError([str(error)]) from None
+            if answer.reasons:
+                raise ClaimRefusedError(answer.reasons)
+            return candidate, answer
+
+        return self._ask_each(request, ask)
+
+    def _ask_each(self, request: ClaimRequest, ask: Callable[[Candidate], T]) -> T:
+        selection = self.select(request)
+        reasons = []
+        for candidate in selection.candidates:
+            try:
+                return ask(candidate)
+            except ClaimRefusedError as error:
+                place = f"{candidate.host}/{candidate.nodename}"
+                reasons += [f"{place}: {reason}" for reason in error.reasons]
+        if not reasons:
+            raise no_candidate(selection)
+        others = [f"others: {selection.against}"] if selection.against else []
+        raise ClaimRefusedError([*reasons, *others])
+
+
+def no_candidate(selection: Selection) -> ClaimRefusedError:
+    """Return what to raise when no node would take a claim."""
+    return ClaimRefusedError([f"no candidate: {selection.against}"])

@@ -1,0 +1,42 @@
+"""How good one node is against the others: what it has free, each kind scaled to 0 … 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodetracker.accounting.usage import Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """How much each kind of free room counts.
+
+    Equal ones spread the load; negative ones fill one node after the other.
+    """
+
+    ram: float = 1.0
+    cpu: float = 1.0
+    disk: float = 1.0
+
+
+EVEN = Multipliers()
+
+
+def weigh(free: Sequence[Charge], multipliers: Multipliers) -> list[float]:
+    """Return a weight for each, more is better.
+
+    >>> weigh([Charge(memory_mb=512), Charge(memory_mb=2048)], EVEN)
+    [0.0, 1.0]
+    """
+    kinds = (
+        (multipliers.ram, [amounts.memory_mb for amounts in free]),
+        (multipliers.cpu, [amounts.vcpu_milli for amounts in free]),
+        (multipliers.disk, [amounts.disk_mb for amounts in free]),
+    )
+    columns = [[factor * share for share in _normalise(values)] for factor, values in kinds]
+    return [sum(shares) for shares in zip(*columns, strict=True)]
+
+
+def _normalise(values: Sequence[int]) -> list[float]:
+    """Scale values to 0 … 1, the least being 0; all are 0 when they are the same."""
+    least, most = min(values, default=0), max(values, default=0)
+    return [(value - least) / (most - least) if most > least else 0.0 for value in values]

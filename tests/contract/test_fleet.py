@@ -1,0 +1,137 @@
+"""What schedulers read of every store: all stamps at once, and what admission needs of some."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.ports import Store
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.test_ledger import TERMS, ask, make_node, node
+from tests.contract.values import create, delete, make_guest, make_values, register, update
+
+
+@pytest.fixture(params=BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> Store:
+    return stores.open()
+
+
+def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
+    register(store)
+    before = store.now()
+    stamps = store.load_ledger_stamps()
+    assert (stamps.nodes, stamps.services) == ((), {})
+    assert before <= stamps.now <= store.now()
+
+
+def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
+    for host in ("alpha", "beta"):
+        agent = register(store, host, agent_id=f"agent-{host}")
+        store.beat(agent, 1, AuditState())
+        store.apply_changes(agent, [create(agent, f"{host}-{i}") for i in range(2)], 60)
+    change = ServiceChange(disabled=True, disabled_reason="disk")
+    store.set_service("beta", COMPUTE_BINARY, change)
+    stamps = store.load_ledger_stamps()
+    records = [record for host in ("alpha", "beta") for record in store.load_nodes(host)]
+    assert {(s.id, s.host, s.nodename, s.generation, s.created_at) for s in stamps.nodes} == {
+        (r.id, r.host, r.nodename, r.generation, r.created_at) for r in records
+    }
+    alpha, beta = (stamps.services[host] for host in ("alpha", "beta"))
+    assert (alpha.disabled, alpha.disabled_reason, alpha.forced_down) == (False, None, False)
+    assert (beta.disabled, beta.disabled_reason) == (True, "disk")
+    (service,) = store.list_services("alpha")
+    assert alpha.last_seen_up == service.last_seen_up
+
+
+def test_what_changes_the_ledger_moves_the_stamp_and_a_measurement_does_not(store: Store) -> None:
+    agent = make_node(store)
+
+    def stamp() -> object:
+        return store.load_ledger_stamps().nodes
+
+    seen = [stamp()]
+    granted = store.create_claim(ask(VCPU=1), "alpha", "node-1", TERMS)
+    seen.append(stamp())
+    store.abort_claim(granted.uuid)
+    seen.append(stamp())
+    store.apply_changes(agent, [update(node(store), vcpus=16)], 60)
+    seen.append(stamp())
+    assert len(set(map(repr, seen))) == 4
+    store.beat(agent, 2, AuditState())
+    assert stamp() == seen[-1]
+    store.apply_changes(agent, [delete(node(store))], 60)
+    assert stamp() == ()
+
+
+def test_a_row_made_anew_has_another_stamp(store: Store) -> None:
+    agent = make_node(store)
+    before = store.load_ledger_stamps().nodes
+    store.apply_changes(agent, [delete(node(store))], 60)
+    store.apply_changes(agent, [create(agent, "node-1")], 60)
+    assert store.load_ledger_stamps().nodes != before
+
+
+def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) -> None:
+    adopted, alone = make_guest("adopted"), make_guest("alone")
+    make_node(store, (adopted, alone))
+    held = store.create_claim(ask(VCPU=1, CUSTOM_FPGA=1), "alpha", "node-1", TERMS)
+    covers = store.create_claim(ask(adopted.uuid, VCPU=1), "alpha", "node-1", TERMS)
+    released = store.create_claim(ask(VCPU=1), "alpha", "node-1", TERMS)
+    store.abort_claim(released.uuid)
+    (stamp,) = store.load_ledger_stamps().nodes
+    (found,) = store.load_ledger_nodes([stamp.id])
+    record = node(store)
+    assert found.stamp == stamp
+    assert found.claims == (held, covers)
+    assert found.unclaimed == {alone.uuid: record.guests[alone.uuid]}
+    for name in ("vcpus", "cpu_used", "reserved", "inventory", "traits", "facts", "overhead"):
+        assert getattr(found.values, name) == getattr(record.values, name)
+
+
+def test_only_the_nodes_asked_for_come(store: Store) -> None:
+    agent = register(store)
+    changes = [create(agent, f"n{i}", make_values(), (make_guest(f"g{i}"),)) for i in range(3)]
+    store.apply_changes(agent, changes, 60)
+    ids = {stamp.nodename: stamp.id for stamp in store.load_ledger_stamps().nodes}
+    found = store.load_ledger_nodes([ids["n0"], ids["n2"], 99999999])
+    assert {n.stamp.nodename: [g.name for g in n.unclaimed.values()] for n in found} == {
+        "n0": ["g0"],
+        "n2": ["g2"],
+    }
+    assert store.load_ledger_nodes([]) == []
+
+
+def test_of_many_schedulers_at_once_each_finds_what_is_left_or_is_told_why(
+    stores: StoreMaker,
+) -> None:
+    agent = make_node(stores.open())  # 7 CPUs
+    other = make_values(
+        vcpus=3, cpu_allocation_ratio=1.0, reserved={}, overhead={}, facts={}, cpu_used=0.0
+    )
+    stores.open().apply_changes(agent, [create(agent, "node-2", other)], 60)
+
+    def one(number: int) -> str:
+        store = stores.open()
+        try:
+            return Scheduler(store, HostManager(store), TERMS).create_claim(ask(VCPU=1)).nodename
+        except ClaimRefusedError as error:
+            assert "cpu: " in str(error) or "Free vcpu 0.00" in str(error)
+            return ""
+
+    with ThreadPoolExecutor(6) as pool:
+        granted = list(pool.map(one, range(14)))
+    assert {name: granted.count(name) for name in ("node-1", "node-2", "")} == {
+        "node-1": 7,
+        "node-2": 3,
+        "": 4,
+    }

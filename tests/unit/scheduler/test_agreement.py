@@ -1,0 +1,98 @@
+"""Filter and ledger agree: over random nodes, exactly what is listed is granted."""
+
+import uuid
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodetracker.accounting.usage import Charge
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler
+from tests.contract.values import make_guest
+from tests.unit.scheduler.test_selection import LOST
+from tests.unit.scheduler.worlds import TERMS, World, ask
+
+SMALL = st.integers(0, 6)
+RATIO = st.sampled_from([0.5, 1.0, 1.1, 4.0])
+WORKLOADS = [str(uuid.uuid5(uuid.NAMESPACE_DNS, name)) for name in "abc"]
+
+GUESTS = st.lists(
+    st.builds(
+        lambda workload, cpus, memory: make_guest(
+            "g", uuid=workload, vcpu_milli=cpus * 500, memory_mb=memory, disk_mb=0
+        ),
+        st.sampled_from(WORKLOADS),
+        SMALL,
+        SMALL,
+    ),
+    max_size=2,
+    unique_by=lambda guest: guest.uuid,
+)
+
+NODES = st.fixed_dictionaries(
+    {
+        "guests": GUESTS,
+        "overhead_mb": st.integers(0, 2),
+        "charge": st.builds(Charge, st.integers(0, 4000), SMALL, st.integers(0, 4096), SMALL),
+        "vcpus": SMALL,
+        "pcpus": SMALL,
+        "memory_mb": SMALL,
+        "local_gb": SMALL,
+        "cpu_allocation_ratio": RATIO,
+        "ram_allocation_ratio": RATIO,
+        "disk_allocation_ratio": RATIO,
+        "reserved": st.fixed_dictionaries({"vcpus": st.integers(0, 1), "memory_mb": SMALL}),
+        "inventory": st.dictionaries(
+            st.just("CUSTOM_X"), st.fixed_dictionaries({"total": SMALL}), max_size=1
+        ),
+        "traits": st.sampled_from([[], ["T"]]),
+        "facts": st.sampled_from([{}, {}, LOST]),
+    }
+)
+
+REQUESTS = st.builds(
+    lambda workload, resources, traits, limits: ask(
+        workload, required_traits=traits, limits=limits, **resources
+    ),
+    st.sampled_from(WORKLOADS),
+    st.dictionaries(
+        st.sampled_from(["VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_X"]), st.integers(0, 3)
+    ),
+    st.sampled_from([[], [], ["T"]]),
+    st.dictionaries(
+        st.sampled_from(["VCPU", "MEMORY_MB", "CUSTOM_X"]), st.none() | SMALL, max_size=1
+    ),
+)
+
+CHANGES = st.sampled_from([None, None, None, ServiceChange(disabled=True)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    nodes=st.lists(st.tuples(NODES, CHANGES), min_size=1, max_size=3),
+    requests=st.lists(REQUESTS, min_size=1, max_size=5),
+)
+def test_exactly_the_listed_nodes_would_grant_and_the_best_one_does(nodes, requests):
+    world = World()
+    for number, (node, change) in enumerate(nodes):
+        world.add(f"h{number}", "n", **node)
+        if change is not None:
+            world.store.set_service(f"h{number}", COMPUTE_BINARY, change)
+    manager = HostManager(world.store)
+    scheduler = Scheduler(world.store, manager, TERMS)
+    for request in requests:
+        listed = scheduler.select(request).candidates
+        granting = {
+            f"h{number}"
+            for number in range(len(nodes))
+            if not world.store.try_claim(request, f"h{number}", "n", TERMS).reasons
+        }
+        assert {candidate.host for candidate in listed} == granting
+        if listed:
+            assert scheduler.create_claim(request).host == listed[0].host
+        estimate = manager.fleet.states  # what was consumed says what is written
+        written = HostManager(world.store).fleet.states
+        assert {key: state.node.values for key, state in estimate.items()} == {
+            key: state.node.values for key, state in written.items()
+        }

@@ -1,0 +1,106 @@
+import uuid
+
+import pytest
+
+from nodetracker.accounting.usage import Charge
+from nodetracker.errors import ClaimConflictError, ClaimRefusedError, StoreUnavailableError
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler
+from tests.contract.values import delete
+from tests.unit.scheduler.worlds import TERMS, World, ask
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.add("h1", "large", vcpus=8)
+    world.add("h2", "middle", vcpus=6)
+    world.add("h3", "small", vcpus=1)
+    return world
+
+
+@pytest.fixture
+def manager(world):
+    manager = HostManager(world.store)
+    manager.refresh()
+    return manager
+
+
+@pytest.fixture
+def scheduler(world, manager):
+    return Scheduler(world.store, manager, TERMS)
+
+
+def test_the_best_candidate_takes_it(scheduler):
+    assert scheduler.create_claim(ask(VCPU=1)).nodename == "large"
+
+
+def test_the_next_one_takes_what_the_best_refuses_meanwhile(world, scheduler):
+    world.store.create_claim(ask(VCPU=8), "h1", "large", TERMS)
+    assert scheduler.create_claim(ask(VCPU=2)).nodename == "middle"
+    candidate, answer = scheduler.try_claim(ask(VCPU=2))
+    assert (candidate.nodename, answer.reasons) == ("middle", ())
+
+
+def test_when_none_takes_it_every_reason_is_told_with_its_node(world, scheduler):
+    world.store.create_claim(ask(VCPU=8), "h1", "large", TERMS)
+    world.store.create_claim(ask(VCPU=5), "h2", "middle", TERMS)
+    for call in (scheduler.create_claim, scheduler.try_claim):
+        with pytest.raises(ClaimRefusedError) as caught:
+            call(ask(VCPU=2))
+        assert caught.value.reasons == (
+            "h1/large: Free vcpu 0.00 VCPU < requested 2 VCPU",
+            "h2/middle: Free vcpu 1.00 VCPU < requested 2 VCPU",
+            "others: cpu: 1 of 3 nodes",
+        )
+
+
+def test_without_a_candidate_the_filters_say_why(scheduler):
+    for call in (scheduler.create_claim, scheduler.try_claim):
+        with pytest.raises(ClaimRefusedError, match="no candidate: cpu: 3 of 3 nodes") as caught:
+            call(ask(VCPU=9))
+        assert len(caught.value.reasons) == 1
+
+
+def test_a_node_that_is_gone_by_then_is_passed_over(world, scheduler):
+    (record,) = world.store.load_nodes("h1")
+    world.store.apply_changes(world.agents["h1"], [delete(record)], 60)
+    assert scheduler.try_claim(ask(VCPU=1))[0].nodename == "middle"
+    assert scheduler.create_claim(ask(VCPU=1)).nodename == "middle"
+
+
+def test_the_same_request_answers_the_same_claim_wherever_it_fits_best_now(world, scheduler):
+    request = ask(claim=str(uuid.uuid4()), VCPU=8)
+    granted = scheduler.create_claim(request)
+    assert scheduler.create_claim(request) == granted
+    with pytest.raises(ClaimConflictError):
+        scheduler.create_claim(ask(claim=granted.uuid, VCPU=1))
+    assert [c.uuid for c in world.store.list_claims()] == [granted.uuid]
+
+
+def test_what_was_claimed_counts_before_the_next_refresh(world, manager, scheduler):
+    claims = [scheduler.create_claim(ask(VCPU=2, MEMORY_MB=1024)) for _ in range(4)]
+    assert [claim.nodename for claim in claims] == ["large", "middle", "large", "middle"]
+    for host, nodename in (("h1", "large"), ("h2", "middle")):
+        used = manager.fleet.states[host, nodename].node.values.vcpus_used
+        (record,) = world.store.list_nodes(host)
+        assert used == record.values.vcpus_used
+
+
+def test_a_store_that_fails_is_no_refusal(world, manager):
+    class Away:
+        def __getattr__(self, name):
+            return getattr(world.store, name)
+
+        def create_claim(self, *arguments):
+            raise StoreUnavailableError("gone")
+
+    with pytest.raises(StoreUnavailableError):
+        Scheduler(Away(), manager, TERMS).create_claim(ask(VCPU=1))
+
+
+def test_an_overfull_node_takes_what_costs_nothing_of_it():
+    world = World()
+    world.add(charge=Charge(99000, 0, 0))
+    scheduler = Scheduler(world.store, HostManager(world.store), TERMS)
+    assert scheduler.create_claim(ask(DISK_GB=1)).nodename == "n1"

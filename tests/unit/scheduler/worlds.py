@@ -1,0 +1,64 @@
+"""Fleets for the scheduler's tests: nodes of a few words in a store in memory."""
+
+import dataclasses
+import uuid
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, usage_columns
+from nodetracker.db.memory import MemoryStore
+from nodetracker.model.node import NodeValues
+from nodetracker.model.service import AuditState
+from nodetracker.ports import LedgerTerms
+from tests.builders import NOW, later
+from tests.contract.values import create, register
+
+TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
+
+
+class World:
+    """A store whose clock is set by hand, filled node by node."""
+
+    def __init__(self):
+        self.now = NOW
+        self.store = MemoryStore(lambda: self.now)
+        self.agents = {}
+        self.beats = 0
+
+    def sleep(self, seconds):
+        self.now = later(seconds)
+
+    def beat(self, *hosts):
+        """Let these hosts be heard of, all when none is named."""
+        self.beats += 1
+        for host in hosts or self.agents:
+            self.store.beat(self.agents[host], self.beats, AuditState())
+
+    def add(self, host="h1", nodename="n1", guests=(), overhead_mb=0, charge=Charge(), **values):  # noqa: B008
+        """Make a node of 8 CPUs, 8 GiB and 100 GiB, ratios 1, nothing reserved."""
+        if host not in self.agents:
+            self.agents[host] = register(self.store, host, agent_id=f"agent-{host}")
+            self.beat(host)
+        base = NodeValues(
+            vcpus=8,
+            memory_mb=8192,
+            local_gb=100,
+            cpu_allocation_ratio=1.0,
+            ram_allocation_ratio=1.0,
+            disk_allocation_ratio=1.0,
+        )
+        node = dataclasses.replace(base, overhead={"memory_mb": overhead_mb}, **values)
+        total = charge + sum_charges(charge_of_guest(guest, overhead_mb) for guest in guests)
+        used = usage_columns(total, node.reserved, node.memory_mb, node.local_gb)
+        node = dataclasses.replace(node, **used)
+        agent = self.agents[host]
+        self.store.apply_changes(agent, [create(agent, nodename, node, tuple(guests))], 60)
+
+
+def ask(workload=None, claim=None, kind="instance", **body):
+    """Build a request; resources are given by name in capitals."""
+    resources = {key: body.pop(key) for key in list(body) if key.isupper()}
+    whole = {
+        "workload": {"uuid": workload or str(uuid.uuid4()), "kind": kind},
+        "resources": resources,
+    }
+    return parse_claim_request(whole | ({} if claim is None else {"uuid": claim}) | body)
