@@ -1,6 +1,8 @@
 """``claims``: ledger transactions, each with its node's row locked from the start.
 
-A claim costs three statements and an abort four, however many guests there are.
+What else decides is read by a statement of its own after the lock: the one
+that waits for the lock sees other tables as they were before the wait. A claim
+costs four statements and so does an abort, however many guests there are.
 """
 
 import dataclasses
@@ -51,7 +53,7 @@ def create_claim(
     terms: LedgerTerms,
 ) -> Claim:
     """See `Store.create_claim`; a uuid that is there already violates its unique key."""
-    node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
+    node = _lock_node(connection, host, nodename, request.workload.uuid)
     if node is None:
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
     answer = _judge(connection, request, node, terms)
@@ -79,7 +81,7 @@ def try_claim(
     terms: LedgerTerms,
 ) -> Admission:
     """See `Store.try_claim`."""
-    node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
+    node = _lock_node(connection, host, nodename, request.workload.uuid)
     if node is None:
         raise NotFoundError(f"there is no node {nodename} on host {host}")
     return _judge(connection, request, node, terms)
@@ -161,10 +163,6 @@ def list_claims(
     ]
 
 
-def _is_node(host: str, nodename: str) -> "sa.ColumnElement[bool]":
-    return sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
-
-
 def _is_guest(node: LockedNode) -> "sa.ColumnElement[bool]":
     assert node.guest is not None
     return sa.and_(_guests.compute_node_id == node.id, _guests.uuid == node.guest.uuid)
@@ -181,35 +179,15 @@ def _refuse(answer: Admission) -> Claim:
     raise ClaimRefusedError(answer.reasons)
 
 
-def _lock(
-    connection: sa.Connection,
-    which: "sa.ColumnElement[bool]",
-    workload_uuid: "sa.ColumnElement[str]",
-) -> LockedNode | None:
-    """Lock a node's row; with it come its host's service and one workload's guest."""
-    is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload_uuid)
-    guest = [
-        _below(tables.guests, name, is_guest).label(_GUEST + name) for name in codec.GUEST_COLUMNS
-    ]
-    service = [
-        _below(
-            tables.services,
-            name,
-            _services.host == _nodes.host,
-            _services.binary == COMPUTE_BINARY,
-        ).label(_SERVICE + name)
-        for name in _GATE_COLUMNS
-    ]
-    row = (
+def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> sa.RowMapping | None:
+    """Lock a node's row and return what of it decides."""
+    return (
         connection.execute(
             sa.select(
                 _nodes.id,
                 _nodes.host,
                 _nodes.hypervisor_hostname,
-                utc_now().label("now"),
                 *(_nodes[name] for name in LEDGER_COLUMNS),
-                *guest,
-                *service,
             )
             .where(which)
             .with_for_update()
@@ -217,18 +195,51 @@ def _lock(
         .mappings()
         .one_or_none()
     )
+
+
+def _lock_node(
+    connection: sa.Connection, host: str, nodename: str, workload_uuid: str
+) -> LockedNode | None:
+    """Lock a node's row; return it with its host's service and one workload's guest."""
+    row = _lock(connection, sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename))
     if row is None:
         return None
-    guest_row = _part(row, _GUEST)
-    service_row = _part(row, _SERVICE)
+    is_guest = sa.and_(_guests.compute_node_id == row["id"], _guests.uuid == workload_uuid)
+    is_service = sa.and_(_services.host == host, _services.binary == COMPUTE_BINARY)
+    beside = (
+        connection.execute(
+            sa.select(
+                utc_now().label("now"),
+                *(
+                    _below(tables.guests, name, is_guest).label(_GUEST + name)
+                    for name in codec.GUEST_COLUMNS
+                ),
+                *(
+                    _below(tables.services, name, is_service).label(_SERVICE + name)
+                    for name in _GATE_COLUMNS
+                ),
+            )
+        )
+        .mappings()
+        .one()
+    )
+    service = _part(beside, _SERVICE)
+    gate = ServiceGate(**service) if service["created_at"] else None
+    return _locked_node(row, beside, gate)
+
+
+def _locked_node(
+    row: sa.RowMapping, beside: sa.RowMapping, service: ServiceGate | None
+) -> LockedNode:
+    guest = _part(beside, _GUEST)
     return LockedNode(
         id=row["id"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
         values=codec.decode_some_values(row, LEDGER_COLUMNS),
-        service=ServiceGate(**service_row) if service_row["created_at"] else None,
-        guest=codec.decode_guest(guest_row) if guest_row["uuid"] else None,
-        now=row["now"],
+        service=service,
+        guest=codec.decode_guest(guest) if guest["uuid"] else None,
+        now=beside["now"],
     )
 
 
@@ -249,15 +260,28 @@ def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim
         NotFoundError: there is no such claim.
     """
     node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
-    node = _lock(connection, _nodes.id == node_id, workload)
-    if node is None:
+    row = _lock(connection, _nodes.id == node_id)
+    if row is None:
         raise NotFoundError(f"there is no claim {uuid}")
-    rows = connection.execute(
-        sa.select(tables.claims)
-        .where(_claims.compute_node_id == node.id, _claims.workload_uuid == workload)
-        .order_by(_claims.created_at, _claims.id)
-    ).mappings()
+    workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
+    is_guest = sa.and_(
+        _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
+    )
+    rows = (
+        connection.execute(
+            sa.select(
+                tables.claims,
+                utc_now().label("now"),
+                *(_guests[name].label(_GUEST + name) for name in codec.GUEST_COLUMNS),
+            )
+            .select_from(tables.claims.outerjoin(tables.guests, is_guest))
+            .where(_claims.compute_node_id == row["id"], _claims.workload_uuid == workload)
+            .order_by(_claims.created_at, _claims.id)
+        )
+        .mappings()
+        .all()
+    )
+    node = _locked_node(row, rows[0], None)
     claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
     (claim,) = (found for found in claims if found.uuid == uuid)
     return node, claim, [c for c in claims if c.uuid != uuid and c.is_active]

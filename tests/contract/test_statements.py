@@ -128,7 +128,7 @@ def test_unchanged_warnings_are_three_and_none_is_two(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("guests", [0, 100])
-def test_a_claim_and_its_abort_are_seven_however_many_guests_there_are(
+def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
     store: SqlStore, guests: int
 ) -> None:
     agent = register(store)
@@ -146,4 +146,4 @@ def test_a_claim_and_its_abort_are_seven_however_many_guests_there_are(
         claim = store.create_claim(request, "alpha", "node-1", terms)
     with count_statements(store) as aborted:
         store.abort_claim(claim.uuid)
-    assert (len(claimed), len(aborted)) == (3, 4)
+    assert (len(claimed), len(aborted)) == (4, 4)
