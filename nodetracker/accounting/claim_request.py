@@ -21,7 +21,9 @@ _KEYS = frozenset(
 _WORKLOAD_KEYS = frozenset({"uuid", "kind", "name", "project_id", "user_id"})
 _DISK_KEYS = frozenset({"root_gb", "ephemeral_gb", "swap_mb"})
 _LONGEST_TEXT = 255
-_MAX_AMOUNT = 2**53
+_MAX_AMOUNT = 2**31 - 1
+"""Placement's largest; the sum of a thousand is still exact in a row."""
+_MAX_LIMIT = 2**53
 _MAX_DECIMALS = 3
 
 T = TypeVar("T")
@@ -109,8 +111,10 @@ def _parse_vcpu(value: object, kind: WorkloadKind) -> int:
     path = f"resources.{VCPU}"
     if kind is WorkloadKind.INSTANCE or isinstance(value, int):
         return _integer(value, path) * MILLI
-    if not isinstance(value, float) or not math.isfinite(value) or not 0 <= value <= _MAX_AMOUNT:
+    if not isinstance(value, float) or not math.isfinite(value) or value < 0:
         raise RequestError(path, f"{value!r} is no number that is 0 or more")
+    if value > _MAX_AMOUNT:
+        raise RequestError(path, f"{value!r} is more than {_MAX_AMOUNT}")
     if round(value, _MAX_DECIMALS) != value:
         raise RequestError(path, f"{value!r} has more than {_MAX_DECIMALS} decimals")
     return round(value * MILLI)
@@ -121,7 +125,7 @@ def _parse_limits(value: object) -> dict[str, int | None]:
         return {}
     limits = _object(value, "limits")
     return {
-        key: None if item is None else _integer(item, f"limits.{key}")
+        key: None if item is None else _integer(item, f"limits.{key}", _MAX_LIMIT)
         for key, item in limits.items()
     }
 
@@ -161,7 +165,9 @@ def _text(value: object, path: str) -> str:
     return value
 
 
-def _integer(value: object, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_AMOUNT:
+def _integer(value: object, path: str, largest: int = _MAX_AMOUNT) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise RequestError(path, f"{value!r} is no integer that is 0 or more")
+    if value > largest:
+        raise RequestError(path, f"{value!r} is more than {largest}")
     return value
