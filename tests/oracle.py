@@ -51,17 +51,21 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
 
 
 def check_usage(store: Store, host: str) -> None:
-    """Assert that each of a host's rows shows what its claims and guests add up to.
+    """Assert that each of a host's rows shows what its claims and guests add up to."""
+    check_rows(store.load_nodes(host), store.list_claims())
+
+
+def check_rows(records: Iterable[NodeRecord], claims: Iterable[Claim]) -> None:
+    """Assert that rows read together with all claims show what these and the guests add up to.
 
     And that each guest names a claim that counts, or none if none does.
     """
-    claims = store.list_claims()
-    counting = {claim.uuid: claim for claim in claims if claim.state.value in COUNTING}
-    for record in store.load_nodes(host):
+    claims = list(claims)
+    for record in records:
         expected = expected_usage(record, claims)
         shown = {name: getattr(record.values, name) for name in expected}
-        assert shown == expected, record.nodename
-        here = [claim for claim in counting.values() if claim.node_id == record.id]
+        assert shown == expected, (shown, expected)
+        here = [c for c in claims if c.node_id == record.id and c.state.value in COUNTING]
         for guest in record.guests.values():
             mine = {claim.uuid for claim in here if claim.workload.uuid == guest.uuid}
             assert guest.claim_uuid in mine or (guest.claim_uuid is None and not mine), guest
