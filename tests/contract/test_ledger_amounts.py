@@ -1,5 +1,6 @@
 """Amounts at their edges over every store: what is added is taken off again, to the last part."""
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import ClaimState
 from nodetracker.ports import Store
 from tests.contract.stores import BACKENDS, make_stores
-from tests.contract.test_ledger import ask, claim, make_node, node
+from tests.contract.test_ledger import RESERVED, ask, claim, make_node, node
+from tests.contract.values import create, make_guest, register
 from tests.oracle import check_usage
 
 UNLIMITED = {"VCPU": None, "PCPU": None, "MEMORY_MB": None, "DISK_GB": None}
@@ -90,3 +93,21 @@ def test_a_released_claim_s_uuid_grants_nothing_again(store: Store) -> None:
     store.abort_claim(claim(store, request).uuid)
     assert claim(store, request).state is ClaimState.RELEASED
     assert node(store).values == before.values
+
+
+def test_a_node_that_comes_to_another_host_brings_its_claims_into_the_row(store: Store) -> None:
+    guest = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=512)
+    agent = make_node(store, (guest,), Charge(2000, 1024, 512))
+    claim(store, ask(guest.uuid, VCPU=1, MEMORY_MB=5))
+    claim(store, ask(VCPU=3))
+    before = node(store)
+    other = register(store, "beta", "agent-b")
+    fresh = usage_columns(Charge(2000, 1024, 512), RESERVED, 8192, 100)
+    values = dataclasses.replace(before.values, **fresh)
+    change = create(other, "node-1", values, (guest,), node_uuid=before.uuid)
+    store.apply_changes(other, [change], service_down_time=-1)
+    assert store.load_nodes(agent.host) == []
+    check_usage(store, "beta")
+    (after,) = store.load_nodes("beta")
+    assert after.values == before.values
+    assert after.guests == before.guests
