@@ -8,7 +8,6 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from nodetracker.accounting.pci_verdict import PciVerdict
@@ -133,8 +132,12 @@ class _Stock:
 
     @property
     def own_limit(self) -> int:
-        """What may be used in all by the node's own word: placement's capacity and the reserved."""
-        return math.floor((self.total - self.reserved) * Fraction(self.ratio)) + self.reserved
+        """What may be used in all by the node's own word: placement's capacity and the reserved.
+
+        Multiplied as placement does: 0.7 of 10 is 7, though the nearest float
+        to 0.7 is a hair below it.
+        """
+        return math.floor((self.total - self.reserved) * self.ratio) + self.reserved
 
 
 def admit(

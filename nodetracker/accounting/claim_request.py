@@ -33,7 +33,9 @@ _PCI_KEYS = frozenset({"alias", "count", "numa_policy"})
 _LONGEST_TEXT = 255
 _MAX_PCI_REQUESTS = 32
 _MAX_PCI_COUNT = 256
-_MAX_AMOUNT = 2**53
+_MAX_AMOUNT = 2**31 - 1
+"""Placement's largest; the sum of a thousand is still exact in a row."""
+_MAX_LIMIT = 2**53
 _MAX_DECIMALS = 3
 
 T = TypeVar("T")
@@ -135,8 +137,10 @@ def _parse_vcpu(value: object, kind: WorkloadKind) -> int:
     path = f"resources.{VCPU}"
     if kind is WorkloadKind.INSTANCE or isinstance(value, int):
         return _integer(value, path) * MILLI
-    if not isinstance(value, float) or not math.isfinite(value) or not 0 <= value <= _MAX_AMOUNT:
+    if not isinstance(value, float) or not math.isfinite(value) or value < 0:
         raise RequestError(path, f"{value!r} is no number that is 0 or more")
+    if value > _MAX_AMOUNT:
+        raise RequestError(path, f"{value!r} is more than {_MAX_AMOUNT}")
     if round(value, _MAX_DECIMALS) != value:
         raise RequestError(path, f"{value!r} has more than {_MAX_DECIMALS} decimals")
     return round(value * MILLI)
@@ -144,7 +148,7 @@ def _parse_vcpu(value: object, kind: WorkloadKind) -> int:
 
 def _parse_limits(limits: Mapping[str, Any]) -> dict[str, int | None]:
     return {
-        key: None if item is None else _integer(item, f"limits.{key}")
+        key: None if item is None else _integer(item, f"limits.{key}", _MAX_LIMIT)
         for key, item in limits.items()
     }
 
@@ -211,7 +215,9 @@ def _text(value: object, path: str) -> str:
     return value
 
 
-def _integer(value: object, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_AMOUNT:
+def _integer(value: object, path: str, largest: int = _MAX_AMOUNT) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise RequestError(path, f"{value!r} is no integer that is 0 or more")
+    if value > largest:
+        raise RequestError(path, f"{value!r} is more than {largest}")
     return value

@@ -52,16 +52,20 @@ class Charge:
 
 
 def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
-    """Return what an unclaimed guest costs: its own amounts and its driver's overhead.
+    """Return what an unclaimed guest costs: what a claim of its amounts would.
 
     Powered-off guests cost the same as running ones: they may be started at
     any time without asking.
     """
-    return Charge(guest.vcpu_milli, guest.memory_mb + overhead_mb, guest.disk_mb)
+    amounts = Amounts(vcpu_milli=guest.vcpu_milli, memory_mb=guest.memory_mb, disk_mb=guest.disk_mb)
+    return charge_of_claim(amounts, guest.kind, overhead_mb)
 
 
 def charge_of_claim(amounts: Amounts, kind: WorkloadKind, overhead_mb: int) -> Charge:
-    """Return what a claim costs: its amounts and, for an instance, its driver's overhead."""
+    """Return what a claim costs: its amounts and, for an instance, its driver's overhead.
+
+    A container is a process of the host and has no emulator beside it.
+    """
     overhead = overhead_mb if kind is WorkloadKind.INSTANCE else 0
     return Charge(amounts.vcpu_milli, amounts.memory_mb + overhead, amounts.disk_mb, amounts.pcpus)
 

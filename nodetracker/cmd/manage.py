@@ -52,6 +52,7 @@ COMMANDS: dict[str, type[Command]] = {
     "node list": node.ListNodes,
     "node show": node.ShowNode,
     "node stats": node.NodeStats,
+    "node diff": node.DiffNode,
     "service delete": service.DeleteService,
     "service list": service.ListServices,
     "service set": service.SetService,

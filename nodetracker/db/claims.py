@@ -1,6 +1,8 @@
 """``claims``: ledger transactions, each with its node's row locked from the start.
 
-A claim costs four statements and an abort four, however many guests there are.
+What else decides is read by a statement of its own after the lock: the one
+that waits for the lock sees other tables as they were before the wait. A claim
+costs four statements and so does an abort, however many guests there are.
 """
 
 import dataclasses
@@ -26,7 +28,6 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
-from nodetracker.model.guest import Guest
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
@@ -159,10 +160,6 @@ def list_claims(
     ]
 
 
-def _is_node(host: str, nodename: str) -> "sa.ColumnElement[bool]":
-    return sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
-
-
 def _is_guest(node: LockedNode) -> "sa.ColumnElement[bool]":
     assert node.guest is not None
     return sa.and_(_guests.compute_node_id == node.id, _guests.uuid == node.guest.uuid)
@@ -185,33 +182,8 @@ def _lock_for(
     connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
 ) -> LockedNode | None:
     """Lock a node and read what admitting a request needs."""
-    node = _lock(connection, _is_node(host, nodename))
-    if node is None:
-        return None
-    workload = sa.literal(request.workload.uuid)
-    is_service = sa.and_(_services.host == host, _services.binary == COMPUTE_BINARY)
-    gate = [
-        _below(tables.services, name, is_service).label(_SERVICE + name) for name in _GATE_COLUMNS
-    ]
-    query = sa.select(*_guest_columns(node.id, workload), *gate)
-    if request.pci_requests:  # with the node's devices, a row each
-        query = query.add_columns(*tables.pci_devices.c).where(_devices.compute_node_id == node.id)
-    rows = list(connection.execute(query).mappings())
-    row = (
-        rows[0]
-        if rows
-        else connection.execute(sa.select(*_guest_columns(node.id, workload), *gate))
-        .mappings()
-        .one()
-    )
-    service = _part(row, _SERVICE)
-    node = replace(
-        node,
-        guest=_decode_guest(row),
-        service=ServiceGate(**service) if service["created_at"] else None,
-        devices=_decode_devices(rows) if request.pci_requests else {},
-    )
-    if request.numa is None:
+    node = _lock_node(connection, request, host, nodename)
+    if node is None or request.numa is None:
         return node
     return replace(node, placements=_read_placements(connection, node.id))
 
@@ -228,18 +200,14 @@ def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlace
     return tuple(decode_placement(data) for data in found if data is not None)
 
 
-def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> LockedNode | None:
-    """Lock a node's row and read it; what else is to be known is read once it is locked.
-
-    A statement that waits for a lock may see other tables as they were before.
-    """
-    row = (
+def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> sa.RowMapping | None:
+    """Lock a node's row and return what of it decides."""
+    return (
         connection.execute(
             sa.select(
                 _nodes.id,
                 _nodes.host,
                 _nodes.hypervisor_hostname,
-                utc_now().label("now"),
                 *(_nodes[name] for name in LEDGER_COLUMNS),
             )
             .where(which)
@@ -248,30 +216,54 @@ def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> LockedN
         .mappings()
         .one_or_none()
     )
+
+
+def _lock_node(
+    connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
+) -> LockedNode | None:
+    """Lock a node's row; return it with its host's service and one workload's guest."""
+    row = _lock(connection, sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename))
     if row is None:
         return None
+    is_guest = sa.and_(_guests.compute_node_id == row["id"], _guests.uuid == request.workload.uuid)
+    is_service = sa.and_(_services.host == host, _services.binary == COMPUTE_BINARY)
+    query = sa.select(
+        utc_now().label("now"),
+        *(
+            _below(tables.guests, name, is_guest).label(_GUEST + name)
+            for name in codec.GUEST_COLUMNS
+        ),
+        *(
+            _below(tables.services, name, is_service).label(_SERVICE + name)
+            for name in _GATE_COLUMNS
+        ),
+    )
+    if request.pci_requests:  # with the node's devices, a row each
+        below = tables.compute_nodes.outerjoin(
+            tables.pci_devices, _devices.compute_node_id == _nodes.id
+        )
+        query = query.add_columns(*tables.pci_devices.c).select_from(below)
+        query = query.where(_nodes.id == row["id"])
+    rows = list(connection.execute(query).mappings())
+    service = _part(rows[0], _SERVICE)
+    gate = ServiceGate(**service) if service["created_at"] else None
+    devices = _decode_devices(rows) if request.pci_requests else {}
+    return replace(_locked_node(row, rows[0], gate), devices=devices)
+
+
+def _locked_node(
+    row: sa.RowMapping, beside: sa.RowMapping, service: ServiceGate | None
+) -> LockedNode:
+    guest = _part(beside, _GUEST)
     return LockedNode(
         id=row["id"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
         values=codec.decode_some_values(row, LEDGER_COLUMNS),
-        service=None,
-        guest=None,
-        now=row["now"],
+        service=service,
+        guest=codec.decode_guest(guest) if guest["uuid"] else None,
+        now=beside["now"],
     )
-
-
-def _guest_columns(node_id: int, workload_uuid: "sa.ColumnElement[str]") -> list[Any]:
-    """Return the columns of a workload's guest, NULL when there is none."""
-    is_guest = sa.and_(_guests.compute_node_id == node_id, _guests.uuid == workload_uuid)
-    return [
-        _below(tables.guests, name, is_guest).label(_GUEST + name) for name in codec.GUEST_COLUMNS
-    ]
-
-
-def _decode_guest(row: Mapping[Any, Any]) -> Guest | None:
-    guest = _part(row, _GUEST)
-    return codec.decode_guest(guest) if guest["uuid"] else None
 
 
 def _below(table: sa.Table, name: str, *conditions: "sa.ColumnElement[bool]") -> Any:
@@ -291,23 +283,33 @@ def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim
         NotFoundError: there is no such claim.
     """
     node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    node = _lock(connection, _nodes.id == node_id)
-    if node is None:
+    row = _lock(connection, _nodes.id == node_id)
+    if row is None:
         raise NotFoundError(f"there is no claim {uuid}")
-    this = tables.claims.alias()
-    workload = sa.select(this.c.workload_uuid).where(this.c.uuid == uuid).scalar_subquery()
-    rows = list(
-        connection.execute(
-            sa.select(tables.claims, *_guest_columns(node.id, workload))
-            .where(_claims.compute_node_id == node.id, _claims.workload_uuid == workload)
-            .order_by(_claims.created_at, _claims.id)
-        ).mappings()
+    workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
+    is_guest = sa.and_(
+        _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
     )
+    rows = (
+        connection.execute(
+            sa.select(
+                tables.claims,
+                utc_now().label("now"),
+                *(_guests[name].label(_GUEST + name) for name in codec.GUEST_COLUMNS),
+            )
+            .select_from(tables.claims.outerjoin(tables.guests, is_guest))
+            .where(_claims.compute_node_id == row["id"], _claims.workload_uuid == workload)
+            .order_by(_claims.created_at, _claims.id)
+        )
+        .mappings()
+        .all()
+    )
+    node = _locked_node(row, rows[0], None)
     claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
     (claim,) = (found for found in claims if found.uuid == uuid)
     others = [found for found in claims if found.uuid != uuid and found.is_active]
     devices = _read_devices(connection, node.id) if claim.devices else {}
-    return replace(node, guest=_decode_guest(rows[0]), devices=devices), claim, others
+    return replace(node, devices=devices), claim, others
 
 
 def _sum_resources(connection: sa.Connection, node: LockedNode) -> dict[str, int]:

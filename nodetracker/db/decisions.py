@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import is_heard_of
+from nodetracker.accounting.usage import charge_of_ledger, usage_columns
 from nodetracker.db.codec import merge_values
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
-from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
@@ -306,10 +307,38 @@ def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRe
     )
 
 
-def moved_record(change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime) -> NodeRecord:
-    """Return the row as it is after it came from another host."""
+def moved_record(
+    change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime, claims: Sequence[Claim]
+) -> NodeRecord:
+    """Return the row as it is after it came from another host.
+
+    Its claims came with it, unknown to the agent that takes it over: they
+    count from the same commit on.
+
+    Args:
+        claims: active ones of the row, oldest first.
+    """
     new = created_record(change, row.id, agent, row.created_at)
-    return dataclasses.replace(new, generation=row.generation + 1, updated_at=now)
+    held = {claim.workload.uuid: claim for claim in claims}
+    guests = {
+        uuid: dataclasses.replace(guest, claim_uuid=held[uuid].uuid) if uuid in held else guest
+        for uuid, guest in new.guests.items()
+    }
+    values = new.values
+    total = charge_of_ledger(claims, guests.values(), int(values.overhead.get("memory_mb", 0)))
+    usage = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+    return dataclasses.replace(
+        new,
+        generation=row.generation + 1,
+        updated_at=now,
+        guests=guests,
+        values=dataclasses.replace(values, **usage),
+    )
+
+
+def moved_change(change: NodeChange, record: NodeRecord) -> NodeChange:
+    """Return a change with the guests of the row that came, as claims cover them."""
+    return dataclasses.replace(change, guests=ItemDiff(added=tuple(record.guests.values())))
 
 
 def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datetime) -> NodeRecord:

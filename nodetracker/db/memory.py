@@ -734,7 +734,8 @@ def _write(tables: _Tables, agent: AgentKey, now: datetime, decision: Decision) 
         _delete_node(tables, row.id)
         note(change, ChangeKind.DELETE, change.diff)
     for change, row in decision.moves:
-        written.append(decisions.moved_record(change, row, agent, now))
+        held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]
+        written.append(decisions.moved_record(change, row, agent, now, held))
         note(change, ChangeKind.UPDATE, decisions.move_diff(change, row))
     for change, row in decision.updates:
         written.append(decisions.updated_record(change, row, agent, now))

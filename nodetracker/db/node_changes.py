@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import codec, decisions, history
 from nodetracker.db.decisions import Decision, Holder, LockedRow
-from nodetracker.db.nodes import clear_below, delete_rows
+from nodetracker.db.nodes import clear_below, delete_rows, list_active_claims
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service, select_service
 from nodetracker.db.sql import utc_now
@@ -167,13 +167,16 @@ class _Writer:
     def _move(self, decision: Decision) -> None:
         if not decision.moves:
             return
-        clear_below(self._connection, [row.id for _, row in decision.moves])
+        ids = [row.id for _, row in decision.moves]
+        clear_below(self._connection, ids)
+        held = list_active_claims(self._connection, ids)
         parameters = []
         for change, row in decision.moves:
-            record = decisions.moved_record(change, row, self._agent, self._now)
+            mine = [claim for claim in held if claim.node_id == row.id]
+            record = decisions.moved_record(change, row, self._agent, self._now, mine)
             identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
             parameters.append(self._values(record, NODE_COLUMNS) | identity)
-            self._remember(record, change)
+            self._remember(record, decisions.moved_change(change, record))
             self._note(row.id, change, ChangeKind.UPDATE, decisions.move_diff(change, row))
         self._update_rows(("host", "hypervisor_hostname", *NODE_COLUMNS), parameters)
 

@@ -137,6 +137,17 @@ def count_active_claims(connection: sa.Connection, ids: Sequence[int]) -> int:
     return counted
 
 
+def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
+    """Return what is held on nodes, oldest first."""
+    rows = connection.execute(
+        sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
+        .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+        .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
+        .order_by(_claims.created_at, _claims.id)
+    ).mappings()
+    return [codec.decode_claim(row, row["host"], row["hypervisor_hostname"]) for row in rows]
+
+
 def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
     """Delete nodes with all that hangs below them."""
     clear_below(connection, ids)

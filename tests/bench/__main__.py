@@ -1,8 +1,9 @@
 """Measures everything and prints it as a table.
 
 `python -m tests.bench [--json FILE] [--database URL]`: the audits' statements
-are counted on SQLite or on the database named, which gets the schema and keeps
-the rows, so name one that is there for this. The programs always run on SQLite.
+are counted, and those of claims with how fast they go, on SQLite or on the
+database named, which gets the schema and keeps the rows, so name one that is
+there for this. The programs always run on SQLite.
 """
 
 import argparse
@@ -17,12 +18,16 @@ from nodetracker.db import migration
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.bench.audits import AuditCosts, measure_audits
+from tests.bench.claims import ClaimCosts, measure_claims
 from tests.bench.programs import measure_rest, measure_start
 
 SIZES = ((1, 0), (1, 1), (1, 100), (1, 1000), (100, 0), (100, 1), (1000, 0), (1000, 1))
 """Nodes, and guests of each."""
 
 MANY_GUESTS = 1000
+
+CLAIMED_NODES = (0, 100, 1000)
+"""Guests of the node that claims are made on."""
 
 
 def main() -> None:
@@ -35,14 +40,17 @@ def main() -> None:
         directory = Path(name)
         url = arguments.database or f"sqlite:///{directory}/bench.sqlite"
         audits = [costs.as_row() for costs in _measure_audits(url, directory)]
+        claims = [costs.as_row() for costs in _measure_claims(url, directory)]
         programs = _measure_programs(directory)
     _print_table(audits)
+    print()
+    _print_table(claims)
     print()
     for what, figures in programs.items():
         print(f"{what}: " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
     if arguments.json is not None:
         arguments.json.write_text(
-            json.dumps({"audits": audits, "programs": programs}, indent=2) + "\n"
+            json.dumps({"audits": audits, "claims": claims, "programs": programs}, indent=2) + "\n"
         )
 
 
@@ -54,6 +62,18 @@ def _measure_audits(url: str, directory: Path) -> list[AuditCosts]:
         for nodes, guests in SIZES:
             _tell(f"audits of {nodes} nodes with {guests} guests each")
             measured.append(measure_audits(store, directory, nodes, guests))
+        return measured
+    finally:
+        store.close()
+
+
+def _measure_claims(url: str, directory: Path) -> list[ClaimCosts]:
+    store = open_store(DatabaseSettings(url))
+    try:
+        measured = []
+        for guests in CLAIMED_NODES:
+            _tell(f"claims on a node with {guests} guests")
+            measured.append(measure_claims(store, directory, guests))
         return measured
     finally:
         store.close()

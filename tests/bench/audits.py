@@ -98,10 +98,10 @@ class BenchHost:
         """Write the file; JSON is YAML as well, and quickly made."""
         self._path.write_text(json.dumps({"nodes": self.nodes}))
 
-    def add_guests(self, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Give each of these nodes a guest more."""
+    def add_guests(self, nodes: Sequence[Mapping[str, Any]], count: int = 1) -> None:
+        """Give each of these nodes so many guests more."""
         for node in nodes:
-            node["guests"].append(self._make_guest())
+            node["guests"] += [self._make_guest() for _ in range(count)]
         self.write()
 
     def audit(self) -> Statements:

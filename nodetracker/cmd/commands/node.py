@@ -1,4 +1,4 @@
-"""node list, show, stats, history, delete."""
+"""node list, show, stats, diff, history, delete."""
 
 import argparse
 import dataclasses
@@ -8,6 +8,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from nodetracker.accounting.drift import DriftLine, compare_usage
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.reconcile import to_plain
 from nodetracker.accounting.summary import (
@@ -28,6 +29,8 @@ _LONG_COLUMNS = (
     "uuid", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
+_DIFF_COLUMNS = tuple(item.name for item in dataclasses.fields(DriftLine))
+_READINGS = 5
 
 
 class ListNodes(StoreCommand, Lister):
@@ -88,6 +91,20 @@ class NodeStats(StoreCommand, ShowOne):
         """Read all rows and add them up."""
         sums = sum_nodes(self.store.list_nodes(), services_by_host(self.store))
         return tuple(sums), tuple(sums.values())
+
+
+class DiffNode(StoreCommand, Lister):
+    """Show what a node's row, its claims and its guests say is used, side by side."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        return add_node_arguments(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read one node with all that hangs below it."""
+        found = find_node(self.store, parsed_args.host, parsed_args.nodename)
+        lines = compare_usage(read_whole(self.store, found))
+        return columns_of([line.as_row() for line in lines], _DIFF_COLUMNS)
 
 
 class NodeHistory(StoreCommand, Lister):
@@ -158,6 +175,24 @@ def find_node(store: Store, host: str, nodename: str | None) -> NodeRecord:
         raise NotFoundError(f"there is no {wanted}")
     if len(records) > 1:
         raise RefusedError(f"host {host} has {len(records)} nodes: name one of them")
+    return records[0]
+
+
+def read_whole(store: Store, found: NodeRecord) -> NodeRecord:
+    """Return a node with its guests and claims, as they belong together.
+
+    They are read one after the other, so that a claim may come between: then
+    all are read again, a few times.
+
+    Raises:
+        NotFoundError: it is gone.
+    """
+    for _ in range(_READINGS):
+        records = store.load_nodes(found.host, [found.id])
+        if not records:
+            raise NotFoundError(f"there is no node {found.nodename} on host {found.host}")
+        if find_node(store, found.host, found.nodename).generation == records[0].generation:
+            break
     return records[0]
 
 

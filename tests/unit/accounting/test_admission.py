@@ -58,6 +58,17 @@ def test_a_node_gives_placement_s_capacity_and_no_more(resource, most, reason):
     assert reasons(EMPTY, resources={resource: most + 1}) == (reason,)
 
 
+@pytest.mark.parametrize(("vcpus", "ratio"), [(10, 0.7), (100, 0.29), (30, 1.1), (100, 0.03)])
+def test_a_capacity_is_multiplied_as_placement_multiplies(vcpus, ratio):
+    node = NodeValues(
+        vcpus=vcpus, memory_mb=vcpus, cpu_allocation_ratio=ratio, ram_allocation_ratio=ratio
+    )
+    most = int(vcpus * ratio)
+    for resource in ("VCPU", "MEMORY_MB"):
+        assert reasons(node, resources={resource: most}) == ()
+        assert reasons(node, resources={resource: most + 1}) != ()
+
+
 def test_all_reasons_are_told_at_once():
     found = reasons(
         EMPTY, resources={"VCPU": 99, "MEMORY_MB": 99999, "X": 1}, required_traits=["T2"]

@@ -67,6 +67,8 @@ def test_the_same_body_has_the_same_hash_whatever_its_uuid_and_order():
         ({"resources": {"MEMORY_MB": -1}}, "resources.MEMORY_MB: -1 is no integer that is 0"),
         ({"resources": {"PCPU": True}}, "resources.PCPU: True is no integer"),
         ({"resources": {"CUSTOM_X": 0.5}}, "resources.CUSTOM_X: 0.5 is no integer"),
+        ({"resources": {"VCPU": 2**31}}, "resources.VCPU: 2147483648 is more than 2147483647"),
+        ({"disk": {"swap_mb": 2**31}}, "disk.swap_mb: 2147483648 is more than 2147483647"),
         ({"disk": {"root": 1}}, "disk.root: is no known key"),
         ({"disk": {"swap_mb": "1"}}, "disk.swap_mb: '1' is no integer"),
         ({"disk": {}, "resources": {"DISK_GB": 1}}, "disk: may not stand beside resources.DISK"),
@@ -85,7 +87,7 @@ def test_what_cannot_be_meant_is_named_by_its_path(body, told):
     assert str(caught.value).startswith(told)
 
 
-@pytest.mark.parametrize("amount", [0.0001, float("nan"), float("inf"), -0.5])
+@pytest.mark.parametrize("amount", [0.0001, float("nan"), float("inf"), -0.5, 1e12])
 def test_a_container_s_cpu_has_three_decimals(amount):
     with pytest.raises(RequestError, match="resources.VCPU"):
         parse(workload={**WORKLOAD, "kind": "container"}, resources={"VCPU": amount})

@@ -1,13 +1,16 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodetracker.accounting.usage import (
     Charge,
+    charge_of_claim,
     charge_of_guest,
     count_columns,
     sum_charges,
     usage_columns,
 )
+from nodetracker.model.claim import Amounts
 from nodetracker.model.guest import PowerState, WorkloadKind
 from tests.builders import make_guest
 
@@ -31,8 +34,15 @@ def test_a_powered_off_guest_costs_as_much_as_a_running_one():
     assert charge_of_guest(make_guest(power_state=PowerState.SHUTDOWN), 0) == running
 
 
-def test_the_drivers_overhead_is_charged_with_each_guest():
+def test_the_drivers_overhead_is_charged_with_each_instance():
     assert charge_of_guest(make_guest(memory_mb=1000), 128).memory_mb == 1128
+
+
+@pytest.mark.parametrize("kind", WorkloadKind)
+def test_a_guest_costs_the_same_with_a_claim_of_its_amounts_and_without(kind):
+    guest = make_guest(kind=kind)
+    amounts = Amounts(guest.vcpu_milli, 0, guest.memory_mb, guest.disk_mb)
+    assert charge_of_guest(guest, 128) == charge_of_claim(amounts, kind, 128)
 
 
 def test_used_is_reserved_and_charges_together():

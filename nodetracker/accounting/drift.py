@@ -1,0 +1,162 @@
+"""What a node's row, its ledger and its hypervisor each say is used, side by side.
+
+Pure; for operators who ask which of them is off, and because of which workloads.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nodetracker.accounting.usage import (
+    Charge,
+    charge_of_claim,
+    charge_of_guest,
+    charge_of_row,
+    sum_charges,
+)
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
+from nodetracker.model.node import NodeRecord
+from nodetracker.units import (
+    MIB_PER_GIB,
+    MILLI,
+    usage_gib_from_mib,
+    usage_units_from_milli,
+    whole_units,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLine:
+    """One resource of a node, in the resource class's unit, what is reserved included.
+
+    Attributes:
+        row_used: what the row shows; None for classes that it has no column for.
+        ledger: claims that count and guests without one, added up from nothing.
+        hypervisor: what the guests listed last say of themselves; None for what
+            guests do not tell.
+        difference: row_used - hypervisor, or - ledger where that is None.
+        workloads: those that the ledger charges otherwise than the hypervisor,
+            each with by how much, e.g. ``web (6a0e…) +2``; ``row`` stands for
+            what no workload explains.
+    """
+
+    resource: str
+    row_used: float | None
+    ledger: float
+    hypervisor: float | None
+    difference: float | None
+    workloads: str
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as column -> value, in order."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """One workload as the ledger charges it and as its guest would be charged."""
+
+    label: str
+    ledger: Charge
+    hypervisor: Charge
+
+
+def compare_usage(record: NodeRecord) -> list[DriftLine]:
+    """Return a line for each resource class, the four that rows have columns for first.
+
+    Args:
+        record: with its guests and claims; a guest that complete listings lack
+            is not listed.
+    """
+    workloads = _list_workloads(record)
+    ledger = sum_charges(workload.ledger for workload in workloads)
+    hypervisor = sum_charges(workload.hypervisor for workload in workloads)
+    row = _row_charge(record)
+    reserved: Mapping[str, Any] = record.values.reserved
+    lines = []
+    for resource, name, parts, kept in (
+        (VCPU, "vcpu_milli", MILLI, int(reserved.get("vcpus", 0)) * MILLI),
+        (PCPU, "pcpus", 1, 0),
+        (MEMORY, "memory_mb", 1, int(reserved.get("memory_mb", 0))),
+        (DISK, "disk_mb", MIB_PER_GIB, int(reserved.get("disk_mb", 0))),
+    ):
+        shown, added = getattr(row, name), getattr(ledger, name)
+        told = None if resource == PCPU else getattr(hypervisor, name)
+        apart = [
+            (workload.label, getattr(workload.ledger, name) - getattr(workload.hypervisor, name))
+            for workload in workloads
+            if told is not None
+        ]
+        lines.append(
+            DriftLine(
+                resource=resource,
+                row_used=whole_units(kept + shown, parts),
+                ledger=whole_units(kept + added, parts),
+                hypervisor=None if told is None else whole_units(kept + told, parts),
+                difference=whole_units(shown - (added if told is None else told), parts),
+                workloads=_render_causes([("row", shown - added), *apart], parts),
+            )
+        )
+    return lines + _further_lines(record)
+
+
+def _list_workloads(record: NodeRecord) -> list[_Workload]:
+    """Return every workload that a claim holds or the hypervisor lists, in order of names."""
+    overhead_mb = int(record.values.overhead.get("memory_mb", 0))
+    claims: dict[str, list[Claim]] = {}
+    for claim in record.claims.values():
+        if claim.is_active:
+            claims.setdefault(claim.workload.uuid, []).append(claim)
+    found = []
+    for uuid in claims.keys() | record.guests.keys():
+        mine, guest = claims.get(uuid, []), record.guests.get(uuid)
+        own = Charge() if guest is None else charge_of_guest(guest, overhead_mb)
+        held = [charge_of_claim(c.amounts, c.workload.kind, overhead_mb) for c in mine]
+        names = [guest.name if guest else "", *(claim.workload.name for claim in mine)]
+        name = next((name for name in names if name not in ("", uuid)), "")
+        is_listed = guest is not None and guest.missing_since is None
+        found.append(
+            _Workload(
+                label=f"{name} ({uuid})" if name else uuid,
+                ledger=sum_charges(held) if mine else own,
+                hypervisor=own if is_listed else Charge(),
+            )
+        )
+    return sorted(found, key=lambda workload: workload.label)
+
+
+def _row_charge(record: NodeRecord) -> Charge:
+    """Return what the row shows as charged: to the part, unless its whole units differ."""
+    values = record.values
+    exact = charge_of_row(values)
+    vcpus, disk_mb = (int(values.reserved.get(name, 0)) for name in ("vcpus", "disk_mb"))
+    milli, disk = exact.vcpu_milli, exact.disk_mb
+    if usage_units_from_milli(vcpus * MILLI + milli) != values.vcpus_used:
+        milli = (values.vcpus_used - vcpus) * MILLI
+    if usage_gib_from_mib(disk_mb + disk) != values.local_gb_used:
+        disk = values.local_gb_used * MIB_PER_GIB - disk_mb
+    return Charge(milli, exact.memory_mb, disk, exact.pcpus)
+
+
+def _further_lines(record: NodeRecord) -> list[DriftLine]:
+    """Return lines of further classes, of which only claims tell."""
+    held = [claim.amounts.resources for claim in record.claims.values() if claim.is_active]
+    inventory: Mapping[str, Any] = record.values.inventory
+    return [
+        DriftLine(
+            resource=name,
+            row_used=None,
+            ledger=int(inventory.get(name, {}).get("reserved", 0))
+            + sum(amounts.get(name, 0) for amounts in held),
+            hypervisor=None,
+            difference=None,
+            workloads="",
+        )
+        for name in sorted(set(inventory).union(*held))
+    ]
+
+
+def _render_causes(causes: Iterable[tuple[str, int]], parts: int) -> str:
+    return ", ".join(
+        f"{label} {whole_units(amount, parts):+}" for label, amount in causes if amount
+    )

@@ -1,0 +1,83 @@
+"""A connection that breaks about a claim's commit: the claim is there whole, or nothing is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db.store import SqlStore
+from nodetracker.errors import StoreError
+from tests.contract.stores import SQL_BACKENDS, make_stores
+from tests.contract.test_ledger import ask, claim, make_node, node
+from tests.contract.values import make_guest
+from tests.oracle import check_usage
+
+GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
+CLAIM = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
+
+
+@pytest.fixture(params=SQL_BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+    for maker in make_stores(request.param, request, tmp_path):
+        opened = maker.open()
+        assert isinstance(opened, SqlStore)
+        yield opened
+
+
+@contextmanager
+def breaking_at_commit(store: SqlStore, *, is_committed: bool) -> Iterator[None]:
+    """Let the connection break at the next commit, before the server has it or after."""
+
+    def break_off(connection: sa.Connection) -> None:
+        driver_connection = connection.connection.dbapi_connection
+        assert driver_connection is not None
+        if is_committed:
+            driver_connection.commit()
+        raise sa.exc.OperationalError("COMMIT", None, OSError("the line went dead"))
+
+    sa.event.listen(store.engine, "commit", break_off)
+    try:
+        yield
+    finally:
+        sa.event.remove(store.engine, "commit", break_off)
+
+
+def test_a_claim_that_was_not_committed_left_nothing(store: SqlStore) -> None:
+    make_node(store, (GUEST,))
+    before = node(store)
+    request = ask(GUEST.uuid, CLAIM, VCPU=2)
+    with breaking_at_commit(store, is_committed=False), pytest.raises(StoreError):
+        claim(store, request)
+    assert node(store) == before
+    assert store.list_claims() == []
+    assert claim(store, request).uuid == CLAIM
+
+
+def test_a_claim_that_was_committed_and_not_answered_is_answered_by_its_uuid(
+    store: SqlStore,
+) -> None:
+    make_node(store)
+    request = ask(GUEST.uuid, CLAIM, VCPU=7)
+    with breaking_at_commit(store, is_committed=True), pytest.raises(StoreError):
+        claim(store, request)
+    (kept,) = store.list_claims()
+    after = node(store)
+    assert claim(store, request) == kept
+    assert node(store) == after
+    check_usage(store, "alpha")
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_an_abort_that_was_not_answered_is_whole_or_nothing_and_can_be_asked_again(
+    store: SqlStore, is_committed: bool
+) -> None:
+    make_node(store)
+    before = node(store)
+    claim(store, ask(GUEST.uuid, CLAIM, VCPU=7))
+    with breaking_at_commit(store, is_committed=is_committed), pytest.raises(StoreError):
+        store.abort_claim(CLAIM)
+    check_usage(store, "alpha")
+    assert store.abort_claim(CLAIM).reason == "aborted"
+    assert node(store).values == before.values

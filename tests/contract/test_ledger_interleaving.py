@@ -1,0 +1,141 @@
+"""Ledger transactions that waited for another: they decide by what it committed, not by what was."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.accounting.usage import Charge
+from nodetracker.db import claims
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore
+from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.claim import Claim
+from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
+from tests.contract.test_ledger import TERMS, ask, claim, make_node
+from tests.contract.values import make_guest
+from tests.oracle import check_usage
+
+WAIT_SECONDS = 0.4
+GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
+CHARGE = Charge(2000, 1024, 10240)
+
+
+@pytest.fixture(params=SQL_BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> SqlStore:
+    opened = stores.open()
+    assert isinstance(opened, SqlStore)
+    return opened
+
+
+@pytest.fixture
+def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
+    """Another client's connection; what it executes stands uncommitted."""
+    opened = stores.open()
+    assert isinstance(opened, SqlStore)
+    with opened.engine.connect() as connection:
+        connection.execution_options(nodetracker_writes=True)  # SQLite: locked from the start
+        yield connection
+        connection.rollback()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def claim_by(rival: sa.Connection, request: Any) -> Claim:
+    return claims.create_claim(rival, request, "alpha", "node-1", TERMS)
+
+
+def assert_waits(future: "Future[Claim]") -> None:
+    with pytest.raises(TimeoutError):
+        future.result(timeout=WAIT_SECONDS)
+
+
+def test_two_claims_of_one_guest_do_not_both_take_it_over(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_node(store, (GUEST,), CHARGE)
+    resources = {"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 10}
+    claim_by(rival, ask(GUEST.uuid, **resources))
+    future = pool.submit(claim, store, ask(GUEST.uuid, **resources))
+    assert_waits(future)
+    rival.commit()
+    future.result()
+    check_usage(store, "alpha")
+
+
+def test_a_second_claim_of_one_guest_has_no_room_of_the_guest_s(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_node(store, (GUEST,), CHARGE)
+    claim_by(rival, ask(GUEST.uuid, VCPU=2))
+    future = pool.submit(claim, store, ask(GUEST.uuid, VCPU=7))
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(ClaimRefusedError, match=r"Free vcpu 5\.00 VCPU < requested 7 VCPU"):
+        future.result()
+
+
+def test_an_abort_after_another_charges_the_guest_that_is_left(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_node(store, (GUEST,), CHARGE)
+    first, second = (claim(store, ask(GUEST.uuid, VCPU=2, MEMORY_MB=5)) for _ in range(2))
+    claims.abort_claim(rival, second.uuid)
+    future = pool.submit(store.abort_claim, first.uuid)
+    assert_waits(future)
+    rival.commit()
+    future.result()
+    check_usage(store, "alpha")
+
+
+def test_an_abort_charges_a_guest_that_came_meanwhile(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_node(store)
+    granted = claim(store, ask(GUEST.uuid, VCPU=2, MEMORY_MB=5))
+    rival.execute(sa.update(tables.compute_nodes).values(generation=3))
+    rival.execute(
+        sa.insert(tables.guests).values(
+            compute_node_id=granted.node_id,
+            uuid=GUEST.uuid,
+            name=GUEST.name,
+            kind=GUEST.kind.value,
+            power_state=GUEST.power_state.value,
+            claim_uuid=granted.uuid,
+            vcpu_milli=GUEST.vcpu_milli,
+            memory_mb=GUEST.memory_mb,
+            disk_mb=GUEST.disk_mb,
+            project_id="",
+            first_seen=granted.created_at,
+        )
+    )
+    future = pool.submit(store.abort_claim, granted.uuid)
+    assert_waits(future)
+    rival.commit()
+    future.result()
+    check_usage(store, "alpha")
+
+
+def test_a_claim_that_waited_is_refused_by_a_service_that_was_disabled_meanwhile(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_node(store)
+    claim_by(rival, ask(VCPU=1))
+    future = pool.submit(claim, store, ask(VCPU=1))
+    assert_waits(future)
+    rival.execute(sa.update(tables.services).values(disabled=True, disabled_reason="disk"))
+    rival.commit()
+    with pytest.raises(ClaimRefusedError, match="alpha is disabled: disk"):
+        future.result()

@@ -1,0 +1,117 @@
+"""One claimer of a storm, as a process of its own: `python -m tests.functional.storm`.
+
+It claims, confirms, renews and aborts at random on one node, and writes each
+request before it is sent and each answer once it is there, a line of JSON
+each, so that whoever kills it knows what it was answered.
+"""
+
+import argparse
+import json
+import random
+import sys
+import uuid
+from typing import Any, TextIO
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.store import open_store
+from nodetracker.errors import ClaimRefusedError
+from nodetracker.ports import LedgerTerms, Store
+
+TERMS = LedgerTerms(service_down_time=3600, claim_timeout=3600)
+
+
+class Claimer:
+    """Claims on one node and tells what it was answered."""
+
+    def __init__(self, store: Store, host: str, seed: int, told: TextIO) -> None:
+        self._store = store
+        self._host = host
+        self._random = random.Random(seed)
+        self._told = told
+        self._held: list[str] = []
+
+    def claim(self, body: dict[str, Any]) -> None:
+        """Ask for one claim."""
+        self._tell("asked", body["uuid"], body=body)
+        try:
+            claim = self._store.create_claim(parse_claim_request(body), self._host, "node-1", TERMS)
+        except ClaimRefusedError as error:
+            self._tell("refused", body["uuid"], reasons=error.reasons)
+            return
+        self._held.append(claim.uuid)
+        self._tell("granted", claim.uuid, state=claim.state)
+
+    def go_on(self) -> None:
+        """Do one more thing: mostly claim and abort, so that the node is nearly full."""
+        choice = self._random.random()
+        if not self._held or choice < 0.5:
+            self.claim(self._make_body())
+            return
+        name = self._random.choice(self._held)
+        if choice < 0.9:
+            self._tell("aborting", name)
+            self._store.abort_claim(name)
+            self._held.remove(name)
+            self._tell("aborted", name)
+        elif choice < 0.97:
+            self._store.confirm_claim(name)
+            self._tell("confirmed", name)
+        else:
+            self._store.renew_claim(name, TERMS)
+            self._tell("renewed", name)
+
+    def _make_body(self) -> dict[str, Any]:
+        is_container = self._random.random() < 0.5
+        milli = self._random.randrange(3000)
+        return {
+            "uuid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
+            "workload": {
+                "uuid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
+                "kind": "container" if is_container else "instance",
+            },
+            "resources": {
+                "VCPU": milli / 1000 if is_container else milli // 1000,
+                "MEMORY_MB": self._random.randrange(4096),
+            },
+            "disk": {"root_gb": self._random.randrange(20), "swap_mb": 512},
+        }
+
+    def _tell(self, what: str, name: str, **more: Any) -> None:
+        self._told.write(json.dumps({"what": what, "uuid": name, **more}) + "\n")
+        self._told.flush()
+
+
+def main() -> None:
+    """Storm until killed, or for as many steps as asked."""
+    parser = argparse.ArgumentParser(description="Claim at random on one node.")
+    parser.add_argument("connection")
+    parser.add_argument("--host", default="host-1")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, help="end after so many; else go on until killed")
+    parser.add_argument(
+        "--same", type=int, metavar="N", help="only N claims of 1 CPU and 100 MiB, at once"
+    )
+    arguments = parser.parse_args()
+    store = open_store(DatabaseSettings(arguments.connection))
+    store.now()  # connected, before the start is given
+    claimer = Claimer(store, arguments.host, arguments.seed, sys.stdout)
+    print(json.dumps({"what": "ready", "uuid": ""}), flush=True)
+    sys.stdin.readline()
+    if arguments.same is not None:
+        for _ in range(arguments.same):
+            body = {
+                "uuid": str(uuid.uuid4()),
+                "workload": {"uuid": str(uuid.uuid4())},
+                "resources": {"VCPU": 1, "MEMORY_MB": 100},
+            }
+            claimer.claim(body)
+    steps = arguments.steps
+    while arguments.same is None and steps != 0:
+        claimer.go_on()
+        steps = None if steps is None else steps - 1
+    store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,375 @@
+"""Whatever happens in whatever order, the ledger neither oversells nor loses."""
+
+import dataclasses
+import json
+import uuid as uuid_module
+from datetime import timedelta
+from fractions import Fraction
+from math import floor
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.compute.resource_tracker import ResourceTracker
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    DriverUnavailableError,
+    RefusedError,
+)
+from nodetracker.model.fact import failed, fresh
+from nodetracker.model.guest import GuestListing, WorkloadKind
+from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
+from nodetracker.model.node import NodeListing
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.ports import AgentKey, LedgerTerms
+from nodetracker.settings import AgentSettings, AllocationRatios, Policy
+from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.oracle import COUNTING, check_usage, expected_usage
+
+HOST = "host-1"
+TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
+POLICY = Policy(
+    reserved_cpus=1,
+    reserved_memory_mb=512,
+    reserved_disk_mb=700,
+    configured_ratios=AllocationRatios(1.5, 1.0, 1.25),
+    cpu_shared_set=frozenset(range(6)),
+    cpu_dedicated_set=frozenset({6, 7}),
+    held_fact_expiry=10**9,
+)
+NODE = make_snapshot(
+    "node-1",
+    cpu=fresh("test", CpuInfo(online=frozenset(range(8)), cores=8, architecture="x86_64")),
+    memory=fresh("test", MemoryInfo(8192, 8000)),
+    storage=fresh("test", StorageInfo(Filesystem("/srv", 61440, 0, 61440))),
+    overhead_mb=30,
+)
+OWN_LIMITS = {  # (total - reserved) x ratio + reserved, in thousandths and MiB
+    "vcpu": floor((6000 - 1000) * Fraction("1.5")) + 1000,
+    "pcpu": 2,
+    "memory": 8192,
+    "disk": floor((61440 - 700) * Fraction("1.25")) + 700,
+}
+
+CONTAINER = WorkloadKind.CONTAINER
+GUESTS = {
+    1: make_guest(1, vcpu_milli=2000, memory_mb=1024, disk_mb=10 * 1024 + 512),
+    2: make_guest(2, kind=CONTAINER, vcpu_milli=333, memory_mb=100, disk_mb=1),
+    3: make_guest(3, vcpu_milli=4000, memory_mb=4096, disk_mb=30 * 1024),
+    4: make_guest(4, kind=CONTAINER, vcpu_milli=1, memory_mb=0, disk_mb=512),
+    5: make_guest(5, vcpu_milli=1000, memory_mb=2048, disk_mb=0),
+}
+numbers = st.sampled_from(sorted(GUESTS))
+some_numbers = st.sets(numbers)
+picks = st.integers(0, 10**6)
+
+
+@st.composite
+def resources(draw):
+    """Draw what a request asks for, disk in parts; small amounts, so that several fit."""
+    return {
+        "milli": draw(st.integers(0, 5000)),
+        "PCPU": draw(st.integers(0, 2)),
+        "MEMORY_MB": draw(st.sampled_from([0, 1, 500, 1024, 4000, 7650, 7681])),
+        "root_gb": draw(st.integers(0, 40)),
+        "swap_mb": draw(st.sampled_from([0, 1, 512, 1024, 1535])),
+    }
+
+
+def make_body(number, drawn, claim_uuid):
+    guest = GUESTS[number]
+    milli = drawn["milli"]
+    return {
+        "uuid": claim_uuid,
+        "workload": {"uuid": guest.uuid, "kind": guest.kind.value},
+        "resources": {
+            "VCPU": milli / 1000 if guest.kind is CONTAINER else milli // 1000,
+            "PCPU": drawn["PCPU"],
+            "MEMORY_MB": drawn["MEMORY_MB"],
+        },
+        "disk": {"root_gb": drawn["root_gb"], "swap_mb": drawn["swap_mb"]},
+    }
+
+
+class StubDriver:
+    """One node; what a test wants it to answer."""
+
+    capabilities = frozenset()
+
+    def __init__(self):
+        self.guests = fresh("test", GuestListing())
+        self.is_there = True
+
+    def get_available_nodes(self):
+        if not self.is_there:
+            raise DriverUnavailableError("test", "away")
+        return NodeListing(("node-1",))
+
+    def get_available_resource(self, nodename):
+        return dataclasses.replace(NODE, guests=self.guests)
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """An agent that comes and goes, guests that do, and whoever claims."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = 0.0
+        self.store = MemoryStore(self.now)
+        self.driver = StubDriver()
+        self.running = set()  # numbers of guests that the hypervisor has
+        self.bodies = {}  # claim uuid -> the request that was granted
+        self.aborted = set()
+        self.reports = 0
+        self.restart()
+        self.audit()
+
+    def now(self):
+        self.seconds += 0.001
+        return NOW + timedelta(seconds=self.seconds)
+
+    # What is seen from outside.
+
+    def record(self):
+        (record,) = self.store.load_nodes(HOST)
+        return record
+
+    def claims(self):
+        return {claim.uuid: claim for claim in self.store.list_claims()}
+
+    def used(self):
+        """Return what is used, reserved included, in thousandths and MiB, from nothing."""
+        expected = expected_usage(self.record(), self.store.list_claims())
+        return {
+            "vcpu": 1000 + round(expected["cpu_used"] * 1000),
+            "pcpu": expected["pcpus_used"],
+            "memory": expected["memory_mb_used"],
+            "disk": 700 + round(expected["disk_used"] * 1024),
+        }
+
+    def pick(self, pick):
+        """Return some claim's uuid."""
+        return sorted(self.bodies)[pick % len(self.bodies)]
+
+    # Claims.
+
+    def create(self, body):
+        return self.store.create_claim(parse_claim_request(body), HOST, "node-1", TERMS)
+
+    def asked(self, body):
+        """Return what a body asks for in thousandths and MiB."""
+        wanted, disk = body["resources"], body["disk"]
+        is_instance = body["workload"]["kind"] == "instance"
+        return {
+            "vcpu": round(wanted["VCPU"] * 1000),
+            "pcpu": wanted["PCPU"],
+            "memory": wanted["MEMORY_MB"] + (30 if is_instance else 0),
+            "disk": disk["root_gb"] * 1024 + disk["swap_mb"],
+        }
+
+    def lacking(self, number, body):
+        """Return the resources of which a claim must be refused."""
+        guest = GUESTS[number]
+        room = dict.fromkeys(OWN_LIMITS, 0)
+        stored = self.record().guests.get(guest.uuid)
+        if stored is not None and stored.claim_uuid is None:
+            overhead = 30 if guest.kind is WorkloadKind.INSTANCE else 0
+            room |= {"vcpu": guest.vcpu_milli, "memory": guest.memory_mb + overhead}
+            room["disk"] = guest.disk_mb
+        used = self.used()
+        return {
+            name
+            for name, amount in self.asked(body).items()
+            if amount and amount > OWN_LIMITS[name] - used[name] + room[name]
+        }
+
+    @rule(number=numbers, drawn=resources(), name=st.uuids())
+    def claim(self, number, drawn, name):
+        body = make_body(number, drawn, str(name))
+        if body["uuid"] in self.bodies:
+            return
+        before, lacking = self.record(), self.lacking(number, body)
+        try:
+            granted = self.create(body)
+        except ClaimRefusedError as error:
+            assert {reason.split()[1] for reason in error.reasons} == lacking
+            assert self.record() == before
+            return
+        assert lacking == set()
+        assert granted.uuid == body["uuid"]
+        used = self.used()
+        for name, amount in self.asked(body).items():
+            assert not amount or used[name] <= OWN_LIMITS[name]
+        self.bodies[granted.uuid] = body
+
+    @precondition(lambda self: self.bodies)
+    @rule(pick=picks)
+    def claim_again(self, pick):
+        uuid = self.pick(pick)
+        before, known = self.record(), self.claims()[uuid]
+        assert self.create(self.bodies[uuid]) == known
+        other = json.loads(json.dumps(self.bodies[uuid]))
+        other["disk"]["swap_mb"] += 1
+        try:
+            self.create(other)
+            raise AssertionError("another body was granted under the same uuid")
+        except ClaimConflictError:
+            pass
+        assert self.record() == before
+
+    @rule(number=numbers, drawn=resources())
+    def claim_and_abort(self, number, drawn):
+        before = self.record()
+        body = make_body(number, drawn, str(uuid_module.uuid4()))
+        try:
+            granted = self.create(body)
+        except ClaimRefusedError:
+            return
+        self.store.abort_claim(granted.uuid)
+        self.bodies[granted.uuid] = body
+        self.aborted.add(granted.uuid)
+        after = self.record()
+        assert after.values == before.values
+        assert after.guests == before.guests
+        assert after.claims == before.claims
+
+    @precondition(lambda self: self.bodies)
+    @rule(pick=picks)
+    def abort(self, pick):
+        uuid = self.pick(pick)
+        before = self.claims()[uuid]
+        released = self.store.abort_claim(uuid)
+        assert released.state.value == "released"
+        if before.state.value == "released":
+            assert released == before
+        else:
+            self.aborted.add(uuid)
+
+    @precondition(lambda self: self.bodies)
+    @rule(pick=picks)
+    def confirm(self, pick):
+        uuid = self.pick(pick)
+        before = self.claims()[uuid]
+        self.change(before, lambda: self.store.confirm_claim(uuid))
+
+    @precondition(lambda self: self.bodies)
+    @rule(pick=picks)
+    def renew(self, pick):
+        uuid = self.pick(pick)
+        before = self.claims()[uuid]
+        self.change(before, lambda: self.store.renew_claim(uuid, TERMS))
+
+    def change(self, before, call):
+        used = self.used()
+        try:
+            call()
+            assert before.state.value in COUNTING
+        except RefusedError:
+            assert before.state.value == "released"
+        assert self.used() == used
+
+    # Guests and time.
+
+    @rule(number=numbers)
+    def guest_comes(self, number):
+        self.running.add(number)
+
+    @rule(number=numbers)
+    def guest_vanishes(self, number):
+        self.running.discard(number)
+
+    @rule(seconds=st.sampled_from([1, 599, 700, 4000]))
+    def wait(self, seconds):
+        self.seconds += seconds
+
+    # The agent.
+
+    @rule()
+    def audit(self):
+        before = self.claims()
+        self.see(GuestListing(tuple(GUESTS[number] for number in sorted(self.running))))
+        record, claims = self.record(), self.claims()
+        counting = {c.workload.uuid for c in claims.values() if c.state.value in COUNTING}
+        listed = {GUESTS[number].uuid for number in self.running}
+        assert listed <= record.guests.keys() <= listed | counting
+        for uuid, claim in claims.items():
+            was = before[uuid]
+            if was.state.value == "held" and claim.workload.uuid in listed:
+                assert claim.state.value == "confirmed"
+            elif was.state.value == "held" and claim.state.value != "held":
+                assert claim.reason == "expired"
+                assert was.expires_at < self.now()
+            elif was.state.value == "confirmed":
+                assert claim.state.value == "confirmed"
+
+    @rule(lost=some_numbers)
+    def audit_of_a_part(self, lost):
+        rest = tuple(GUESTS[number] for number in sorted(self.running - lost))
+        self.must_lower_nothing(lambda: self.see(GuestListing(rest, ("one: unreadable",))))
+
+    @rule()
+    def audit_without_a_listing(self):
+        self.must_lower_nothing(lambda: self.see(None))
+
+    @rule()
+    def audit_without_the_driver(self):
+        self.driver.is_there = False
+        self.must_lower_nothing(lambda: self.tracker.audit(self.key))
+        self.driver.is_there = True
+
+    @rule()
+    def restart(self):
+        incarnation = make_incarnation()
+        service = take_service(self.store, HOST, incarnation)
+        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+        self.reports += 1
+        self.store.beat(self.key, self.reports, AuditState())
+        self.tracker = ResourceTracker(
+            AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
+        )
+
+    def see(self, listing):
+        self.driver.guests = failed("test", "broken") if listing is None else fresh("test", listing)
+        report = self.tracker.audit(self.key)
+        self.store.purge(self.now())  # the store copies its history at every call
+        if listing is not None and listing.is_complete:
+            assert report.is_good, report.errors
+
+    def must_lower_nothing(self, audit):
+        before, claims = self.used(), self.claims()
+        audit()
+        after = self.used()
+        assert all(after[name] >= before[name] for name in before)
+        for uuid, claim in self.claims().items():
+            assert claim.state.value in COUNTING or claim == claims[uuid]
+
+    # What always holds.
+
+    @invariant()
+    def usage_is_what_there_is(self):
+        check_usage(self.store, HOST)
+
+    @invariant()
+    def every_answered_claim_is_there(self):
+        claims = self.claims()
+        assert claims.keys() == self.bodies.keys()
+        for uuid, claim in claims.items():
+            body = self.bodies[uuid]
+            asked = self.asked(body)
+            assert claim.workload.uuid == body["workload"]["uuid"]
+            assert (claim.amounts.vcpu_milli, claim.amounts.pcpus) == (asked["vcpu"], asked["pcpu"])
+            assert claim.amounts.memory_mb == body["resources"]["MEMORY_MB"]
+            assert claim.amounts.disk_mb == asked["disk"]
+
+    @invariant()
+    def what_was_aborted_never_counts_again(self):
+        claims = self.claims()
+        assert {claims[uuid].reason for uuid in self.aborted} <= {"aborted"}
+
+
+TestLedger = LedgerMachine.TestCase
+TestLedger.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
