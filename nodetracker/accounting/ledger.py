@@ -75,13 +75,14 @@ def make_claim(request: ClaimRequest, node: LockedNode, claim_timeout: int) -> C
         host=node.host,
         nodename=node.nodename,
         workload=request.workload,
-        kind=ClaimKind.CREATE,
+        kind=ClaimKind.CREATE if request.migration is None else ClaimKind.MOVE,
         state=ClaimState.CONFIRMED if is_there else ClaimState.HELD,
         amounts=request.amounts,
         request_hash=request.request_hash,
         created_at=node.now,
         updated_at=node.now,
         expires_at=None if is_there else node.now + timedelta(seconds=claim_timeout),
+        migration_uuid=None if request.migration is None else request.migration.uuid,
     )
 
 

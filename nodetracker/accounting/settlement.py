@@ -6,7 +6,7 @@ guest, so outages prolong it by themselves. A confirmed claim whose guest
 vanished is flagged and stays charged.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -53,6 +53,7 @@ def settle(
     stored: Mapping[str, Guest],
     fact: Fact[GuestListing],
     time: ListingTime,
+    departing: Collection[str] = (),
 ) -> Settlement:
     """Judge a node's claims by a listing of its guests.
 
@@ -60,6 +61,7 @@ def settle(
         claims: active ones, and released ones that expired, by uuid.
         stored: guests as the row has them.
         fact: the listing; a failed or incomplete one judges no absence.
+        departing: claims whose guests are not warned of when they vanish.
     """
     listing = fact.value
     if listing is None:
@@ -92,7 +94,7 @@ def settle(
             if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
                 missing = time.began_at
             guests[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
-            if missing is not None:
+            if missing is not None and holder.uuid not in departing:
                 warnings.append(_vanished(nodename, guest, holder))
     return Settlement(settled, guests, tuple(warnings))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
+from nodetracker.accounting.moves import judge_moves, list_departing
 from nodetracker.accounting.settlement import ListingTime, settle
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
@@ -50,8 +51,10 @@ def account(
         stored.guests if stored else {},
         snapshot.guests,
         time or ListingTime(now),
+        list_departing(stored.moves if stored else ()),
     )
     guests, claims = settlement.guests, settlement.claims
+    moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _devices_now(snapshot.pci, stored.devices if stored else {})
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     values = replace(before, **known, facts=facts)
@@ -73,8 +76,9 @@ def account(
         guests=guests,
         devices=devices,
         claims=claims,
+        moves=moves,
         missing=missing,
-        warnings=_warnings(snapshot, policy) + settlement.warnings,
+        warnings=_warnings(snapshot, policy) + settlement.warnings + warned,
     )
 
 

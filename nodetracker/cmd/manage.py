@@ -13,7 +13,17 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.bootstrap import build_store
-from nodetracker.cmd.commands import claim, config, db, host, node, service, warning, workload
+from nodetracker.cmd.commands import (
+    claim,
+    config,
+    db,
+    host,
+    migration,
+    node,
+    service,
+    warning,
+    workload,
+)
 from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
@@ -36,6 +46,12 @@ COMMANDS: dict[str, type[Command]] = {
     "host list": host.ListHosts,
     "host rename": host.RenameHost,
     "host show": host.ShowHost,
+    "migration confirm": migration.ConfirmMigration,
+    "migration create": migration.CreateMigration,
+    "migration list": migration.ListMigrations,
+    "migration revert": migration.RevertMigration,
+    "migration set": migration.SetMigration,
+    "migration show": migration.ShowMigration,
     "node delete": node.DeleteNode,
     "node history": node.NodeHistory,
     "node list": node.ListNodes,

@@ -4,14 +4,14 @@ A claim costs three statements and an abort four, however many guests there are.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting import ledger
+from nodetracker.accounting import ledger, moves
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
@@ -25,12 +25,14 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
 from nodetracker.ports import LedgerTerms
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 _guests = tables.guests.c
+_migrations = tables.migrations.c
 _services = tables.services.c
 
 LEDGER_COLUMNS = (
@@ -51,10 +53,30 @@ def create_claim(
     terms: LedgerTerms,
 ) -> Claim:
     """See `Store.create_claim`; a uuid that is there already violates its unique key."""
+    moves.check_is_no_move(request)
     node = _lock(connection, _is_node(host, nodename), sa.literal(request.workload.uuid))
     if node is None:
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
+    return grant(connection, request, node, terms)
+
+
+def grant(
+    connection: sa.Connection,
+    request: ClaimRequest,
+    node: LockedNode,
+    terms: LedgerTerms,
+    reasons: Sequence[str] = (),
+) -> Claim:
+    """Admit a request on a locked node and write its claim.
+
+    Args:
+        reasons: against it, whatever the node says.
+
+    Raises:
+        ClaimRefusedError: there are such, or the node has its own.
+    """
     answer = _judge(connection, request, node, terms)
+    answer = replace(answer, reasons=(*reasons, *answer.reasons))
     if answer.reasons:
         # What the same request was granted before may be just what is in its way.
         return answer_again(connection, request) or _refuse(answer)
@@ -101,7 +123,7 @@ def answer_again(connection: sa.Connection, request: ClaimRequest) -> Claim | No
 
 def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
     """See `Store.confirm_claim`."""
-    node, claim, _ = _lock_claim(connection, uuid)
+    node, claim, *_ = _lock_claim(connection, uuid)
     return _change_active(
         connection, node, claim, replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
     )
@@ -109,7 +131,7 @@ def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
 
 def renew_claim(connection: sa.Connection, uuid: str, terms: LedgerTerms) -> Claim:
     """See `Store.renew_claim`."""
-    node, claim, _ = _lock_claim(connection, uuid)
+    node, claim, *_ = _lock_claim(connection, uuid)
     if claim.state is ClaimState.CONFIRMED:
         return claim
     later = node.now + timedelta(seconds=terms.claim_timeout)
@@ -118,11 +140,34 @@ def renew_claim(connection: sa.Connection, uuid: str, terms: LedgerTerms) -> Cla
 
 def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
     """See `Store.abort_claim`."""
-    node, claim, others = _lock_claim(connection, uuid)
+    node, claim, others, moved_by = _lock_claim(connection, uuid)
+    moves.check_not_moving(claim, moved_by)
     if not claim.is_active:
         return claim
-    released = ledger.release(claim, ReleaseReason.ABORTED, node.now)
-    _write_state(connection, released)
+    if claim.migration_uuid is not None:
+        _cancel(connection, claim, node)
+    return release(connection, node, claim, others, ReleaseReason.ABORTED)
+
+
+def release(
+    connection: sa.Connection,
+    node: LockedNode,
+    claim: Claim,
+    others: Sequence[Claim],
+    reason: ReleaseReason,
+) -> Claim:
+    """Release a claim on its locked node; what it covered counts by itself again.
+
+    One that expired before is told another reason and gives nothing back.
+
+    Args:
+        others: the workload's other active claims on this node, oldest first.
+    """
+    released = ledger.release(claim, reason, node.now)
+    write_state(connection, released)
+    if not claim.is_active:
+        _charge(connection, node, Charge(), Charge())
+        return released
     added = Charge()
     if node.guest is not None and node.guest.claim_uuid == claim.uuid:
         if others:
@@ -144,17 +189,24 @@ def list_claims(
     uuid: str | None = None,
 ) -> list[Claim]:
     """See `Store.list_claims`."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if host is not None:
+        conditions.append(_nodes.host == host)
+    if state is not None:
+        conditions.append(_claims.state == state.value)
+    if uuid is not None:
+        conditions.append(_claims.uuid == uuid)
+    return select_claims(connection, *conditions)
+
+
+def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Claim]:
+    """Return claims, oldest first."""
     query = (
         sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
         .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+        .where(*conditions)
         .order_by(_claims.created_at, _claims.id)
     )
-    if host is not None:
-        query = query.where(_nodes.host == host)
-    if state is not None:
-        query = query.where(_claims.state == state.value)
-    if uuid is not None:
-        query = query.where(_claims.uuid == uuid)
     return [
         codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
         for row in connection.execute(query).mappings()
@@ -186,7 +238,17 @@ def _lock(
     which: "sa.ColumnElement[bool]",
     workload_uuid: "sa.ColumnElement[str]",
 ) -> LockedNode | None:
-    """Lock a node's row; with it come its host's service and one workload's guest."""
+    """Lock a node's row, as `lock_nodes`; None when there is none."""
+    found = lock_nodes(connection, which, workload_uuid)
+    return found[0] if found else None
+
+
+def lock_nodes(
+    connection: sa.Connection,
+    which: "sa.ColumnElement[bool]",
+    workload_uuid: "sa.ColumnElement[str]",
+) -> list[LockedNode]:
+    """Lock nodes' rows in id order; with each come its host's service and one workload's guest."""
     is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload_uuid)
     guest = [
         _below(tables.guests, name, is_guest).label(_GUEST + name) for name in codec.GUEST_COLUMNS
@@ -200,25 +262,24 @@ def _lock(
         ).label(_SERVICE + name)
         for name in _GATE_COLUMNS
     ]
-    row = (
-        connection.execute(
-            sa.select(
-                _nodes.id,
-                _nodes.host,
-                _nodes.hypervisor_hostname,
-                utc_now().label("now"),
-                *(_nodes[name] for name in LEDGER_COLUMNS),
-                *guest,
-                *service,
-            )
-            .where(which)
-            .with_for_update()
+    rows = connection.execute(
+        sa.select(
+            _nodes.id,
+            _nodes.host,
+            _nodes.hypervisor_hostname,
+            utc_now().label("now"),
+            *(_nodes[name] for name in LEDGER_COLUMNS),
+            *guest,
+            *service,
         )
-        .mappings()
-        .one_or_none()
-    )
-    if row is None:
-        return None
+        .where(which)
+        .order_by(_nodes.id)
+        .with_for_update()
+    ).mappings()
+    return [_decode_locked(row) for row in rows]
+
+
+def _decode_locked(row: Mapping[Any, Any]) -> LockedNode:
     guest_row = _part(row, _GUEST)
     service_row = _part(row, _SERVICE)
     return LockedNode(
@@ -242,8 +303,14 @@ def _part(row: Mapping[Any, Any], prefix: str) -> dict[str, Any]:
     }
 
 
-def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim, list[Claim]]:
-    """Lock a claim's node; return it with the claim and its workload's other active claims there.
+def _lock_claim(
+    connection: sa.Connection, uuid: str
+) -> tuple[LockedNode, Claim, list[Claim], str | None]:
+    """Lock a claim's node; return what stands there of the claim and its workload.
+
+    Returns:
+        The node, the claim, its workload's other active claims there, and the
+        running migration whose source the claim is.
 
     Raises:
         NotFoundError: there is no such claim.
@@ -253,14 +320,39 @@ def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim
     node = _lock(connection, _nodes.id == node_id, workload)
     if node is None:
         raise NotFoundError(f"there is no claim {uuid}")
+    moved_by = (
+        sa.select(sa.func.max(_migrations.uuid))
+        .where(
+            _migrations.workload_uuid == _claims.workload_uuid,
+            _migrations.source_claim == _claims.uuid,
+            _migrations.status.in_([status.value for status in RUNNING]),
+        )
+        .scalar_subquery()
+    )
     rows = connection.execute(
-        sa.select(tables.claims)
+        sa.select(tables.claims, moved_by.label("moved_by"))
         .where(_claims.compute_node_id == node.id, _claims.workload_uuid == workload)
         .order_by(_claims.created_at, _claims.id)
     ).mappings()
-    claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
-    (claim,) = (found for found in claims if found.uuid == uuid)
-    return node, claim, [c for c in claims if c.uuid != uuid and c.is_active]
+    claims = {}
+    moving: dict[str, str | None] = {}
+    for row in rows:
+        claims[row["uuid"]] = codec.decode_claim(row, node.host, node.nodename)
+        moving[row["uuid"]] = row["moved_by"]
+    claim = claims.pop(uuid)
+    return node, claim, [other for other in claims.values() if other.is_active], moving[uuid]
+
+
+def _cancel(connection: sa.Connection, claim: Claim, node: LockedNode) -> None:
+    """End the open migration whose destination is released."""
+    connection.execute(
+        sa.update(tables.migrations)
+        .where(
+            _migrations.uuid == claim.migration_uuid,
+            _migrations.status.in_([status.value for status in OPEN]),
+        )
+        .values(status=MigrationStatus.CANCELLED.value, updated_at=node.now)
+    )
 
 
 def _sum_resources(connection: sa.Connection, node: LockedNode) -> dict[str, int]:
@@ -290,12 +382,13 @@ def _change_active(
     if changed == claim:
         return claim
     changed = replace(changed, updated_at=node.now)
-    _write_state(connection, changed)
+    write_state(connection, changed)
     _charge(connection, node, Charge(), Charge())
     return changed
 
 
-def _write_state(connection: sa.Connection, claim: Claim) -> None:
+def write_state(connection: sa.Connection, claim: Claim) -> None:
+    """Write what changes of a claim in its life."""
     connection.execute(
         sa.update(tables.claims)
         .where(_claims.uuid == claim.uuid)

@@ -13,6 +13,7 @@ from typing import Any
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import PciDevice, PciDeviceType
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
@@ -30,6 +31,7 @@ JSON_COLUMNS = frozenset(
 WARNING_ITEM_LENGTH = 191
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(PciDevice))
+MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
 _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
 _SERVICE_COLUMNS = tuple(
     item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
@@ -121,6 +123,7 @@ def decode_node(
     guests: Mapping[str, Guest],
     devices: Mapping[str, PciDevice],
     claims: Mapping[str, Claim],
+    moves: tuple[Move, ...] = (),
 ) -> NodeRecord:
     """Build a record from a ``compute_nodes`` row and what hangs below it."""
     return NodeRecord(
@@ -134,6 +137,7 @@ def decode_node(
         guests=guests,
         devices=devices,
         claims=claims,
+        moves=moves,
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )
@@ -210,6 +214,23 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         reason=row["reason"],
         migration_uuid=row["migration_uuid"],
     )
+
+
+def encode_migration(migration: Migration) -> dict[str, Any]:
+    """Return the columns of a ``migrations`` row."""
+    row = {name: getattr(migration, name) for name in MIGRATION_COLUMNS}
+    return row | {
+        "migration_type": migration.migration_type.value,
+        "status": migration.status.value,
+    }
+
+
+def decode_migration(row: Row) -> Migration:
+    """Build the migration of a ``migrations`` row."""
+    fields = {name: row[name] for name in MIGRATION_COLUMNS}
+    fields["migration_type"] = MigrationType(fields["migration_type"])
+    fields["status"] = MigrationStatus(fields["status"])
+    return Migration(**fields)
 
 
 def encode_device(device: PciDevice) -> dict[str, Any]:

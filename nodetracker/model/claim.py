@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.migration import MoveRequest
 
 MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
@@ -81,6 +82,7 @@ class ClaimRequest:
             units; None = unlimited; absent = the node's own.
         required_traits: that the node must have.
         request_hash: tells another body from the same.
+        migration: for the destination of a move, None for a new workload.
     """
 
     uuid: str
@@ -91,6 +93,7 @@ class ClaimRequest:
     nodename: str | None = None
     limits: Mapping[str, int | None] = field(default_factory=dict)
     required_traits: tuple[str, ...] = ()
+    migration: MoveRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class WarningKind(enum.StrEnum):
     STATE_PATH = "state_path"
     DUPLICATE_REFUSED = "duplicate_refused"
     GUEST_VANISHED = "guest_vanished"
+    MIGRATION_ERROR = "migration_error"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

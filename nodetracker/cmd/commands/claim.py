@@ -17,6 +17,7 @@ from nodetracker.cmd.commands.node import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RefusedError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.ports import Store
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = (
@@ -33,9 +34,7 @@ class CreateClaim(StoreCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the request and where it is wanted."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
-        parser.add_argument("--host", help="Instead of the request's own.")
-        parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
+        add_request(parser)
         parser.add_argument(
             "--dry-run", action="store_true", help="Write nothing; show every resource's numbers."
         )
@@ -44,7 +43,7 @@ class CreateClaim(StoreCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Admit it and print the claim, or the numbers of a dry run."""
         request = parse_claim_request(read_json(parsed_args.file))
-        host, nodename = self._find_place(request, parsed_args)
+        host, nodename = find_place(self.store, request, parsed_args)
         if not parsed_args.dry_run:
             return show(self.store.create_claim(request, host, nodename, self.terms))
         answer = self.store.try_claim(request, host, nodename, self.terms)
@@ -56,15 +55,6 @@ class CreateClaim(StoreCommand, ShowOne):
         """Run it; a dry run that finds no room has the exit code of a refusal."""
         code = int(super().run(parsed_args))
         return EXIT_FAILED if self._is_refused else code
-
-    def _find_place(
-        self, request: ClaimRequest, parsed_args: argparse.Namespace
-    ) -> tuple[str, str]:
-        host = parsed_args.host or request.host
-        if host is None:
-            raise RefusedError("name the host: --host, or host in the request")
-        record = find_node(self.store, host, parsed_args.node or request.nodename)
-        return record.host, record.nodename
 
 
 class ListClaims(StoreCommand, Lister):
@@ -129,6 +119,29 @@ class RenewClaim(OneClaim):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Renew it."""
         return show(self.store.renew_claim(parsed_args.uuid, self.terms))
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add a request and where it is wanted to a command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
+    parser.add_argument("--host", help="Instead of the request's own.")
+    parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
+
+
+def find_place(
+    store: Store, request: ClaimRequest, parsed_args: argparse.Namespace
+) -> tuple[str, str]:
+    """Return the host and node where a request is wanted.
+
+    Raises:
+        RefusedError: neither says which host, or the host has several nodes.
+        NotFoundError: there is no such node.
+    """
+    host = parsed_args.host or request.host
+    if host is None:
+        raise RefusedError("name the host: --host, or host in the request")
+    record = find_node(store, host, parsed_args.node or request.nodename)
+    return record.host, record.nodename
 
 
 def read_json(name: str) -> object:
