@@ -1,6 +1,6 @@
 """``migrations``: ledger transactions on the nodes of both claims, which are locked in id order.
 
-A move costs at most ten statements and its end nine, however many guests there are.
+A move and its end cost at most eleven statements each, however many guests there are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -37,9 +37,14 @@ def store(stores: StoreMaker) -> Store:
     return stores.open()
 
 
-def make_node(store: Store, guests: tuple[Any, ...] = (), charge: Charge = Charge()) -> AgentKey:  # noqa: B008
+def make_node(
+    store: Store,
+    guests: tuple[Any, ...] = (),
+    charge: Charge = Charge(),  # noqa: B008
+    host: str = "alpha",
+) -> AgentKey:
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
-    agent = register(store)
+    agent = register(store, host, f"agent-of-{host}")
     store.beat(agent, 1, AuditState())
     values = make_values(
         vcpus=8,
