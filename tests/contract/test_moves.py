@@ -1,5 +1,6 @@
 """Moves over every store: across hosts, on one node, ended either way, and met by one another."""
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -391,6 +392,60 @@ class TestStatus:
         (alpha,) = store.list_services("alpha")
         store.rename_host("alpha", "omega", COMPUTE_BINARY, alpha)
         assert [m.source_host for m in store.list_migrations("omega")] == ["omega", "omega"]
+
+
+class TestAudits:
+    def test_an_error_that_an_audit_found_is_written_unless_the_migration_has_ended(
+        self, store: Store
+    ) -> None:
+        alpha = make_node(store)
+        make_node(store, host="beta")
+        held = claim(store, ask())
+        for is_ended in (False, True):
+            migration = move(store, ask_move(held))
+            record = node(store)
+            error = dataclasses.replace(migration, status=MigrationStatus.ERROR)
+            if is_ended:
+                # Touches its own node only, so the audit of the other does not conflict.
+                store.abort_claim(migration.dest_claim)
+            change = dataclasses.replace(
+                update(record), moves=(dataclasses.replace(record.moves[0], migration=error),)
+            )
+            result = store.apply_changes(alpha, [change], 60)
+            (found,) = store.list_migrations(uuid=migration.uuid)
+            if is_ended:
+                assert found.status is MigrationStatus.CANCELLED
+            else:
+                assert found.status is MigrationStatus.ERROR
+                assert result.records == {"node-1": node(store)}
+                store.revert_migration(migration.uuid)
+
+    def test_an_expired_destination_is_reverted_for_good_and_not_confirmed(
+        self, store: Store
+    ) -> None:
+        make_node(store)
+        beta = make_node(store, host="beta")
+        migration = move(store, ask_move(claim(store, ask())))
+        record = node(store, "beta")
+        expired = dataclasses.replace(
+            record.claims[migration.dest_claim], state=ClaimState.RELEASED, reason="expired"
+        )
+        error = dataclasses.replace(
+            record.moves[0],
+            migration=dataclasses.replace(migration, status=MigrationStatus.ERROR),
+            is_dest_active=False,
+        )
+        change = dataclasses.replace(
+            update(record, vcpus_used=1, cpu_used=0.0), claims=(expired,), moves=(error,)
+        )
+        result = store.apply_changes(beta, [change], 60)
+        assert result.records == {"node-1": node(store, "beta")}
+        with pytest.raises(RefusedError, match=r"is released \(expired\); revert it"):
+            store.confirm_migration(migration.uuid)
+        store.revert_migration(migration.uuid)
+        assert find(store, migration.dest_claim).reason == "reverted"
+        assert node(store, "beta").claims == {}
+        assert node(store, "beta").values.vcpus_used == 1
 
 
 class TestMeeting:
