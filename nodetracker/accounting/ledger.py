@@ -132,7 +132,7 @@ def make_claim(
         host=node.host,
         nodename=node.nodename,
         workload=request.workload,
-        kind=ClaimKind.CREATE,
+        kind=ClaimKind.CREATE if request.migration is None else ClaimKind.MOVE,
         state=ClaimState.CONFIRMED if is_there else ClaimState.HELD,
         amounts=request.amounts,
         request_hash=request.request_hash,
@@ -141,6 +141,7 @@ def make_claim(
         expires_at=None if is_there else node.now + timedelta(seconds=claim_timeout),
         numa=answer.numa,
         devices=tuple(sorted(answer.devices)),
+        migration_uuid=None if request.migration is None else request.migration.uuid,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
 from nodetracker.accounting.ledger import topology_column
+from nodetracker.accounting.moves import judge_moves, list_departing
 from nodetracker.accounting.numa_usage import decode_host_cells
 from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.pci_state import allocate_devices, free_devices, sync_devices
@@ -58,8 +59,10 @@ def account(
         time or ListingTime(now),
         decode_host_cells(before.numa_topology),
         stored.devices if stored else {},
+        list_departing(stored.moves if stored else ()),
     )
     guests, claims = settlement.guests, settlement.claims
+    moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _devices_now(
         snapshot.pci,
         stored.devices if stored else {},
@@ -90,8 +93,9 @@ def account(
         guests=guests,
         devices=devices,
         claims=claims,
+        moves=moves,
         missing=missing,
-        warnings=(*_warnings(snapshot), *cpu_set_warnings, *settlement.warnings),
+        warnings=(*_warnings(snapshot), *cpu_set_warnings, *settlement.warnings, *warned),
     )
 
 

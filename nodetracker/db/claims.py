@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting import ledger
+from nodetracker.accounting import ledger, moves
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.pci_pools import pci_columns
@@ -28,6 +28,7 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
@@ -36,6 +37,7 @@ from nodetracker.ports import LedgerTerms
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 _guests = tables.guests.c
+_migrations = tables.migrations.c
 _services = tables.services.c
 _devices = tables.pci_devices.c
 
@@ -58,13 +60,34 @@ def create_claim(
     terms: LedgerTerms,
 ) -> Claim:
     """See `Store.create_claim`; a uuid that is there already violates its unique key."""
+    moves.check_is_no_move(request)
     node = _lock_for(connection, request, host, nodename)
     if node is None:
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
+    return grant(connection, request, node, terms)
+
+
+def grant(
+    connection: sa.Connection,
+    request: ClaimRequest,
+    node: LockedNode,
+    terms: LedgerTerms,
+    reasons: Sequence[str] = (),
+) -> Claim:
+    """Admit a request on a locked node and write its claim.
+
+    Args:
+        node: as `read_for` gives it.
+        reasons: against it, whatever the node says.
+
+    Raises:
+        ClaimRefusedError: there are such, or the node has its own.
+    """
     answer = _judge(connection, request, node, terms)
-    if answer.reasons:
+    reasons = [*reasons, *answer.reasons]
+    if reasons:
         # What the same request was granted before may be just what is in its way.
-        return answer_again(connection, request) or _refuse(answer)
+        return answer_again(connection, request) or _refuse(reasons)
     claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
     connection.execute(
         sa.insert(tables.claims).values(compute_node_id=node.id, **codec.encode_claim(claim))
@@ -99,14 +122,14 @@ def answer_again(connection: sa.Connection, request: ClaimRequest) -> Claim | No
 
 def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
     """See `Store.confirm_claim`."""
-    node, claim, _ = _lock_claim(connection, uuid)
+    node, claim, *_ = _lock_claim(connection, uuid)
     changed = replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
     return _change_active(connection, node, claim, changed)
 
 
 def renew_claim(connection: sa.Connection, uuid: str, terms: LedgerTerms) -> Claim:
     """See `Store.renew_claim`."""
-    node, claim, _ = _lock_claim(connection, uuid)
+    node, claim, *_ = _lock_claim(connection, uuid)
     if claim.state is ClaimState.CONFIRMED:
         return claim
     later = node.now + timedelta(seconds=terms.claim_timeout)
@@ -115,11 +138,35 @@ def renew_claim(connection: sa.Connection, uuid: str, terms: LedgerTerms) -> Cla
 
 def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
     """See `Store.abort_claim`."""
-    node, claim, others = _lock_claim(connection, uuid)
+    node, claim, others, moved_by = _lock_claim(connection, uuid)
+    moves.check_not_moving(claim, moved_by)
     if not claim.is_active:
         return claim
-    released = ledger.release(claim, ReleaseReason.ABORTED, node.now)
-    _write_state(connection, released)
+    if claim.migration_uuid is not None:
+        _cancel(connection, claim, node)
+    return release(connection, node, claim, others, ReleaseReason.ABORTED)
+
+
+def release(
+    connection: sa.Connection,
+    node: LockedNode,
+    claim: Claim,
+    others: Sequence[Claim],
+    reason: ReleaseReason,
+) -> Claim:
+    """Release a claim on its locked node; what it covered counts by itself again.
+
+    One that expired before is told another reason and gives nothing back.
+
+    Args:
+        node: with its devices if the claim has any.
+        others: the workload's other active claims on this node, oldest first.
+    """
+    released = ledger.release(claim, reason, node.now)
+    write_state(connection, released)
+    if not claim.is_active:
+        _charge(connection, node, Charge(), Charge())
+        return released
     added = Charge()
     if node.guest is not None and node.guest.claim_uuid == claim.uuid:
         if others:
@@ -143,17 +190,24 @@ def list_claims(
     uuid: str | None = None,
 ) -> list[Claim]:
     """See `Store.list_claims`."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if host is not None:
+        conditions.append(_nodes.host == host)
+    if state is not None:
+        conditions.append(_claims.state == state.value)
+    if uuid is not None:
+        conditions.append(_claims.uuid == uuid)
+    return select_claims(connection, *conditions)
+
+
+def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Claim]:
+    """Return claims, oldest first."""
     query = (
         sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
         .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+        .where(*conditions)
         .order_by(_claims.created_at, _claims.id)
     )
-    if host is not None:
-        query = query.where(_nodes.host == host)
-    if state is not None:
-        query = query.where(_claims.state == state.value)
-    if uuid is not None:
-        query = query.where(_claims.uuid == uuid)
     return [
         codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
         for row in connection.execute(query).mappings()
@@ -174,18 +228,17 @@ def _judge(
     )
 
 
-def _refuse(answer: Admission) -> Claim:
-    raise ClaimRefusedError(answer.reasons)
+def _refuse(reasons: Sequence[str]) -> Claim:
+    raise ClaimRefusedError(reasons)
 
 
 def _lock_for(
     connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
 ) -> LockedNode | None:
     """Lock a node and read what admitting a request needs."""
-    node = _lock_node(connection, request, host, nodename)
-    if node is None or request.numa is None:
-        return node
-    return replace(node, placements=_read_placements(connection, node.id))
+    is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    found = read_for(connection, lock_rows(connection, is_node), request)
+    return next(iter(found.values()), None)
 
 
 def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlacement, ...]:
@@ -200,8 +253,10 @@ def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlace
     return tuple(decode_placement(data) for data in found if data is not None)
 
 
-def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> sa.RowMapping | None:
-    """Lock a node's row and return what of it decides."""
+def lock_rows(
+    connection: sa.Connection, which: "sa.ColumnElement[bool]"
+) -> Sequence[sa.RowMapping]:
+    """Lock nodes' rows in id order and return what of them decides."""
     return (
         connection.execute(
             sa.select(
@@ -211,23 +266,45 @@ def _lock(connection: sa.Connection, which: "sa.ColumnElement[bool]") -> sa.RowM
                 *(_nodes[name] for name in LEDGER_COLUMNS),
             )
             .where(which)
+            .order_by(_nodes.id)
             .with_for_update()
         )
         .mappings()
-        .one_or_none()
+        .all()
     )
 
 
-def _lock_node(
-    connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
-) -> LockedNode | None:
-    """Lock a node's row; return it with its host's service and one workload's guest."""
-    row = _lock(connection, sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename))
-    if row is None:
-        return None
-    is_guest = sa.and_(_guests.compute_node_id == row["id"], _guests.uuid == request.workload.uuid)
-    is_service = sa.and_(_services.host == host, _services.binary == COMPUTE_BINARY)
+def read_for(
+    connection: sa.Connection, rows: Sequence[sa.RowMapping], request: ClaimRequest
+) -> dict[int, LockedNode]:
+    """Read what admitting a request needs of locked nodes, by their ids."""
+    nodes = read_beside(connection, rows, request.workload.uuid, bool(request.pci_requests))
+    if request.numa is None:
+        return nodes
+    return {
+        node.id: replace(node, placements=_read_placements(connection, node.id))
+        for node in nodes.values()
+    }
+
+
+def read_beside(
+    connection: sa.Connection,
+    rows: Sequence[sa.RowMapping],
+    workload_uuid: str,
+    has_devices: bool,
+) -> dict[int, LockedNode]:
+    """Return locked nodes by id with their hosts' services and one workload's guests.
+
+    Args:
+        rows: of `lock_rows`.
+        has_devices: the nodes' PCI devices are asked for, too.
+    """
+    if not rows:
+        return {}
+    is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload_uuid)
+    is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
     query = sa.select(
+        _nodes.id.label("node_id"),
         utc_now().label("now"),
         *(
             _below(tables.guests, name, is_guest).label(_GUEST + name)
@@ -237,30 +314,39 @@ def _lock_node(
             _below(tables.services, name, is_service).label(_SERVICE + name)
             for name in _GATE_COLUMNS
         ),
-    )
-    if request.pci_requests:  # with the node's devices, a row each
+    ).where(_nodes.id.in_([row["id"] for row in rows]))
+    if has_devices:  # a row each
         below = tables.compute_nodes.outerjoin(
             tables.pci_devices, _devices.compute_node_id == _nodes.id
         )
         query = query.add_columns(*tables.pci_devices.c).select_from(below)
-        query = query.where(_nodes.id == row["id"])
-    rows = list(connection.execute(query).mappings())
-    service = _part(rows[0], _SERVICE)
-    gate = ServiceGate(**service) if service["created_at"] else None
-    devices = _decode_devices(rows) if request.pci_requests else {}
-    return replace(_locked_node(row, rows[0], gate), devices=devices)
+    beside: dict[int, list[sa.RowMapping]] = {}
+    for row in connection.execute(query).mappings():
+        beside.setdefault(row["node_id"], []).append(row)
+    return {
+        row["id"]: replace(
+            _locked_node(row, found[0]),
+            service=_decode_gate(found[0]),
+            devices=_decode_devices(found) if has_devices else {},
+        )
+        for row in rows
+        if (found := beside[row["id"]])
+    }
 
 
-def _locked_node(
-    row: sa.RowMapping, beside: sa.RowMapping, service: ServiceGate | None
-) -> LockedNode:
+def _decode_gate(row: sa.RowMapping) -> ServiceGate | None:
+    columns = _part(row, _SERVICE)
+    return ServiceGate(**columns) if columns["created_at"] else None
+
+
+def _locked_node(row: sa.RowMapping, beside: sa.RowMapping) -> LockedNode:
     guest = _part(beside, _GUEST)
     return LockedNode(
         id=row["id"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
         values=codec.decode_some_values(row, LEDGER_COLUMNS),
-        service=service,
+        service=None,
         guest=codec.decode_guest(guest) if guest["uuid"] else None,
         now=beside["now"],
     )
@@ -276,25 +362,40 @@ def _part(row: Mapping[Any, Any], prefix: str) -> dict[str, Any]:
     }
 
 
-def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim, list[Claim]]:
+def _lock_claim(
+    connection: sa.Connection, uuid: str
+) -> tuple[LockedNode, Claim, list[Claim], str | None]:
     """Lock a claim's node; return it with the claim and its workload's other active claims there.
+
+    The last is the running migration whose source the claim is.
 
     Raises:
         NotFoundError: there is no such claim.
     """
     node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    row = _lock(connection, _nodes.id == node_id)
-    if row is None:
+    locked = lock_rows(connection, _nodes.id == node_id)
+    if not locked:
         raise NotFoundError(f"there is no claim {uuid}")
+    (row,) = locked
     workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
     is_guest = sa.and_(
         _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
+    )
+    moved_by = (
+        sa.select(sa.func.max(_migrations.uuid))
+        .where(
+            _migrations.workload_uuid == _claims.workload_uuid,
+            _migrations.source_claim == _claims.uuid,
+            _migrations.status.in_([status.value for status in RUNNING]),
+        )
+        .scalar_subquery()
     )
     rows = (
         connection.execute(
             sa.select(
                 tables.claims,
                 utc_now().label("now"),
+                moved_by.label("moved_by"),
                 *(_guests[name].label(_GUEST + name) for name in codec.GUEST_COLUMNS),
             )
             .select_from(tables.claims.outerjoin(tables.guests, is_guest))
@@ -304,12 +405,25 @@ def _lock_claim(connection: sa.Connection, uuid: str) -> tuple[LockedNode, Claim
         .mappings()
         .all()
     )
-    node = _locked_node(row, rows[0], None)
+    node = _locked_node(row, rows[0])
     claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
     (claim,) = (found for found in claims if found.uuid == uuid)
+    (moving,) = (found["moved_by"] for found in rows if found["uuid"] == uuid)
     others = [found for found in claims if found.uuid != uuid and found.is_active]
     devices = _read_devices(connection, node.id) if claim.devices else {}
-    return replace(node, devices=devices), claim, others
+    return replace(node, devices=devices), claim, others, moving
+
+
+def _cancel(connection: sa.Connection, claim: Claim, node: LockedNode) -> None:
+    """End the open migration whose destination is released."""
+    connection.execute(
+        sa.update(tables.migrations)
+        .where(
+            _migrations.uuid == claim.migration_uuid,
+            _migrations.status.in_([status.value for status in OPEN]),
+        )
+        .values(status=MigrationStatus.CANCELLED.value, updated_at=node.now)
+    )
 
 
 def _sum_resources(connection: sa.Connection, node: LockedNode) -> dict[str, int]:
@@ -339,15 +453,26 @@ def _change_active(
     if changed == claim:
         return claim
     changed = replace(changed, updated_at=node.now)
-    _write_state(connection, changed)
-    devices = None
-    if changed.devices and changed.state is ClaimState.CONFIRMED:
-        devices = allocate_devices(node.devices, changed.devices, changed.uuid)
-    _charge(connection, node, Charge(), Charge(), None, devices)
+    write_active(connection, node, changed)
     return changed
 
 
-def _write_state(connection: sa.Connection, claim: Claim) -> None:
+def write_active(connection: sa.Connection, node: LockedNode, claim: Claim) -> LockedNode:
+    """Write another state of a claim that counts before and after; return its node as it is then.
+
+    Args:
+        node: with its devices if the claim has any.
+    """
+    write_state(connection, claim)
+    devices = None
+    if claim.devices and claim.state is ClaimState.CONFIRMED:
+        devices = allocate_devices(node.devices, claim.devices, claim.uuid)
+    _charge(connection, node, Charge(), Charge(), None, devices)
+    return node if devices is None else replace(node, devices=devices)
+
+
+def write_state(connection: sa.Connection, claim: Claim) -> None:
+    """Write what of a claim changes in its life."""
     connection.execute(
         sa.update(tables.claims)
         .where(_claims.uuid == claim.uuid)

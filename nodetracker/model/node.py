@@ -22,6 +22,7 @@ from nodetracker.model.host import (
     StorageInfo,
     SystemInfo,
 )
+from nodetracker.model.migration import Move
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.model.warning import HostWarning
@@ -194,6 +195,7 @@ class NodeRecord:
 
     Attributes:
         claims: active ones, and released ones whose guest may come late, by uuid.
+        moves: open migrations that one of those claims is a part of.
     """
 
     id: int
@@ -206,6 +208,7 @@ class NodeRecord:
     guests: Mapping[str, Guest] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -227,5 +230,6 @@ class NodeView:
     guests: Mapping[str, Guest]
     devices: Mapping[str, TrackedDevice]
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
     missing: tuple[str, ...] = ()
     warnings: tuple[HostWarning, ...] = ()

@@ -21,6 +21,7 @@ class WarningKind(enum.StrEnum):
     DUPLICATE_REFUSED = "duplicate_refused"
     GUEST_VANISHED = "guest_vanished"
     CLAIM_LOST = "claim_lost"
+    MIGRATION_ERROR = "migration_error"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

@@ -47,10 +47,12 @@ def make_node(
     guests: tuple[Any, ...] = (),
     charge: Charge = NOTHING,
     devices: tuple[Any, ...] = (),
+    host: str = "alpha",
 ) -> AgentKey:
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
-    agent = register(store)
-    store.beat(agent, store.list_services()[0].report_count + 1, AuditState())
+    agent = register(store, host, f"agent-of-{host}")
+    (service,) = store.list_services(host)
+    store.beat(agent, service.report_count + 1, AuditState())
     values = make_values(
         vcpus=8,
         pcpus=2,
