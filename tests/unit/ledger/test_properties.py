@@ -50,7 +50,6 @@ NODE = make_snapshot(
 )
 OWN_LIMITS = {  # (total - reserved) x ratio + reserved, in thousandths and MiB
     "vcpu": floor((6000 - 1000) * Fraction("1.5")) + 1000,
-    "pcpu": 2,
     "memory": 8192,
     "disk": floor((61440 - 700) * Fraction("1.25")) + 700,
 }
@@ -73,7 +72,6 @@ def resources(draw):
     """Draw what a request asks for, disk in parts; small amounts, so that several fit."""
     return {
         "milli": draw(st.integers(0, 5000)),
-        "PCPU": draw(st.integers(0, 2)),
         "MEMORY_MB": draw(st.sampled_from([0, 1, 500, 1024, 4000, 7650, 7681])),
         "root_gb": draw(st.integers(0, 40)),
         "swap_mb": draw(st.sampled_from([0, 1, 512, 1024, 1535])),
@@ -88,7 +86,6 @@ def make_body(number, drawn, claim_uuid):
         "workload": {"uuid": guest.uuid, "kind": guest.kind.value},
         "resources": {
             "VCPU": milli / 1000 if guest.kind is CONTAINER else milli // 1000,
-            "PCPU": drawn["PCPU"],
             "MEMORY_MB": drawn["MEMORY_MB"],
         },
         "disk": {"root_gb": drawn["root_gb"], "swap_mb": drawn["swap_mb"]},
@@ -146,7 +143,6 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = expected_usage(self.record(), self.store.list_claims())
         return {
             "vcpu": 1000 + round(expected["cpu_used"] * 1000),
-            "pcpu": expected["pcpus_used"],
             "memory": expected["memory_mb_used"],
             "disk": 700 + round(expected["disk_used"] * 1024),
         }
@@ -166,8 +162,7 @@ class LedgerMachine(RuleBasedStateMachine):
         is_instance = body["workload"]["kind"] == "instance"
         return {
             "vcpu": round(wanted["VCPU"] * 1000),
-            "pcpu": wanted["PCPU"],
-            "memory": wanted["MEMORY_MB"] + (30 if is_instance else 0),
+                "memory": wanted["MEMORY_MB"] + (30 if is_instance else 0),
             "disk": disk["root_gb"] * 1024 + disk["swap_mb"],
         }
 
@@ -325,7 +320,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def restart(self):
         incarnation = make_incarnation()
         service = take_service(self.store, HOST, incarnation)
-        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
         self.reports += 1
         self.store.beat(self.key, self.reports, AuditState())
         self.tracker = ResourceTracker(
@@ -361,7 +356,7 @@ class LedgerMachine(RuleBasedStateMachine):
             body = self.bodies[uuid]
             asked = self.asked(body)
             assert claim.workload.uuid == body["workload"]["uuid"]
-            assert (claim.amounts.vcpu_milli, claim.amounts.pcpus) == (asked["vcpu"], asked["pcpu"])
+            assert (claim.amounts.vcpu_milli, claim.amounts.pcpus) == (asked["vcpu"], 0)
             assert claim.amounts.memory_mb == body["resources"]["MEMORY_MB"]
             assert claim.amounts.disk_mb == asked["disk"]
 
