@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,11 +24,13 @@ from nodetracker.model.claim import Claim, ClaimKind, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import LedgerTerms, Store
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 from tests.contract.test_ledger import TERMS, make_node
-from tests.contract.values import make_guest, update
+from tests.contract.values import make_device, make_guest, update
 from tests.statements import count_statements
 
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
@@ -326,6 +328,87 @@ class TestEnding:
         for call in calls:
             with pytest.raises(NotFoundError, match="there is no migration ghost"):
                 call("ghost")
+
+
+class TestCellsAndDevices:
+    """A pinned workload with a network function: each end gives back what its side had."""
+
+    ALIAS = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
+    TERMS = LedgerTerms(60, 600, aliases={"nic": ALIAS})
+    VFS = tuple(make_device(f"10000:81:00.{number}", numa_node=number - 1) for number in (1, 2))
+    ASKED: ClassVar[dict[str, Any]] = {
+        "resources": {"VCPU": 0, "PCPU": 1},
+        "pci_requests": [{"alias": "nic"}],
+    }
+
+    @pytest.fixture
+    def pinned(self, store: Store) -> Claim:
+        make_node(store, devices=self.VFS)
+        make_node(store, host="beta", devices=self.VFS)
+        held = store.create_claim(ask(**self.ASKED), "alpha", "node-1", self.TERMS)
+        return store.confirm_claim(held.uuid)
+
+    def move(self, store: Store, source: Claim, kind: str, host: str) -> Migration:
+        request = ask_move(source, kind, **self.ASKED)
+        return store.create_migration(request, host, "node-1", self.TERMS)
+
+    def taken(self, store: Store, host: str) -> tuple[int, dict[str, str | None], int]:
+        """Return how many CPUs are pinned, whose each device in use is, and how many are free."""
+        record = node(store, host)
+        pinned = [
+            cpu for cell in record.values.numa_topology["cells"] for cpu in cell["pinned_cpus"]
+        ]
+        assert len(pinned) == record.values.pcpus_used
+        devices = {
+            device.status.value: device.claim_uuid
+            for device in record.devices.values()
+            if device.claim_uuid is not None
+        }
+        return len(pinned), devices, sum(pool["count"] for pool in record.values.pci_stats)
+
+    def test_confirming_takes_them_at_the_destination_and_frees_the_source_s(
+        self, store: Store, pinned: Claim
+    ) -> None:
+        migration = self.move(store, pinned, "migration", "beta")
+        dest = migration.dest_claim
+        assert self.taken(store, "alpha") == (1, {"allocated": pinned.uuid}, 1)
+        assert self.taken(store, "beta") == (1, {"claimed": dest}, 1)
+        store.confirm_migration(migration.uuid)
+        assert self.taken(store, "alpha") == (0, {}, 2)
+        assert self.taken(store, "beta") == (1, {"allocated": dest}, 1)
+
+    def test_reverting_frees_the_destination_s(self, store: Store, pinned: Claim) -> None:
+        before = node(store, "beta")
+        migration = self.move(store, pinned, "migration", "beta")
+        store.revert_migration(migration.uuid)
+        assert self.taken(store, "alpha") == (1, {"allocated": pinned.uuid}, 1)
+        assert self.taken(store, "beta") == (0, {}, 2)
+        assert node(store, "beta").devices == before.devices
+
+    @pytest.mark.parametrize("is_confirmed", [True, False])
+    def test_on_one_node_both_sides_have_their_own_until_the_end(
+        self, store: Store, pinned: Claim, is_confirmed: bool
+    ) -> None:
+        migration = self.move(store, pinned, "resize", "alpha")
+        dest = migration.dest_claim
+        assert self.taken(store, "alpha") == (2, {"allocated": pinned.uuid, "claimed": dest}, 0)
+        with pytest.raises(ClaimRefusedError, match="nic"):
+            store.create_claim(ask(str(uuid.uuid4()), **self.ASKED), "alpha", "node-1", self.TERMS)
+        end = store.confirm_migration if is_confirmed else store.revert_migration
+        end(migration.uuid)
+        stays = dest if is_confirmed else pinned.uuid
+        assert self.taken(store, "alpha") == (1, {"allocated": stays}, 1)
+        (kept,) = (claim for claim in store.list_claims() if claim.is_active)
+        assert kept.numa is not None
+        pins = [cell["pinned_cpus"] for cell in node(store).values.numa_topology["cells"]]
+        assert sorted(pins) == [[], list(kept.numa.cells[0].pins.values())]
+        assert node(store).devices[kept.devices[0]].claim_uuid == stays
+
+    def test_aborting_the_destination_frees_its_own(self, store: Store, pinned: Claim) -> None:
+        migration = self.move(store, pinned, "migration", "beta")
+        store.abort_claim(migration.dest_claim)
+        assert self.taken(store, "beta") == (0, {}, 2)
+        assert self.taken(store, "alpha") == (1, {"allocated": pinned.uuid}, 1)
 
 
 class TestAborting:

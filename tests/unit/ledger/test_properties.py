@@ -162,7 +162,7 @@ class LedgerMachine(RuleBasedStateMachine):
         is_instance = body["workload"]["kind"] == "instance"
         return {
             "vcpu": round(wanted["VCPU"] * 1000),
-                "memory": wanted["MEMORY_MB"] + (30 if is_instance else 0),
+            "memory": wanted["MEMORY_MB"] + (30 if is_instance else 0),
             "disk": disk["root_gb"] * 1024 + disk["swap_mb"],
         }
 
