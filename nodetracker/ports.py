@@ -13,7 +13,7 @@ from typing import Protocol
 from nodetracker.accounting.admission import Admission
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
@@ -154,6 +154,12 @@ class Store(Protocol):
 
         Args:
             node_ids: only these rows; None is all of the host's.
+        """
+
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """Return a host's workloads that hold claims on another node too, by one statement.
+
+        What an open migration ties is left out.
         """
 
     def apply_changes(
@@ -399,7 +405,11 @@ class Store(Protocol):
         """
 
     def purge(self, before: datetime) -> Mapping[str, int]:
-        """Delete history and resolved warnings older than `before`; table -> rows deleted."""
+        """Delete what ended before `before`; table -> rows deleted.
+
+        History, resolved warnings, migrations, and released claims of which
+        no migration tells any more; a request whose claim was purged is a new one.
+        """
 
     def close(self) -> None:
         """Let go of connections."""

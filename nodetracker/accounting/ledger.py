@@ -68,7 +68,12 @@ def judge_claim(
     is_packing: bool,
     aliases: Mapping[str, Alias],
 ) -> Admission:
-    """Judge a claim on a node: whether the node takes any now, and whether it fits."""
+    """Judge a claim on a node: whether the node takes any now, and whether it fits.
+
+    A node whose driver cannot tell what is taken refuses none for its size.
+    """
+    if not node.values.tracks_resources:
+        return Admission((), tuple(_judge_service(node, service_down_time)))
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     answer = admit(request, node.values, charge, credit_of(node), used_resources)
     refusals = [*_judge_service(node, service_down_time), *answer.refusals]

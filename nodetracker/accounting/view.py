@@ -18,9 +18,9 @@ from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
-from nodetracker.model.pci import PciDevice, TrackedDevice
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.settings import AllocationRatios, Policy
+from nodetracker.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
 """Without these a row would claim zeros; it is not made before they are known once."""
@@ -64,7 +64,7 @@ def account(
     guests, claims = settlement.guests, settlement.claims
     moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _devices_now(
-        snapshot.pci,
+        snapshot,
         stored.devices if stored else {},
         stored.claims if stored else {},
         claims,
@@ -109,10 +109,7 @@ def _usable_cpu(cpu: Fact[CpuInfo], policy: Policy) -> Fact[CpuInfo]:
 
 
 def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
-    ratios = AllocationRatios(
-        before.cpu_allocation_ratio, before.ram_allocation_ratio, before.disk_allocation_ratio
-    )
-    columns = inventory.policy_columns(policy, ratios)
+    columns = inventory.policy_columns(policy, before)
     if snapshot.hypervisor.value is not None:
         columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
     if snapshot.cpu.value is not None:
@@ -135,11 +132,12 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
         columns["traits"] = sorted(snapshot.traits)
+        columns["tracks_resources"] = snapshot.tracks_resources
     return columns
 
 
 def _devices_now(
-    fact: Fact[tuple[PciDevice, ...]],
+    snapshot: HostSnapshot,
     stored: Mapping[str, TrackedDevice],
     before: Mapping[str, Claim],
     claims: Mapping[str, Claim],
@@ -147,9 +145,8 @@ def _devices_now(
 ) -> dict[str, TrackedDevice]:
     """Return the devices with their statuses, after what the audit judged of the claims."""
     devices = dict(stored)
-    if fact.value is not None:
-        # Interfaces are not read yet, so that a spec by devname names none.
-        devices = sync_devices(stored, fact.value, policy.pci.specs, {})
+    if snapshot.pci.value is not None:
+        devices = sync_devices(stored, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
     for claim in claims.values():
         if not claim.devices or before.get(claim.uuid) == claim:
             continue

@@ -8,7 +8,7 @@ costs four statements and so does an abort, however many guests there are.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,7 +27,14 @@ from nodetracker.errors import (
     NotFoundError,
     RefusedError,
 )
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.claim import (
+    ACTIVE_STATES,
+    Claim,
+    ClaimRequest,
+    ClaimState,
+    ReleaseReason,
+    SplitBrain,
+)
 from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
@@ -45,7 +52,7 @@ LEDGER_COLUMNS = (
     "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
     "local_gb_used", "cpu_used", "disk_used", "cpu_allocation_ratio", "ram_allocation_ratio",
     "disk_allocation_ratio", "reserved", "overhead", "inventory", "traits", "facts",
-    "numa_topology",
+    "numa_topology", "tracks_resources",
 )  # fmt: skip
 _GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 _GUEST = "guest_"
@@ -212,6 +219,74 @@ def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool
         codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
         for row in connection.execute(query).mappings()
     ]
+
+
+def list_split_brains(connection: sa.Connection, host: str) -> list[SplitBrain]:
+    """See `Store.list_split_brains`."""
+    other, place = tables.claims.alias("other_claims"), tables.compute_nodes.alias("other_nodes")
+    active = [state.value for state in ACTIVE_STATES]
+    both = [_claims.uuid, other.c.uuid]
+    is_tied = sa.exists().where(
+        _migrations.workload_uuid == _claims.workload_uuid,
+        _migrations.status.in_([status.value for status in OPEN]),
+        _migrations.source_claim.in_(both),
+        _migrations.dest_claim.in_(both),
+    )
+    rows = connection.execute(
+        sa.select(
+            _nodes.hypervisor_hostname,
+            _claims.workload_uuid,
+            place.c.host,
+            place.c.hypervisor_hostname,
+        )
+        .select_from(tables.compute_nodes)
+        .join(tables.claims, _claims.compute_node_id == _nodes.id)
+        .join(
+            other,
+            sa.and_(
+                other.c.workload_uuid == _claims.workload_uuid,
+                other.c.compute_node_id != _claims.compute_node_id,
+            ),
+        )
+        .join(place, place.c.id == other.c.compute_node_id)
+        .where(
+            _nodes.host == host,
+            _claims.state.in_(active),
+            other.c.state.in_(active),
+            ~is_tied,
+        )
+    )
+    return sorted({SplitBrain(*row) for row in rows})
+
+
+def purge(connection: sa.Connection, before: datetime) -> int:
+    """Delete claims that were released earlier and are no part of a migration; return how many.
+
+    Their nodes are read again by whoever remembers them.
+    """
+    is_over = sa.and_(
+        _claims.state == ClaimState.RELEASED.value,
+        _claims.updated_at < before,
+        _claims.uuid.not_in(sa.select(_migrations.source_claim)),
+        _claims.uuid.not_in(sa.select(_migrations.dest_claim)),
+    )
+    node_ids = connection.execute(sa.select(_claims.compute_node_id).where(is_over).distinct())
+    ids = sorted(node_ids.scalars())
+    lock_rows(connection, _nodes.id.in_(ids))
+    deleted = connection.execute(sa.delete(tables.claims).where(is_over)).rowcount
+    touch(connection, ids)
+    return deleted
+
+
+def touch(connection: sa.Connection, node_ids: Iterable[int]) -> None:
+    """Let the agents of nodes read their ledgers again."""
+    wanted = sorted(node_ids)
+    if wanted:
+        connection.execute(
+            sa.update(tables.compute_nodes)
+            .where(_nodes.id.in_(wanted))
+            .values(generation=_nodes.generation + 1)
+        )
 
 
 def _is_guest(node: LockedNode) -> "sa.ColumnElement[bool]":

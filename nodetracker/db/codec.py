@@ -26,7 +26,7 @@ JSON_COLUMNS = frozenset(
     {
         "cpu_info", "supported_instances", "pci_stats", "stats", "numa_topology", "labels",
         "runtimes", "reserved", "overhead", "inventory", "traits", "system", "disks", "gpus",
-        "facts", "metrics",
+        "facts", "metrics", "ratio_origins",
     }
 )  # fmt: skip
 # The longest item of a warning that its unique key can hold; what is longer is cut.
@@ -105,6 +105,8 @@ def decode_some_values(row: Row, columns: Iterable[str]) -> NodeValues:
     """Build values of which only some columns, ``facts`` among them, were read."""
     fields = {name: row[name] for name in columns}
     fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+    if "ratio_origins" in fields:  # NULL in a row that is older than the column
+        fields["ratio_origins"] = fields["ratio_origins"] or {}
     return NodeValues(**fields)
 
 

@@ -30,7 +30,7 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus, Move
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
@@ -552,6 +552,32 @@ class MemoryStore:
             request, node, held, terms.service_down_time, terms.is_packing, terms.aliases
         )
 
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """See `Store`."""
+        with self._reading() as tables:
+            active = [claim for claim in tables.claims.values() if claim.is_active]
+            tied = {
+                frozenset({migration.source_claim, migration.dest_claim})
+                for migration in tables.migrations.values()
+                if migration.is_open
+            }
+            found = set()
+            for mine in active:
+                place = tables.nodes[mine.node_id]
+                for other in active if place.host == host else ():
+                    if (
+                        other.workload.uuid == mine.workload.uuid
+                        and other.node_id != mine.node_id
+                        and frozenset({mine.uuid, other.uuid}) not in tied
+                    ):
+                        there = tables.nodes[other.node_id]
+                        found.add(
+                            SplitBrain(
+                                place.nodename, mine.workload.uuid, there.host, there.nodename
+                            )
+                        )
+            return sorted(found)
+
     def load_ledger_stamps(self) -> LedgerStamps:
         """See `Store`."""
         with self._reading() as tables:
@@ -637,11 +663,29 @@ class MemoryStore:
                 for key, record in tables.warnings.items()
                 if record.resolved_at is None or record.resolved_at >= before
             }
-            deleted = {
-                "history": len(tables.history) - len(history),
-                "warnings": len(tables.warnings) - len(warnings),
+            migrations = {
+                migration.uuid: migration
+                for migration in tables.migrations.values()
+                if migration.is_open or migration.updated_at >= before
             }
+            told = {m.source_claim for m in migrations.values()}
+            told |= {m.dest_claim for m in migrations.values()}
+            claims = {
+                claim.uuid: claim
+                for claim in tables.claims.values()
+                if claim.is_active or claim.updated_at >= before or claim.uuid in told
+            }
+            for node_id in {c.node_id for c in tables.claims.values() if c.uuid not in claims}:
+                _touch(tables, node_id)
+            kept = {
+                "history": history,
+                "warnings": warnings,
+                "migrations": migrations,
+                "claims": claims,
+            }
+            deleted = {name: len(getattr(tables, name)) - len(kept[name]) for name in kept}
             tables.history, tables.warnings = history, warnings
+            tables.migrations, tables.claims = migrations, claims
             return deleted
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ def create_migration(
     source = found[wanted.source_claim]
     migration = moves.make_migration(request, source, granted)
     connection.execute(sa.insert(tables.migrations).values(codec.encode_migration(migration)))
-    _touch(connection, nodes.keys() - {dest.id})
+    claims.touch(connection, nodes.keys() - {dest.id})
     return migration
 
 
@@ -131,6 +131,15 @@ def list_migrations(
     if status is not None:
         conditions.append(_migrations.status == status.value)
     return _list(connection, *conditions)
+
+
+def purge(connection: sa.Connection, before: datetime) -> int:
+    """Delete migrations that ended earlier and return how many."""
+    ended = sa.delete(tables.migrations).where(
+        _migrations.status.not_in([status.value for status in OPEN]),
+        _migrations.updated_at < before,
+    )
+    return connection.execute(ended).rowcount
 
 
 def load_moves(
@@ -265,7 +274,7 @@ def _end(connection: sa.Connection, locked: _Locked, ending: Ending | None) -> M
         others = _others(locked.claims.values(), claim)
         claims.release(connection, nodes[claim.node_id], claim, others, reason)
         charged.add(claim.node_id)
-    _touch(connection, nodes.keys() - charged)
+    claims.touch(connection, nodes.keys() - charged)
     connection.execute(
         sa.update(tables.migrations)
         .where(_migrations.uuid == ending.migration.uuid)
@@ -280,14 +289,3 @@ def _others(found: Iterable[Claim], claim: Claim) -> Sequence[Claim]:
         for other in found
         if other.is_active and other.node_id == claim.node_id and other.uuid != claim.uuid
     ]
-
-
-def _touch(connection: sa.Connection, ids: Iterable[int]) -> None:
-    """Let the agents of nodes read their ledgers again."""
-    wanted = sorted(ids)
-    if wanted:
-        connection.execute(
-            sa.update(tables.compute_nodes)
-            .where(_nodes.id.in_(wanted))
-            .values(generation=_nodes.generation + 1)
-        )

@@ -20,7 +20,7 @@ from nodetracker.db.engine import Database, DatabaseSettings
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostStamps, NodeRecord
@@ -149,6 +149,10 @@ class SqlStore:
         """See `Store`."""
         return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
 
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """See `Store`."""
+        return self._database.read(lambda c: claims.list_split_brains(c, host))
+
     def load_ledger_stamps(self) -> LedgerStamps:
         """See `Store`."""
         return self._database.read(fleet.load_ledger_stamps)
@@ -242,6 +246,8 @@ class SqlStore:
             lambda c: {
                 "history": history.purge(c, before),
                 "warnings": host_warnings.purge(c, before),
+                "migrations": migrations.purge(c, before),
+                "claims": claims.purge(c, before),
             }
         )
 

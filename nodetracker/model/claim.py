@@ -138,3 +138,13 @@ class Claim:
     def is_active(self) -> bool:
         """True while it counts as used."""
         return self.state in ACTIVE_STATES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SplitBrain:
+    """A workload that holds claims on two nodes which no open migration ties."""
+
+    nodename: str
+    workload_uuid: str
+    other_host: str
+    other_nodename: str

@@ -22,6 +22,7 @@ class WarningKind(enum.StrEnum):
     GUEST_VANISHED = "guest_vanished"
     CLAIM_LOST = "claim_lost"
     MIGRATION_ERROR = "migration_error"
+    SPLIT_BRAIN = "split_brain"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

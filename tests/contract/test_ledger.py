@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -452,3 +453,16 @@ def test_of_two_that_adopt_one_guest_at_once_only_one_is_credited(stores: StoreM
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda request: claim(stores.open(), request), requests))
         assert node(store).values.vcpus_used == 1 + 2 + 2
+
+
+class TestPurging:
+    def test_released_claims_go_by_their_age_and_held_ones_stay(self, store: Store) -> None:
+        make_node(store)
+        kept, gone = claim(store, ask(VCPU=1)), claim(store, ask(VCPU=1))
+        store.abort_claim(gone.uuid)
+        assert store.purge(store.now() - timedelta(days=1))["claims"] == 0
+        before = node(store)
+        assert store.purge(store.now() + timedelta(seconds=1))["claims"] == 1
+        assert [found.uuid for found in store.list_claims()] == [kept.uuid]
+        assert node(store).generation == before.generation + 1
+        assert node(store).values == before.values

@@ -2,8 +2,9 @@
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from nodetracker.errors import (
     RequestError,
 )
 from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, SplitBrain
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import NodeRecord
@@ -475,6 +476,43 @@ class TestStatus:
         (alpha,) = store.list_services("alpha")
         store.rename_host("alpha", "omega", COMPUTE_BINARY, alpha)
         assert [m.source_host for m in store.list_migrations("omega")] == ["omega", "omega"]
+
+
+class TestPurging:
+    def test_a_claim_that_a_migration_tells_of_goes_with_it(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        store.abort_claim(store.create_claim(ask(str(uuid.uuid4())), "beta", "node-1", TERMS).uuid)
+        later = store.now() + timedelta(seconds=1)
+        assert counted(store.purge(later)) == (0, 1)
+        store.confirm_migration(migration.uuid)
+        assert counted(store.purge(store.now() - timedelta(days=1))) == (0, 0)
+        assert counted(store.purge(store.now() + timedelta(seconds=1))) == (1, 1)
+        assert [found.uuid for found in store.list_claims()] == [migration.dest_claim]
+        assert store.list_migrations() == []
+
+
+def counted(deleted: Mapping[str, int]) -> tuple[int, int]:
+    return deleted["migrations"], deleted["claims"]
+
+
+class TestSplitBrains:
+    def test_claims_on_two_nodes_without_an_open_migration_are_told_on_both_sides(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        assert store.list_split_brains("alpha") == []
+        store.revert_migration(migration.uuid)
+        other = claim(store, ask(), "beta")
+        assert store.list_split_brains("alpha") == [
+            SplitBrain("node-1", WORKLOAD, "beta", "node-1")
+        ]
+        assert store.list_split_brains("beta") == [
+            SplitBrain("node-1", WORKLOAD, "alpha", "node-1")
+        ]
+        store.abort_claim(other.uuid)
+        assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
 
 
 class TestAudits:

@@ -20,7 +20,14 @@ from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.ports import AgentKey, LedgerTerms
 from nodetracker.settings import AgentSettings, AllocationRatios, Policy
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.builders import (
+    NOW,
+    forget_history,
+    make_guest,
+    make_incarnation,
+    make_snapshot,
+    take_service,
+)
 from tests.oracle import COUNTING, check_usage
 
 HOST = "host-1"
@@ -235,7 +242,7 @@ class MoveMachine(RuleBasedStateMachine):
     @rule()
     def audit(self):
         report = self.tracker.audit(self.key)
-        self.store.purge(self.now())  # the store copies its history at every call
+        forget_history(self.store)
         assert report.is_good, report.errors
         for record in self.store.load_nodes(HOST):
             listed = {GUESTS[number].uuid for number in self.driver.running[record.nodename]}

@@ -27,7 +27,14 @@ from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.ports import AgentKey, LedgerTerms
 from nodetracker.settings import AgentSettings, AllocationRatios, Policy
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.builders import (
+    NOW,
+    forget_history,
+    make_guest,
+    make_incarnation,
+    make_snapshot,
+    take_service,
+)
 from tests.oracle import COUNTING, check_usage, expected_usage
 
 HOST = "host-1"
@@ -267,6 +274,16 @@ class LedgerMachine(RuleBasedStateMachine):
             assert before.state.value == "released"
         assert self.used() == used
 
+    @rule()
+    def purge(self):
+        used = self.used()
+        self.store.purge(self.now())
+        assert self.used() == used
+        for uuid in self.bodies.keys() - self.claims().keys():
+            del self.bodies[uuid]
+            self.aborted.discard(uuid)
+        assert all(claim.state.value in COUNTING for claim in self.claims().values())
+
     # Guests and time.
 
     @rule(number=numbers)
@@ -330,7 +347,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def see(self, listing):
         self.driver.guests = failed("test", "broken") if listing is None else fresh("test", listing)
         report = self.tracker.audit(self.key)
-        self.store.purge(self.now())  # the store copies its history at every call
+        forget_history(self.store)
         if listing is not None and listing.is_complete:
             assert report.is_good, report.errors
 
