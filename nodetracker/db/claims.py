@@ -57,6 +57,7 @@ LEDGER_COLUMNS = (
 _GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 _GUEST = "guest_"
 _SERVICE = "service_"
+_DEVICE = "device_"
 
 
 def create_claim(
@@ -329,9 +330,13 @@ def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlace
 
 
 def lock_rows(
-    connection: sa.Connection, which: "sa.ColumnElement[bool]"
+    connection: sa.Connection, which: "sa.ColumnElement[bool]", *more: "sa.ColumnElement[Any]"
 ) -> Sequence[sa.RowMapping]:
-    """Lock nodes' rows in id order and return what of them decides."""
+    """Lock nodes' rows in id order and return what of them decides.
+
+    Args:
+        more: columns of what never changes; the rest is read once the lock is held.
+    """
     return (
         connection.execute(
             sa.select(
@@ -339,6 +344,7 @@ def lock_rows(
                 _nodes.host,
                 _nodes.hypervisor_hostname,
                 *(_nodes[name] for name in LEDGER_COLUMNS),
+                *more,
             )
             .where(which)
             .order_by(_nodes.id)
@@ -448,7 +454,8 @@ def _lock_claim(
         NotFoundError: there is no such claim.
     """
     node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    locked = lock_rows(connection, _nodes.id == node_id)
+    own = sa.select(_claims.devices).where(_claims.uuid == uuid).scalar_subquery()  # never change
+    locked = lock_rows(connection, _nodes.id == node_id, own.label("claim_devices"))
     if not locked:
         raise NotFoundError(f"there is no claim {uuid}")
     (row,) = locked
@@ -465,28 +472,37 @@ def _lock_claim(
         )
         .scalar_subquery()
     )
-    rows = (
-        connection.execute(
-            sa.select(
-                tables.claims,
-                utc_now().label("now"),
-                moved_by.label("moved_by"),
-                *(_guests[name].label(_GUEST + name) for name in codec.GUEST_COLUMNS),
-            )
-            .select_from(tables.claims.outerjoin(tables.guests, is_guest))
-            .where(_claims.compute_node_id == row["id"], _claims.workload_uuid == workload)
-            .order_by(_claims.created_at, _claims.id)
+    below = tables.claims.outerjoin(tables.guests, is_guest)
+    columns = [
+        *tables.claims.c,
+        utc_now().label("now"),
+        moved_by.label("moved_by"),
+        *(_guests[name].label(_GUEST + name) for name in codec.GUEST_COLUMNS),
+    ]
+    if row["claim_devices"]:  # with the node's devices, a row each
+        below = below.outerjoin(
+            tables.pci_devices, _devices.compute_node_id == _claims.compute_node_id
         )
-        .mappings()
-        .all()
+        columns += [_devices[name].label(_DEVICE + name) for name in codec.DEVICE_COLUMNS]
+    query = (
+        sa.select(*columns)
+        .select_from(below)
+        .where(_claims.compute_node_id == row["id"], _claims.workload_uuid == workload)
+        .order_by(_claims.created_at, _claims.id)
     )
-    node = _locked_node(row, rows[0])
-    claims = [codec.decode_claim(row, node.host, node.nodename) for row in rows]
-    (claim,) = (found for found in claims if found.uuid == uuid)
-    (moving,) = (found["moved_by"] for found in rows if found["uuid"] == uuid)
-    others = [found for found in claims if found.uuid != uuid and found.is_active]
-    devices = _read_devices(connection, node.id) if claim.devices else {}
-    return replace(node, devices=devices), claim, others, moving
+    rows = connection.execute(query).mappings().all()
+    devices = (
+        _decode_devices(_part(found, _DEVICE) for found in rows) if row["claim_devices"] else {}
+    )
+    node = replace(_locked_node(row, rows[0]), devices=devices)
+    of_workload = {found["uuid"]: found for found in rows}
+    moving = of_workload[uuid]["moved_by"]
+    claims = {
+        key: codec.decode_claim(found, node.host, node.nodename)
+        for key, found in of_workload.items()
+    }
+    claim = claims.pop(uuid)
+    return node, claim, [other for other in claims.values() if other.is_active], moving
 
 
 def _cancel(connection: sa.Connection, claim: Claim, node: LockedNode) -> None:
@@ -612,11 +628,6 @@ def _write_devices(
                 _devices.compute_node_id == node.id, _devices.address.in_(gone)
             )
         )
-
-
-def _read_devices(connection: sa.Connection, node_id: int) -> dict[str, TrackedDevice]:
-    query = sa.select(tables.pci_devices).where(_devices.compute_node_id == node_id)
-    return _decode_devices(connection.execute(query).mappings())
 
 
 def _decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice]:

@@ -11,6 +11,7 @@ import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.db.store import SqlStore
 from nodetracker.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -25,6 +26,7 @@ from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AgentKey, LedgerTerms, Store
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 from tests.contract.values import create, make_device, make_guest, make_values, register, update
+from tests.statements import count_statements
 
 TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
@@ -358,6 +360,14 @@ class TestPci:
         store.abort_claim(granted.uuid)
         assert node(store).devices == before.devices
         assert sum(pool["count"] for pool in node(store).values.pci_stats) == 2
+
+    def test_a_pair_costs_two_statements_more_than_a_plain_one(self, store: Store) -> None:
+        if not isinstance(store, SqlStore):
+            pytest.skip("has no statements")
+        make_node(store, tuple(make_guest(f"guest-{n}") for n in range(50)), devices=self.VFS)
+        with count_statements(store) as statements:
+            store.abort_claim(self.claim(store).uuid)
+        assert len(statements) == 10
 
     def test_no_device_is_given_twice(self, store: Store) -> None:
         make_node(store, devices=self.VFS)
