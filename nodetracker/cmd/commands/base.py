@@ -1,13 +1,32 @@
 """What the commands share: the application's store, and how times are written and read."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from cliff.columns import FormattableColumn
 
 from nodetracker.bootstrap import build_terms
 from nodetracker.errors import RefusedError
 from nodetracker.ports import LedgerTerms, Store
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Lines(FormattableColumn[Any]):
+    """A value that is data for programs and lines for people.
+
+    Args:
+        lines: None = the items of the value.
+    """
+
+    def __init__(self, value: Any, lines: Iterable[str] | None = None) -> None:
+        super().__init__(value)
+        self._lines = list(value if lines is None else lines)
+
+    def human_readable(self) -> str:
+        """Return the lines."""
+        return "\n".join(self._lines)
 
 
 class StoreCommand:

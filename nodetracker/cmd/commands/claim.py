@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from cliff.show import ShowOne
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.cmd.commands.dry_run import render_admission
 from nodetracker.cmd.commands.node import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
-from nodetracker.model.numa_placement import encode_placement
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
@@ -189,19 +189,6 @@ def render_claim(claim: Claim) -> dict[str, Any]:
         "disk_gb": whole_units(disk_mb, MIB_PER_GIB),
         "expires_at": render_time(claim.expires_at),
         "reason": claim.reason,
-    }
-
-
-def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
-    """Return a dry run's answer as plain JSON."""
-    return {
-        "host": host,
-        "nodename": nodename,
-        "fits": not answer.reasons,
-        "reasons": list(answer.reasons),
-        "numa": None if answer.numa is None else encode_placement(answer.numa),
-        "numa_reasons": list(answer.numa_reasons),
-        "resources": [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts],
     }
 
 
