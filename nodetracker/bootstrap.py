@@ -284,6 +284,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         held_fact_expiry=group.held_fact_expiry,
         host_ip=conf.my_ip or netutils.get_my_ipv4(),
         pci=_build_pci_policy(conf),
+        numa_networks=dict(_numa_network(entry) for entry in group.numa_network or ()),
     )
 
 
@@ -318,6 +319,16 @@ def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
     except ValueError as error:
         text = ",".join(f"{key}:{value}" for key, value in entry.items())
         raise ConfigError(f"[compute] reserved_huge_pages: {text}: {error}") from error
+
+
+def _numa_network(entry: str) -> tuple[str, CpuSet]:
+    name, _, cells = entry.rpartition("=")
+    try:
+        if not name.strip():
+            raise ValueError("is not NAME=CELLS")
+        return name.strip(), parse_cpu_set(cells)
+    except ValueError as error:
+        raise ConfigError(f"[compute] numa_network: {entry}: {error}") from error
 
 
 def _one_line(text: str) -> str:

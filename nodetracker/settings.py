@@ -56,6 +56,7 @@ class Policy:
         configured_ratios: win over what the row has.
         initial_ratios: for a row that has none; all three are set.
         cpu_shared_set, cpu_dedicated_set: None = not configured.
+        numa_networks: network -> ids of the NUMA cells that its interfaces are at.
         held_fact_expiry: seconds after which a held fact is unknown.
         host_ip: the address that rows show.
     """
@@ -71,6 +72,7 @@ class Policy:
     held_fact_expiry: int = 600
     host_ip: str = "127.0.0.1"
     pci: PciPolicy = PciPolicy()
+    numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,7 @@ def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:
             }
             for pool in cell.pages
         ],
+        "networks": sorted(name for name, ids in policy.numa_networks.items() if cell.id in ids),
         "socket": cell.socket,
         "distances": {str(other): value for other, value in sorted(cell.distances.items())},
     }

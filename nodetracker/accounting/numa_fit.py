@@ -18,6 +18,10 @@ CANNOT_FIT_WITH_DEVICES = (
     "Requested instance NUMA topology together with requested PCI devices"
     " cannot fit the given host NUMA topology"
 )
+CANNOT_FIT_WITH_NETWORKS = (
+    "Requested instance NUMA topology together with requested networks"
+    " cannot fit the given host NUMA topology"
+)
 NO_LIMITS = NumaLimits()
 
 Fits = Mapping[GuestCell, Mapping[int, CellFit]]  # by the host cell's id
@@ -71,15 +75,25 @@ def fit_numa(
     }
     candidates = [_candidates(fits[guest]) for guest in request.cells]
     order = _order_cells(request, cells, usage, is_packing)
-    choice = CellChoice(candidates, order, accepts or _accepts_all)
+    near_networks = _near_networks(request, cells)
+
+    def accepts_both(chosen: tuple[int, ...]) -> bool:
+        return near_networks(chosen) and (accepts is None or accepts(chosen))
+
+    choice = CellChoice(candidates, order, accepts_both)
     chosen = choice.find()
     if chosen is None:
-        return _refuse(request, cells, fits, choice)
+        return _refuse(request, cells, fits, choice, has_devices=accepts is not None)
     return _place(request, cells, usage, fits, chosen)
 
 
-def _accepts_all(_: tuple[int, ...]) -> bool:
-    return True
+def _near_networks(
+    request: NumaRequest, cells: Sequence[HostCell]
+) -> Callable[[tuple[int, ...]], bool]:
+    """Tell of sets of cells whether they have the networks; one that no cell has is anywhere."""
+    at = {name: {cell.id for cell in cells if name in cell.networks} for name in request.networks}
+    wanted = [ids for ids in at.values() if ids]
+    return lambda chosen: all(not ids.isdisjoint(chosen) for ids in wanted)
 
 
 def _candidates(fit_of: Mapping[int, CellFit]) -> frozenset[int]:
@@ -138,7 +152,11 @@ def _place(
 
 
 def _refuse(
-    request: NumaRequest, cells: Sequence[HostCell], fits: Fits, choice: CellChoice
+    request: NumaRequest,
+    cells: Sequence[HostCell],
+    fits: Fits,
+    choice: CellChoice,
+    has_devices: bool,
 ) -> NumaRefusal:
     """Collect all reasons: too few cells, what each lacks, what they lack together."""
     reasons = []
@@ -153,17 +171,21 @@ def _refuse(
         ]
     crowd = find_crowd([_candidates(fits[guest]) for guest in request.cells])
     if crowd is None:
-        return NumaRefusal(CANNOT_FIT_WITH_DEVICES, (*reasons, _device_reason(choice)))
+        summary = CANNOT_FIT_WITH_DEVICES if has_devices else CANNOT_FIT_WITH_NETWORKS
+        return NumaRefusal(summary, (*reasons, _nearness_reason(request, choice, has_devices)))
     guests, hosts = crowd
     if hosts and len(hosts) < len(cells):
         reasons.append(f"guest {_name_cells(guests)} fit only host {_name_cells(hosts)}")
     return NumaRefusal(CANNOT_FIT, tuple(reasons))
 
 
-def _device_reason(choice: CellChoice) -> str:
+def _nearness_reason(request: NumaRequest, choice: CellChoice, has_devices: bool) -> str:
+    wanted = ["PCI devices"] if has_devices else []
+    wanted += [f"networks {', '.join(request.networks)}"] if request.networks else []
+    what = " and ".join(wanted)
     if choice.has_given_up:
-        return f"no host cells near the requested PCI devices among {MAX_VISITED} tried sets"
-    return "no host cells that fit are near the requested PCI devices"
+        return f"no host cells near the requested {what} among {MAX_VISITED} tried sets"
+    return f"no host cells that fit are near the requested {what}"
 
 
 def _name_cells(ids: Sequence[int]) -> str:

@@ -37,6 +37,7 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
                     key=lambda pool: pool.size_kb,
                 )
             ),
+            networks=frozenset(cell.get("networks", ())),
         )
         for cell in column.get("cells", ())
     )

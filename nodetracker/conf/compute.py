@@ -76,6 +76,13 @@ OPTIONS = (
         "node:0,size:2048,count:64 (size in KiB, or with a suffix: 2MB, 1GB). May be given "
         "several times.",
     ),
+    cfg.MultiStrOpt(
+        "numa_network",
+        mutable=True,
+        help="The NUMA cells at which the interfaces of a network are, NAME=CELLS, e.g. "
+        "physnet0=0 or tunnel=0-1. A claim that names the network in numa.networks gets cells "
+        "with one of them. May be given several times.",
+    ),
     cfg.Opt(
         "cpu_allocation_ratio",
         mutable=True,

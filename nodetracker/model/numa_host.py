@@ -21,6 +21,7 @@ class HostCell:
             core by itself.
         pages: pools in ascending page size, `reserved` with what the operator
             keeps. The smallest is ordinary memory, the others are huge pages.
+        networks: names of the networks whose interfaces are at this cell.
     """
 
     id: int
@@ -29,6 +30,7 @@ class HostCell:
     memory_mb: int
     siblings: tuple[CpuSet, ...] = ()
     pages: tuple[PagePool, ...] = ()
+    networks: frozenset[str] = frozenset()
 
     @property
     def cpus(self) -> CpuSet:

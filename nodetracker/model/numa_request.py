@@ -11,7 +11,9 @@ from nodetracker.units import MILLI, parse_page_size_kb
 MAX_GUEST_CELLS = 128
 """QEMU makes no more cells for a guest."""
 
-_KEYS = ("nodes", "cells", "cpu_policy", "cpu_thread_policy", "page_size")
+_KEYS = ("nodes", "cells", "cpu_policy", "cpu_thread_policy", "page_size", "networks")
+_MAX_NETWORKS = 64
+_LONGEST_NAME = 255
 _CELL_KEYS = ("vcpus", "pcpus", "memory_mb")
 _LIMIT_KEYS = ("cpu_allocation_ratio", "ram_allocation_ratio")
 _Choice = TypeVar("_Choice", bound=enum.StrEnum)
@@ -70,12 +72,15 @@ class NumaRequest:
         cells: at least one, each with at least one CPU.
         page_size: a name, a size in KiB, or None: ordinary memory, which
             shared CPUs' guests may overcommit.
+        networks: names of networks that its interfaces are on; those that the
+            host has at some cells must be at one of the chosen.
     """
 
     cells: tuple[GuestCell, ...]
     cpu_policy: CpuPolicy = CpuPolicy.SHARED
     cpu_thread_policy: CpuThreadPolicy = CpuThreadPolicy.PREFER
     page_size: PageSize | int | None = None
+    networks: tuple[str, ...] = ()
 
     @property
     def vcpus(self) -> int:
@@ -106,9 +111,9 @@ def parse_numa_request(
 
     Every key may be left out or null: ``nodes`` (1), ``cells``, ``cpu_policy``
     (what the resources say), ``cpu_thread_policy`` (prefer), ``page_size``
-    (ordinary memory). ``page_size`` is ``small``, ``large``, ``any``, a
-    number of KiB, or a text such as ``2MB``. A cell is an object of three
-    integers, each 0 when left out::
+    (ordinary memory), ``networks`` (a list of names). ``page_size`` is
+    ``small``, ``large``, ``any``, a number of KiB, or a text such as ``2MB``.
+    A cell is an object of three integers, each 0 when left out::
 
         {"vcpus": 2, "pcpus": 1, "memory_mb": 2048}
 
@@ -149,6 +154,7 @@ def parse_numa_request(
         cpu_policy=policy,
         cpu_thread_policy=_parse_cpu_thread_policy(entry.get("cpu_thread_policy"), policy),
         page_size=_parse_page_size(entry.get("page_size")),
+        networks=_parse_networks(entry.get("networks")),
     )
 
 
@@ -213,6 +219,18 @@ def _parse_page_size(value: object) -> PageSize | int | None:
         except ValueError as error:
             raise NumaRequestError(path, str(error)) from None
     return _integer(value, path, least=1)
+
+
+def _parse_networks(value: object) -> tuple[str, ...]:
+    path = "numa.networks"
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > _MAX_NETWORKS:
+        raise NumaRequestError(path, f"is no list of at most {_MAX_NETWORKS} names")
+    for index, name in enumerate(value):
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            raise NumaRequestError(f"{path}[{index}]", "is no name")
+    return tuple(sorted(set(value)))
 
 
 def _parse_cells(entry: Mapping[str, object], total: GuestCell) -> tuple[GuestCell, ...]:

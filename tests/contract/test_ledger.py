@@ -90,6 +90,7 @@ def make_cell(number: int) -> dict[str, Any]:
         "mempages": [{"size_kb": 4, "total": 4096 * 256, "used": 0, "reserved": 0}],
         "socket": number,
         "distances": {},
+        "networks": [f"physnet{number}"],
     }
 
 
@@ -325,6 +326,16 @@ class TestNuma:
             "guest cell 0 on host cell 0",
             "guest cell 0 on host cell 1",
         ]
+
+    def test_a_network_chooses_the_cell(self, store: Store) -> None:
+        make_node(store)
+        for _ in range(2):
+            granted = claim(store, ask(VCPU=1, numa={"networks": ["physnet1", "anywhere"]}))
+            assert granted.numa is not None
+            assert [cell.host_cell for cell in granted.numa.cells] == [1]
+        claim(store, ask(VCPU=0, PCPU=1, numa={"networks": ["physnet1"]}))
+        with pytest.raises(ClaimRefusedError, match="together with requested networks"):
+            claim(store, ask(VCPU=0, PCPU=1, numa={"networks": ["physnet1"]}))
 
     def test_a_workload_of_two_cells_is_on_both(self, store: Store) -> None:
         make_node(store)

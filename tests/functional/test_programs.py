@@ -325,6 +325,7 @@ class TestErrors:
             ({"cpu_shared_set": "0-3", "cpu_dedicated_set": "3-5"}, "both name 3"),
             ({"cpu_shared_set": "400"}, "none of 400 is online on node node-1"),
             ({"reserved_huge_pages": "node:0,size:x,count:1"}, "reserved_huge_pages"),
+            ({"numa_network": "physnet0"}, "numa_network: physnet0: is not NAME=CELLS"),
             ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
             ({"max_concurrent_audits": "0"}, "max_concurrent_audits"),
             ({"extra": "service_down_time = 29\nreport_interval = 10"}, "service_down_time: 29"),

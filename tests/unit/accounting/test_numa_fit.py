@@ -6,6 +6,7 @@ import pytest
 from nodetracker.accounting.numa_fit import (
     CANNOT_FIT,
     CANNOT_FIT_WITH_DEVICES,
+    CANNOT_FIT_WITH_NETWORKS,
     NumaRefusal,
     fit_numa,
 )
@@ -310,3 +311,42 @@ def test_a_search_that_was_given_up_says_so():
     assert result.reasons == (
         "no host cells near the requested PCI devices among 50000 tried sets",
     )
+
+
+class TestNetworks:
+    CELLS = tuple(
+        dataclasses.replace(make_cell(number, shared=cpus), networks=networks)
+        for number, cpus, networks in (
+            (0, "0-3", frozenset()),
+            (1, "4-7", frozenset({"physnet0", "tunnel"})),
+            (2, "8-11", frozenset({"physnet1"})),
+        )
+    )
+
+    def fit(self, networks, *cells):
+        request = dataclasses.replace(make_request(*cells), networks=networks)
+        return fit_numa(request, self.CELLS, {})
+
+    @pytest.mark.parametrize(
+        ("networks", "chosen"),
+        [
+            ((), [0]),
+            (("physnet0",), [1]),
+            (("physnet0", "tunnel"), [1]),
+            (("physnet1", "elsewhere"), [2]),
+            (("elsewhere",), [0]),
+        ],
+    )
+    def test_a_cell_near_them_is_taken(self, networks, chosen):
+        placed = self.fit(networks, (2, 0, 64))
+        assert [cell.host_cell for cell in placed.cells] == chosen
+
+    def test_two_cells_cover_what_one_cannot(self):
+        wanted = ("physnet0", "physnet1")
+        placed = self.fit(wanted, (2, 0, 64), (2, 0, 64))
+        assert sorted(cell.host_cell for cell in placed.cells) == [1, 2]
+        refused = self.fit(wanted, (2, 0, 64))
+        assert refused.summary == CANNOT_FIT_WITH_NETWORKS
+        assert reasons_of(refused)[-1] == (
+            "no host cells that fit are near the requested networks physnet0, physnet1"
+        )

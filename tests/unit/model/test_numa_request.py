@@ -93,6 +93,8 @@ def test_the_sums_are_what_the_ledger_charges():
         ({"cpu_thread_policy": "none"}, 0, 4, "numa.cpu_thread_policy: is none of prefer, isolate, require"),
         ({"cpu_thread_policy": "require"}, 4000, 0, "numa.cpu_thread_policy: is require, but no CPU is pinned"),
         ({"page_size": 0}, 4000, 0, "numa.page_size: is no integer of 1 or more"),
+        ({"networks": "p"}, 4000, 0, "numa.networks: is no list of at most 64 names"),
+        ({"networks": ["p", ""]}, 4000, 0, "numa.networks[1]: is no name"),
         ({"page_size": "huge"}, 4000, 0, "numa.page_size: 'huge' is no page size"),
         ({"page_size": [4]}, 4000, 0, "numa.page_size: is no integer of 1 or more"),
     ],
