@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -29,6 +30,8 @@ from nodetracker.model.warning import HostWarning, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
+
+T = TypeVar("T")
 
 
 def _utc_clock() -> datetime:
@@ -112,15 +115,10 @@ class SqlStore:
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
     ) -> Claim:
         """See `Store`."""
-        try:
-            return self._database.write(
-                lambda c: claims.create_claim(c, request, host, nodename, terms)
-            )
-        except ConflictError:
-            again = self._database.read(lambda c: claims.answer_again(c, request))
-            if again is None:
-                raise
-            return again
+        return self._grant(
+            lambda c: claims.create_claim(c, request, host, nodename, terms),
+            lambda c: claims.answer_again(c, request),
+        )
 
     def try_claim(
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
@@ -165,15 +163,10 @@ class SqlStore:
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
     ) -> Migration:
         """See `Store`."""
-        try:
-            return self._database.write(
-                lambda c: migrations.create_migration(c, request, host, nodename, terms)
-            )
-        except ConflictError:
-            again = self._database.read(lambda c: migrations.answer_again(c, request))
-            if again is None:
-                raise
-            return again
+        return self._grant(
+            lambda c: migrations.create_migration(c, request, host, nodename, terms),
+            lambda c: migrations.answer_again(c, request),
+        )
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `Store`."""
@@ -250,6 +243,20 @@ class SqlStore:
                 "claims": claims.purge(c, before),
             }
         )
+
+    def _grant(
+        self,
+        grant: Callable[[sa.Connection], T],
+        answer_again: Callable[[sa.Connection], T | None],
+    ) -> T:
+        """Grant a request, or answer what the same one was granted at the same time."""
+        try:
+            return self._database.write(grant)
+        except ConflictError:
+            again = self._database.read(answer_again)
+            if again is None:
+                raise
+            return again
 
     def close(self) -> None:
         """See `Store`."""
