@@ -21,6 +21,7 @@ class WarningKind(enum.StrEnum):
     DUPLICATE_REFUSED = "duplicate_refused"
     GUEST_VANISHED = "guest_vanished"
     CLAIM_LOST = "claim_lost"
+    DISK_UNREADABLE = "disk_unreadable"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})
