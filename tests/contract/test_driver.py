@@ -16,9 +16,9 @@ from nodetracker.model.node import HostSnapshot
 from nodetracker.ports import DriverCapability
 from nodetracker.settings import Policy
 from tests.builders import NOW
-from tests.contract.drivers import fake, local
+from tests.contract.drivers import fake, libvirt, local
 
-DRIVERS = {"fake": fake.make_case, "local": local.make_case}
+DRIVERS = {"fake": fake.make_case, "libvirt": libvirt.make_case, "local": local.make_case}
 
 
 @pytest.fixture(params=DRIVERS)

@@ -209,7 +209,8 @@ class LibvirtClient:
             if detail == libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED:
                 self._migrated.add(uuid)
                 return EventKind.STOPPED
-            return EventKind.GONE
+            is_saved = detail == libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED
+            return EventKind.STOPPED if is_saved else EventKind.GONE
         if event == libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
             if uuid in self._migrated:
                 self._migrated.discard(uuid)
