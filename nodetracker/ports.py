@@ -226,6 +226,16 @@ class Store(Protocol):
             FencedError: no row has this agent_id and epoch and a lower report_count.
         """
 
+    def mark_service(self, agent: AgentKey, reason: str | None) -> None:
+        """Disable the agent's own service for a reason of its own, or enable it again.
+
+        What an administrator disabled stays as it is, and so does the row of
+        an agent that is fenced.
+
+        Args:
+            reason: begins with `AUTO_PREFIX`; None = there is none any more.
+        """
+
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
     ) -> list[ServiceRecord]:

@@ -16,13 +16,21 @@ from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.event import NodeEvent
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import (
+    AUTO_PREFIX,
+    COMPUTE_BINARY,
+    AuditState,
+    Incarnation,
+    ServiceRecord,
+)
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, Store
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
+
+_UNKNOWN = ""  # no reason at all: what an earlier run of the agent left is not known
 
 
 def utc_clock() -> datetime:
@@ -83,6 +91,7 @@ class ComputeManager:
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
         self._clock_skew: float | None = None
+        self._mark_told: str | None = _UNKNOWN
 
     def bind(
         self,
@@ -190,8 +199,10 @@ class ComputeManager:
         began = self._monotonic()
         try:
             with self._audit_lock:
-                report = audit(self._hold_host())
+                agent = self._hold_host()
+                report = audit(agent)
                 self._note(report)
+                self._mark(agent, report)
         except StoreError as error:
             self._tell(AuditReport(store_error=error, duration_seconds=self._monotonic() - began))
             raise
@@ -321,6 +332,13 @@ class ComputeManager:
                 observer.audited(report)
             except Exception:  # who watches an audit cannot spoil it
                 LOG.exception("%s was told of an audit and failed", type(observer).__name__)
+
+    def _mark(self, agent: AgentKey, report: AuditReport) -> None:
+        """Take the host out of what is scheduled to while its driver's source is away."""
+        reason = None if report.is_driver_ready else f"{AUTO_PREFIX}{report.listing_error}"
+        if reason != self._mark_told:
+            self._store.mark_service(agent, reason)
+            self._mark_told = reason
 
     def _note(self, report: AuditReport) -> None:
         with self._state_lock:

@@ -107,6 +107,7 @@ class ResourceTracker:
         self._gone: dict[str, set[str]] = {}
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
+        self._is_driver_ready = True
         self._told_warnings: frozenset[HostWarning] | None = None
         self._must_tell = False
         self._told_failures: dict[str, str] = {}
@@ -171,6 +172,7 @@ class ResourceTracker:
             listing = self._driver.get_available_nodes()
         except DriverUnavailableError as error:
             unavailable = error
+        self._is_driver_ready = unavailable is None
         if unavailable is not None:
             self._listing_error = str(unavailable)
             self._write(run, self._failed_snapshots(unavailable))
@@ -197,6 +199,7 @@ class ResourceTracker:
             changes=changes,
             errors=dict(self._errors),
             listing_error=self._listing_error,
+            is_driver_ready=self._is_driver_ready,
             read=read,
             warnings=tuple(sorted(run.warnings)),
             clock_skew_seconds=self._clock_skew,

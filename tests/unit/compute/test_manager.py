@@ -11,7 +11,7 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import DuplicateAgentError, FencedError, StoreUnavailableError
 from nodetracker.model.event import EventKind, NodeEvent
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import DriverCapability
 from nodetracker.settings import AgentSettings, Policy
@@ -323,3 +323,53 @@ def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(wor
     world.seconds += 1
     world.manager.handle_events()
     assert world.manager._tracker._gone == {"n1": {"a"}}
+
+
+def read_mark(world):
+    (service,) = world.store.list_services(HOST)
+    return service.disabled, service.disabled_reason
+
+
+def test_a_driver_whose_source_is_away_takes_its_host_out_and_back(world):
+    world.manager.pre_start_hook()
+    assert read_mark(world) == (False, None)
+    world.path.unlink()
+    world.manager.inventory_host()
+    disabled, reason = read_mark(world)
+    assert disabled
+    assert reason.startswith("AUTO: ")
+    assert str(world.path) in reason
+    world.write()
+    world.manager.inventory_host()
+    assert read_mark(world) == (False, None)
+
+
+def test_a_mark_that_an_earlier_run_left_is_taken_off(world):
+    world.manager.pre_start_hook()
+    world.path.unlink()
+    world.manager.inventory_host()
+    world.write()
+    again = world.make_manager(pid=200)
+    again.pre_start_hook()
+    assert read_mark(world) == (False, None)
+
+
+def test_an_operator_s_reason_is_never_touched(world):
+    world.manager.pre_start_hook()
+    world.store.set_service(HOST, COMPUTE_BINARY, ServiceChange(True, "disk swap"))
+    world.path.unlink()
+    world.manager.inventory_host()
+    assert read_mark(world) == (True, "disk swap")
+    world.write()
+    world.manager.inventory_host()
+    assert read_mark(world) == (True, "disk swap")
+
+
+def test_what_is_marked_is_written_once(world):
+    world.manager.pre_start_hook()
+    told = []
+    world.store.mark_service = lambda agent, reason: told.append(reason)
+    world.path.unlink()
+    for _ in range(3):
+        world.manager.inventory_host()
+    assert len(told) == 1
