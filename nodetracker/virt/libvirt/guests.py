@@ -30,6 +30,8 @@ _POWER_STATES = {
     6: PowerState.CRASHED,
     7: PowerState.SUSPENDED,
 }
+_STARTING_UP = (3, 11)
+"""State and reason of a guest whose emulator waits for libvirt: it is not paused by anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,13 @@ def _parse_disks(values: Mapping[str, object]) -> dict[str, DiskAmounts]:
     return found
 
 
+def _power_state(values: Mapping[str, object]) -> PowerState:
+    number, reason = values.get("state.state"), values.get("state.reason")
+    if (number, reason) == _STARTING_UP:
+        return PowerState.RUNNING
+    return _POWER_STATES.get(number if isinstance(number, int) else 0, PowerState.NOSTATE)
+
+
 def _disks_of(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[GuestDisk]:
     return [
         GuestDisk(
@@ -219,7 +228,6 @@ def _disks_of(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[GuestD
 
 
 def _guest(domain: Domain, state: DomainStatistics, disks: Sequence[GuestDisk]) -> Guest:
-    number = state.values.get("state.state", 0)
     size = sum(disk.amounts.capacity or 0 for disk in disks if disk.kind in {"file", "volume"})
     return Guest(
         uuid=domain.uuid,
@@ -228,6 +236,6 @@ def _guest(domain: Domain, state: DomainStatistics, disks: Sequence[GuestDisk]) 
         vcpu_milli=domain.vcpus * MILLI,
         memory_mb=usage_mib_from_bytes(domain.memory_bytes),
         disk_mb=usage_mib_from_bytes(size),
-        power_state=_POWER_STATES.get(number, PowerState.NOSTATE),
+        power_state=_power_state(state.values),
         project_id=domain.project_id,
     )
