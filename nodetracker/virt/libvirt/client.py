@@ -39,13 +39,21 @@ _CLOSE_REASONS = {
 
 
 class LibvirtClient:
-    """Calls of one connection; each may hang as long as libvirtd does."""
+    """Calls of one connection, one at a time; each may hang as long as libvirtd does.
+
+    libvirt's own client crashes the process when several threads wait on one
+    connection that keepalive gives up (seen with 9.0), or when a connection is
+    closed beneath a call. So calls take turns, and the last one closes.
+    """
 
     def __init__(self, endpoint: HypervisorEndpoint, connection: Any) -> None:
         self._source = endpoint.source
         self._connection = connection
         self._migrated: set[str] = set()
         self._undo: list[Callable[[], Any]] = []
+        self._turn = threading.Lock()
+        self._is_closing = False
+        self._is_closed = False
 
     def read_identity(self) -> Identity:
         """Return who the hypervisor is."""
@@ -125,16 +133,19 @@ class LibvirtClient:
         pools = self._optional(lambda: self._connection.listAllStoragePools(flag)) or ()
         return self._call(lambda: [_pool_info(pool) for pool in pools])
 
-    def watch(self, hooks: Hooks, interval: int, count: int) -> None:
-        """Ask to be told of events, as far as the hypervisor's driver tells any.
+    def keep_alive(self, interval: int, count: int) -> None:
+        """Give the connection up when libvirtd does not answer any more.
 
         Args:
-            interval, count: seconds between keepalive messages, and how many
-                may go unanswered; interval 0 sends none.
+            interval, count: seconds between messages, and how many may go
+                unanswered; interval 0 sends none.
         """
-        connection = self._connection
         if interval > 0:
-            self._optional(lambda: connection.setKeepAlive(interval, count))
+            self._optional(lambda: self._connection.setKeepAlive(interval, count))
+
+    def watch(self, hooks: Hooks) -> None:
+        """Ask to be told of events, as far as the hypervisor's driver tells any."""
+        connection = self._connection
         self._optional(
             lambda: connection.registerCloseCallback(
                 lambda _c, reason, _o: hooks.closed(_CLOSE_REASONS.get(reason, "it was closed")),
@@ -176,12 +187,23 @@ class LibvirtClient:
     def is_alive(self) -> bool:
         """Tell whether the connection still stands, without asking over it."""
         try:
-            return bool(self._connection.isAlive())
+            return not self._is_closing and bool(self._connection.isAlive())
         except libvirt.libvirtError:
             return False
 
     def close(self) -> None:
-        """Let go of the connection; it may hang where libvirtd does."""
+        """Let go of the connection, at once or when the call under way returns; that may hang."""
+        self._is_closing = True
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            if not self._is_closed:
+                self._is_closed = True
+                self._shut()
+        finally:
+            self._turn.release()
+
+    def _shut(self) -> None:
         for undo in (*self._undo, self._connection.close):
             try:
                 undo()
@@ -230,15 +252,26 @@ class LibvirtClient:
             )
         ]
 
+    def _guarded(self, call: Callable[[], T]) -> T:
+        """Make one call once the one before it has returned."""
+        try:
+            with self._turn:
+                if self._is_closing:
+                    raise HostDataError(self._source, "the connection is closed")
+                return call()
+        finally:
+            if self._is_closing:
+                self.close()
+
     def _call(self, call: Callable[[], T]) -> T:
         try:
-            return call()
+            return self._guarded(call)
         except libvirt.libvirtError as error:
             raise HostDataError(self._source, _describe(error)) from error
 
     def _optional(self, call: Callable[[], T]) -> T | None:
         try:
-            return call()
+            return self._guarded(call)
         except libvirt.libvirtError as error:
             if error.get_error_code() in _UNSUPPORTED:
                 return None
@@ -246,7 +279,7 @@ class LibvirtClient:
 
     def _unless_gone(self, call: Callable[[], T]) -> T | None:
         try:
-            return call()
+            return self._guarded(call)
         except libvirt.libvirtError as error:
             if error.get_error_code() in _GONE:
                 return None

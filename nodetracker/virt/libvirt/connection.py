@@ -24,9 +24,15 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One open connection: a client, who answers, and which one it is."""
+    """One open connection: a client, who answers, and which one it is.
+
+    Attributes:
+        side: a second client, for calls that may wait for a single guest's
+            emulator: all calls of one client take turns.
+    """
 
     client: "LibvirtClient"
+    side: "LibvirtClient"
     identity: Identity
     number: int
 
@@ -38,7 +44,7 @@ class ConnectionTimes:
     Attributes:
         open: until an attempt to connect counts as hung; it is waited for
             all the same, as nothing can cancel it.
-        keepalive_interval, keepalive_count: see `LibvirtClient.watch`.
+        keepalive_interval, keepalive_count: see `LibvirtClient.keep_alive`.
     """
 
     open: float
@@ -140,7 +146,7 @@ class HypervisorConnection:
     def suspect(self) -> None:
         """Look at the connection, as a call failed; one that broke is opened again."""
         session = self._session
-        if session is not None and not session.client.is_alive():
+        if session is not None and not (session.client.is_alive() and session.side.is_alive()):
             self._break("the connection broke", session.number)
 
     # Its own thread.
@@ -186,22 +192,26 @@ class HypervisorConnection:
         return True
 
     def _open_session(self) -> Session:
-        client = self._open(self.endpoint)
         self._number += 1
         number = self._number
+        clients: list[LibvirtClient] = []
         try:
+            for _ in range(2):
+                client = self._open(self.endpoint)
+                clients.append(client)
+                client.keep_alive(self._times.keepalive_interval, self._times.keepalive_count)
+            client, side = clients
             client.watch(
                 Hooks(
                     lambda reason: self._break(reason, number),
                     self._guest_event,
                     self._device_event,
-                ),
-                self._times.keepalive_interval,
-                self._times.keepalive_count,
+                )
             )
-            return Session(client, client.read_identity(), number)
+            return Session(client, side, client.read_identity(), number)
         except BaseException:
-            client.close()
+            for client in clients:
+                client.close()
             raise
 
     def _await(self, task: Task[Session]) -> None:
@@ -221,8 +231,9 @@ class HypervisorConnection:
         if session is None:
             return
         self._reason = reason
-        # It may hang where libvirtd does, and nobody waits for it.
-        self._pool.submit(session.client.close)
+        # They may hang where libvirtd does, and nobody waits for it.
+        for client in (session.client, session.side):
+            self._pool.submit(client.close)
         if not self._is_closing:
             LOG.warning("%s: %s", self.endpoint.source, reason)
             self._tell_source()

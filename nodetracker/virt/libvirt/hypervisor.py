@@ -110,7 +110,7 @@ class HypervisorReader:
         static_probe = self._start(nodename, "features", lambda: self._read_static(client))
         memory_probe = self._start(nodename, "memory", lambda: self._read_memory(client))
         states_probe = self._start(nodename, "domains", client.domain_states)
-        amounts_probe = self._start(nodename, "amounts", client.domain_amounts)
+        amounts_probe = self._start(nodename, "amounts", self.session.side.domain_amounts)
         pci_probe = self._start(nodename, "pci", lambda: self._read_pci(client))
         system_probe = self._start_system(nodename)
         host = host_probe.fact()

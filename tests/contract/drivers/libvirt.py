@@ -54,7 +54,7 @@ def make_case(tmp_path):
     def open_(endpoint):
         source.check(endpoint)
         opened = open_client(endpoint)._connection
-        source.connections[endpoint.name] = opened
+        source.connections.setdefault(endpoint.name, opened)
         return Client(endpoint, opened)
 
     uris = [
