@@ -5,7 +5,7 @@ passes, and a fake that ships in the package (``virt/fake``, ``db/memory.py``).
 """
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -14,6 +14,7 @@ from nodetracker.accounting.admission import Admission
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
+from nodetracker.model.event import NodeEvent
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
@@ -28,6 +29,7 @@ class DriverCapability(enum.Enum):
     REMOTE_NODES = "remote_nodes"  # its nodes are not necessarily this machine
     UPTIME = "uptime"
     POWER_ACTIONS = "power_actions"
+    EVENTS = "events"
 
 
 class Driver(Protocol):
@@ -61,6 +63,21 @@ class Driver(Protocol):
 
         Raises:
             DriverUnavailableError: the node cannot be asked at all.
+        """
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Begin to tell what changes, until `close`; called once, after `init_host`.
+
+        An event says which node to read again, never what it has. Events may
+        be lost with the source's connection; its loss and return are events
+        themselves.
+
+        Args:
+            callback: is called from the driver's own threads; it returns at
+                once and does not raise.
+
+        Raises:
+            DriverFeatureError: this driver tells nothing of its own accord.
         """
 
     def get_host_uptime(self, nodename: str) -> timedelta:
@@ -214,6 +231,16 @@ class Store(Protocol):
 
         Raises:
             FencedError: no row has this agent_id and epoch and a lower report_count.
+        """
+
+    def mark_service(self, agent: AgentKey, reason: str | None) -> None:
+        """Disable the agent's own service for a reason of its own, or enable it again.
+
+        What an administrator disabled stays as it is, and so does the row of
+        an agent that is fenced.
+
+        Args:
+            reason: begins with `AUTO_PREFIX`; None = there is none any more.
         """
 
     def list_services(

@@ -83,7 +83,9 @@ def storage_columns(storage: StorageInfo) -> dict[str, Any]:
     """Build the columns of the storage fact."""
     return {
         "local_gb": capacity_gib_from_mib(storage.instances.total_mb),
-        "disk_available_least": capacity_gib_from_mib(storage.instances.available_mb),
+        "disk_available_least": capacity_gib_from_mib(
+            storage.instances.available_mb - storage.overcommitted_mb
+        ),
         "disks": [
             {
                 "name": disk.name,

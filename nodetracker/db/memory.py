@@ -37,6 +37,7 @@ from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import (
+    AUTO_PREFIX,
     COMPUTE_BINARY,
     AuditState,
     Incarnation,
@@ -238,6 +239,22 @@ class MemoryStore:
             record = dataclasses.replace(record, updated_at=self._clock(), **columns)
             tables.services[host, binary] = record
             return copy.deepcopy(record)
+
+    def mark_service(self, agent: AgentKey, reason: str | None) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            record = tables.services.get((agent.host, agent.binary))
+            holder = Holder(agent.agent_id, agent.epoch, agent.service_uuid)
+            if record is None or _holder(record) != holder:
+                return
+            is_own = (record.disabled_reason or "").startswith(AUTO_PREFIX)
+            if is_own or (reason is not None and not record.disabled):
+                tables.services[agent.host, agent.binary] = dataclasses.replace(
+                    record,
+                    disabled=reason is not None,
+                    disabled_reason=reason,
+                    updated_at=self._clock(),
+                )
 
     def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
         """See `Store`."""

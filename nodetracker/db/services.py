@@ -14,7 +14,13 @@ from nodetracker.db.schema.types import UtcDateTime
 from nodetracker.db.sql import milliseconds_ahead, utc_now
 from nodetracker.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind
-from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.service import (
+    AUTO_PREFIX,
+    AuditState,
+    Incarnation,
+    ServiceChange,
+    ServiceRecord,
+)
 from nodetracker.ports import AgentKey
 
 _services = tables.services.c
@@ -128,6 +134,23 @@ def set_service(
     if row is None:
         raise NotFoundError(f"there is no service {binary} on host {host}")
     return codec.decode_service(row)
+
+
+def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
+    """See `Store.mark_service`."""
+    is_own = _services.disabled_reason.startswith(AUTO_PREFIX)
+    connection.execute(
+        sa.update(tables.services)
+        .where(
+            _services.host == agent.host,
+            _services.binary == agent.binary,
+            _services.uuid == agent.service_uuid,
+            _services.agent_id == agent.agent_id,
+            _services.epoch == agent.epoch,
+            is_own if reason is None else sa.or_(_services.disabled == sa.false(), is_own),
+        )
+        .values(disabled=reason is not None, disabled_reason=reason, updated_at=utc_now())
+    )
 
 
 def delete_service(

@@ -111,6 +111,10 @@ class SqlStore:
         """See `Store`."""
         self._database.write(lambda c: services.beat(c, agent, report_count, state, self._clock()))
 
+    def mark_service(self, agent: AgentKey, reason: str | None) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: services.mark_service(c, agent, reason))
+
     def create_claim(
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
     ) -> Claim:

@@ -90,10 +90,15 @@ class Filesystem:
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """Where guests' disks go, and the block devices of the host."""
+    """Where guests' disks go, and the block devices of the host.
+
+    Attributes:
+        overcommitted_mb: MiB that guests' disks there may still grow by.
+    """
 
     instances: Filesystem
     disks: tuple[Disk, ...] = ()
+    overcommitted_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)

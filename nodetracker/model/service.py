@@ -7,6 +7,9 @@ from typing import Any
 
 COMPUTE_BINARY = "nodetracker-compute"
 
+AUTO_PREFIX = "AUTO: "
+"""Begins the reason of a service that its own agent disabled; it enables no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:

@@ -23,6 +23,7 @@ class WarningKind(enum.StrEnum):
     CLAIM_LOST = "claim_lost"
     MIGRATION_ERROR = "migration_error"
     SPLIT_BRAIN = "split_brain"
+    DISK_UNREADABLE = "disk_unreadable"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

@@ -111,6 +111,11 @@ class ProbeRunner:
             LOG.info("Probe %s (%s) answers again", key, key.source)
         return fresh(key.source, value)
 
+    @property
+    def timeout_seconds(self) -> float:
+        """The budget of one probe."""
+        return self._timeout
+
     def change_timeout(self, seconds: float) -> None:
         """Give probes another budget from now on."""
         self._timeout = seconds

@@ -580,6 +580,33 @@ class TestAdministration:
             after = store.set_service("alpha", COMPUTE_BINARY, second)
             assert (after.disabled, after.disabled_reason) == (second.disabled, None)
 
+    def test_an_agent_disables_its_service_and_enables_it_again(self, store: Store) -> None:
+        agent = register(store)
+        for reason in ("AUTO: libvirt is away", "AUTO: libvirt is slow"):
+            store.mark_service(agent, reason)
+            (after,) = store.list_services()
+            assert (after.disabled, after.disabled_reason) == (True, reason)
+        store.mark_service(agent, None)
+        (after,) = store.list_services()
+        assert (after.disabled, after.disabled_reason) == (False, None)
+
+    @pytest.mark.parametrize("reason", ["why", None])
+    def test_an_agent_leaves_what_an_administrator_disabled(
+        self, store: Store, reason: str | None
+    ) -> None:
+        agent = register(store)
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, reason))
+        for own in ("AUTO: libvirt is away", None):
+            store.mark_service(agent, own)
+            (after,) = store.list_services()
+            assert (after.disabled, after.disabled_reason) == (True, reason)
+
+    def test_an_agent_that_is_fenced_marks_nothing(self, store: Store) -> None:
+        old = register(store)
+        register(store)
+        store.mark_service(old, "AUTO: libvirt is away")
+        assert not store.list_services()[0].disabled
+
     def test_a_row_that_was_made_again_is_not_the_former_agent_s(self, store: Store) -> None:
         """Its epochs are counted anew, and its count of heartbeats may be overtaken."""
         old = register(store)

@@ -1,0 +1,174 @@
+"""Reads the capabilities document: processors, NUMA cells, what guests may be."""
+
+import uuid as uuid_module
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.host import CpuInfo
+from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.units import capacity_mib_from_bytes
+from nodetracker.virt.libvirt.xml import parse_bytes, parse_document, parse_int, parse_page_bytes
+
+SOURCE = "capabilities"
+
+
+def parse_capabilities(text: str) -> Element:
+    """Return the document, for the functions below.
+
+    Raises:
+        HostDataError: it is none.
+    """
+    return parse_document(text, "capabilities", SOURCE)
+
+
+def parse_cpu_info(
+    capabilities: Element,
+    online_map: Sequence[bool],
+    cpu_count: int,
+    features: Sequence[str] = (),
+) -> CpuInfo:
+    """Build the processors of a host.
+
+    The map of CPUs is believed when it has as many online ones as the host
+    says that it has; a driver that simulates hosts gives another machine's.
+
+    Args:
+        online_map: CPU id -> whether it is online, as `virNodeGetCPUMap` tells; may be empty.
+        cpu_count: of online CPUs, as `virNodeGetInfo` tells.
+        features: all of the processor's, the model's own included; without
+            them those that the document names beside the model.
+
+    Raises:
+        HostDataError: the host has no CPU, or the document cannot be used.
+    """
+    rows = [_CpuRow(element) for element in _cpu_elements(capabilities)]
+    described = {row.id for row in rows if row.is_described}
+    if sum(online_map) == cpu_count and cpu_count > 0:
+        online = frozenset(cpu for cpu, is_online in enumerate(online_map) if is_online)
+    elif described:
+        online = frozenset(described)
+    else:
+        online = frozenset(range(cpu_count))
+    if not online:
+        raise HostDataError(SOURCE, "the host has no online CPU")
+    present = {row.id for row in rows} | (set(range(len(online_map))) if online_map else set())
+    present = present if online <= present else set(online)
+    siblings = _group_siblings(rows, online)
+    sockets = {row.socket for row in rows if row.id in online and row.socket is not None}
+    host_cpu = capabilities.find("host/cpu")
+    named = [item.get("name", "") for item in capabilities.iterfind("host/cpu/feature")]
+    return CpuInfo(
+        online=online,
+        offline=frozenset(present) - online if sum(online_map) == cpu_count else frozenset(),
+        sockets=len(sockets) or 1,
+        cores=len(siblings),
+        threads=max(len(group) for group in siblings),
+        siblings=siblings,
+        socket_of={
+            row.id: row.socket for row in rows if row.id in online and row.socket is not None
+        },
+        architecture=_text(host_cpu, "arch"),
+        model=_text(host_cpu, "model"),
+        vendor=_text(host_cpu, "vendor"),
+        flags=tuple(sorted({name for name in (*named, *features) if name})),
+    )
+
+
+def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
+    """Build the NUMA cells; none when the document has no topology.
+
+    Cells without memory or CPUs are kept, ids may have gaps.
+
+    Args:
+        online: CPUs that are online; others are left out of their cell.
+
+    Raises:
+        HostDataError: a cell cannot be used.
+
+    Source: libvirt's formatcaps, host topology.
+    """
+    cells = [
+        _parse_cell(element, online)
+        for element in capabilities.iterfind("host/topology/cells/cell")
+    ]
+    if len({cell.id for cell in cells}) != len(cells):
+        raise HostDataError(SOURCE, "a NUMA cell stands twice")
+    return NumaTopology(tuple(sorted(cells, key=lambda cell: cell.id)))
+
+
+def parse_supported_instances(capabilities: Element) -> tuple[tuple[str, str, str], ...]:
+    """Return (architecture, hypervisor type, vm mode) of each guest that can be run, each once."""
+    found = {
+        (arch.get("name", ""), domain.get("type", ""), (guest.findtext("os_type") or "").strip())
+        for guest in capabilities.iterfind("guest")
+        for arch in guest.iterfind("arch")
+        for domain in arch.iterfind("domain")
+    }
+    return tuple(sorted(found))
+
+
+def parse_host_uuid(capabilities: Element) -> str | None:
+    """Return the uuid of the machine, None when it has none worth the name."""
+    try:
+        found = uuid_module.UUID((capabilities.findtext("host/uuid") or "").strip())
+    except ValueError:
+        return None
+    return str(found) if 0 < found.int < 2**128 - 1 else None
+
+
+class _CpuRow:
+    """One ``<cpu>`` of the topology; one that is offline has an id and nothing else."""
+
+    def __init__(self, element: Element) -> None:
+        self.id = parse_int(element.get("id"), "cpu id", SOURCE)
+        self.is_described = element.get("core_id") is not None
+        socket = element.get("socket_id")
+        self.socket = None if socket is None else parse_int(socket, "socket_id", SOURCE)
+        try:
+            self.siblings = parse_cpu_set(element.get("siblings", str(self.id)))
+        except ValueError as error:
+            raise HostDataError(SOURCE, f"siblings of cpu {self.id}: {error}") from error
+
+
+def _cpu_elements(parent: Element) -> list[Element]:
+    return parent.findall("host/topology/cells/cell/cpus/cpu")
+
+
+def _group_siblings(rows: Sequence[_CpuRow], online: CpuSet) -> tuple[CpuSet, ...]:
+    """Group online CPUs by core; one that no row knows is a core by itself."""
+    groups = {(row.siblings | {row.id}) & online for row in rows if row.id in online}
+    known: CpuSet = frozenset().union(*groups)
+    groups |= {frozenset({cpu}) for cpu in online - known}
+    return tuple(sorted(groups, key=min))
+
+
+def _parse_cell(element: Element, online: CpuSet) -> NumaCell:
+    number = parse_int(element.get("id"), "cell id", SOURCE)
+    rows = [_CpuRow(item) for item in element.iterfind("cpus/cpu")]
+    cpus = frozenset(row.id for row in rows) & online
+    sockets = {row.socket for row in rows if row.id in cpus}
+    memory = element.find("memory")
+    pools = {
+        parse_page_bytes(item, SOURCE) // 1024: parse_int(item.text, "pages", SOURCE)
+        for item in element.iterfind("pages")
+    }
+    return NumaCell(
+        id=number,
+        cpus=cpus,
+        memory_mb=0 if memory is None else capacity_mib_from_bytes(parse_bytes(memory, SOURCE)),
+        siblings=_group_siblings(rows, cpus),
+        pages=tuple(PagePool(size, count) for size, count in sorted(pools.items())),
+        socket=sockets.pop() if len(sockets) == 1 else None,
+        distances={
+            parse_int(item.get("id"), "sibling id", SOURCE): parse_int(
+                item.get("value"), "distance", SOURCE
+            )
+            for item in element.iterfind("distances/sibling")
+        },
+    )
+
+
+def _text(element: Element | None, path: str) -> str:
+    return "" if element is None else (element.findtext(path) or "").strip()

@@ -1,0 +1,266 @@
+"""Keeps one connection open: bounded attempts, backoff, and a word when it breaks or is back."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.virt.libvirt.answers import Hooks, Identity
+from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.workers import Task, WorkerPool
+
+if TYPE_CHECKING:  # its module imports the binding
+    from nodetracker.virt.libvirt.client import LibvirtClient
+
+LOG = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.2
+LONGEST_BACKOFF_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One open connection: a client, who answers, and which one it is.
+
+    Attributes:
+        side: a second client, for calls that may wait for a single guest's
+            emulator: all calls of one client take turns.
+    """
+
+    client: "LibvirtClient"
+    side: "LibvirtClient"
+    identity: Identity
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTimes:
+    """How long things may take, in seconds.
+
+    Attributes:
+        open: until an attempt to connect counts as hung; it is waited for
+            all the same, as nothing can cancel it.
+        keepalive_interval, keepalive_count: see `LibvirtClient.keep_alive`.
+    """
+
+    open: float
+    keepalive_interval: int
+    keepalive_count: int
+
+
+class HypervisorConnection:
+    """The connection to one hypervisor, opened again whenever it breaks.
+
+    A thread of its own does that; whoever reads finds a session or the reason
+    why there is none, and never waits.
+
+    Args:
+        tell: is given events, with the node's name as far as it is known.
+        open_: opens a connection, and may hang.
+    """
+
+    def __init__(
+        self,
+        endpoint: HypervisorEndpoint,
+        times: ConnectionTimes,
+        tell: Callable[[NodeEvent], None],
+        open_: "Callable[[HypervisorEndpoint], LibvirtClient]",
+    ) -> None:
+        self.endpoint = endpoint
+        self._times = times
+        self._tell = tell
+        self._open = open_
+        self._pool = WorkerPool("libvirt-open", 4)
+        self._lock = threading.Lock()
+        self._tried = threading.Event()
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._session: Session | None = None
+        self._reason = "is not connected yet"
+        self._lost: str | None = None
+        self._hostname: str | None = None
+        self._number = 0
+        self._dirty: set[str] = set()
+        self._are_devices_dirty = True
+        self._thread = threading.Thread(target=self._run, name="libvirt-connection", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def wait_tried(self, seconds: float) -> None:
+        """Wait until the first attempt has come to something."""
+        self._tried.wait(max(0.0, seconds))
+
+    def close(self) -> None:
+        """End the connection and open none again."""
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join(_LOOK_SECONDS)
+
+    @property
+    def nodename(self) -> str | None:
+        """The node's name, None until the hypervisor has told its hostname once.
+
+        It stays for the agent's life, as rows are found by it.
+        """
+        return self.endpoint.name or self._hostname
+
+    def session(self) -> Session:
+        """Return the open session.
+
+        Raises:
+            DriverUnavailableError: there is none.
+        """
+        session = self._session
+        if session is None:
+            raise DriverUnavailableError(self.endpoint.source, self._reason)
+        return session
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no session, None while there is one."""
+        return None if self._session is not None else f"{self.endpoint.source}: {self._reason}"
+
+    def take_dirty(self) -> set[str]:
+        """Return the uuids of domains that events named since the last call."""
+        with self._lock:
+            taken, self._dirty = self._dirty, set()
+        return taken
+
+    def give_back(self, uuids: set[str]) -> None:
+        """Return uuids that were taken and could not be read."""
+        with self._lock:
+            self._dirty |= uuids
+
+    def take_devices_dirty(self) -> bool:
+        """Tell whether events named a host device since the last call."""
+        with self._lock:
+            taken, self._are_devices_dirty = self._are_devices_dirty, False
+        return taken
+
+    def suspect(self) -> None:
+        """Look at the connection, as a call failed; one that broke is opened again."""
+        session = self._session
+        if session is not None and not (session.client.is_alive() and session.side.is_alive()):
+            self._break("the connection broke", session.number)
+
+    # Its own thread.
+
+    def _run(self) -> None:
+        backoff = FIRST_BACKOFF_SECONDS
+        while not self._is_closing:
+            if self._connect():
+                backoff = FIRST_BACKOFF_SECONDS
+                self._stay()
+            else:
+                self._wake.wait(backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)
+            self._wake.clear()
+        self._drop("is closed")
+
+    def _connect(self) -> bool:
+        """Try once to open a session; return whether there is one."""
+        self._lost = None
+        task = self._pool.submit(self._open_session)
+        if not task.wait(self._times.open):
+            self._note_down(f"no answer within {self._times.open:g} s")
+            self._await(task)
+        if not task.is_done:
+            self._pool.abandon(task)  # the process ends
+            return False
+        error = task.error
+        if error is not None:
+            self._note_down(getattr(error, "reason", f"{type(error).__name__}: {error}"))
+            return False
+        session = task.result()
+        if self.endpoint.name is None and self._hostname not in {None, session.identity.hostname}:
+            LOG.error(
+                "%s calls itself %s now; its node is still %s until the agent is restarted",
+                self.endpoint.source, session.identity.hostname, self._hostname,
+            )  # fmt: skip
+        self._hostname = self._hostname or session.identity.hostname
+        self._are_devices_dirty = True
+        self._session = session
+        LOG.info("Connected to %s", self.endpoint.source)
+        self._tried.set()
+        self._tell_source()
+        return True
+
+    def _open_session(self) -> Session:
+        self._number += 1
+        number = self._number
+        clients: list[LibvirtClient] = []
+        try:
+            for _ in range(2):
+                client = self._open(self.endpoint)
+                clients.append(client)
+                client.keep_alive(self._times.keepalive_interval, self._times.keepalive_count)
+            client, side = clients
+            client.watch(
+                Hooks(
+                    lambda reason: self._break(reason, number),
+                    self._guest_event,
+                    self._device_event,
+                )
+            )
+            return Session(client, side, client.read_identity(), number)
+        except BaseException:
+            for client in clients:
+                client.close()
+            raise
+
+    def _await(self, task: Task[Session]) -> None:
+        while not (self._is_closing or task.is_done):
+            task.wait(_LOOK_SECONDS)
+
+    def _stay(self) -> None:
+        """Wait until the session breaks or the agent ends."""
+        while not self._is_closing and self._lost is None:
+            self._wake.wait()
+            self._wake.clear()
+        if self._lost is not None:
+            self._drop(self._lost)
+
+    def _drop(self, reason: str) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        self._reason = reason
+        # They may hang where libvirtd does, and nobody waits for it.
+        for client in (session.client, session.side):
+            self._pool.submit(client.close)
+        if not self._is_closing:
+            LOG.warning("%s: %s", self.endpoint.source, reason)
+            self._tell_source()
+
+    def _note_down(self, reason: str) -> None:
+        is_news = self._reason != reason
+        self._reason = reason
+        self._tried.set()
+        if is_news:
+            LOG.warning("%s: %s", self.endpoint.source, reason)
+
+    # Events, on libvirt's thread.
+
+    def _break(self, reason: str, number: int) -> None:
+        if number == self._number:  # an older connection may be told of late
+            self._lost = reason
+            self._wake.set()
+
+    def _guest_event(self, kind: EventKind, uuid: str) -> None:
+        with self._lock:
+            self._dirty.add(uuid)
+        self._tell(NodeEvent(self.nodename or "", kind, uuid))
+
+    def _device_event(self) -> None:
+        with self._lock:
+            self._are_devices_dirty = True
+        self._tell(NodeEvent(self.nodename or "", EventKind.CHANGED))
+
+    def _tell_source(self) -> None:
+        self._tell(NodeEvent("", EventKind.SOURCE))

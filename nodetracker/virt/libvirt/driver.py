@@ -1,0 +1,146 @@
+"""The hypervisors of ``connection_uris``: one connection and one node each."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from nodetracker.errors import (
+    ConfigError,
+    DriverFeatureError,
+    DriverUnavailableError,
+    HostDataError,
+)
+from nodetracker.host.system import read_system_info
+from nodetracker.model.event import NodeEvent
+from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.ports import DriverCapability
+from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
+from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSettings
+from nodetracker.virt.plugin import DriverEnvironment
+
+if TYPE_CHECKING:  # its module imports the binding
+    from nodetracker.virt.libvirt.client import LibvirtClient
+
+FIRST_LISTING_SECONDS = 5.0
+"""How long the first listing waits for hypervisors to answer; later ones never wait."""
+
+
+def _ignore(event: NodeEvent) -> None:
+    """Tell nobody."""
+
+
+class LibvirtDriver:
+    """Facts and guests of one or many hypervisors, read over libvirt."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[HypervisorEndpoint],
+        environment: DriverEnvironment,
+        settings: LibvirtSettings,
+        times: ConnectionTimes,
+        open_: "Callable[[HypervisorEndpoint], LibvirtClient]",
+    ) -> None:
+        self._environment = environment
+        self._settings = settings
+        self._callback: Callable[[NodeEvent], None] = _ignore
+        self._connections = [
+            HypervisorConnection(endpoint, times, self._tell, open_) for endpoint in endpoints
+        ]
+        self._readers: dict[HypervisorConnection, HypervisorReader] = {}
+        self._lock = threading.Lock()
+        self._has_listed = False
+        is_local = all(endpoint.is_local for endpoint in endpoints)
+        self.capabilities = frozenset(
+            {DriverCapability.EVENTS}
+            | ({DriverCapability.UPTIME} if is_local else {DriverCapability.REMOTE_NODES})
+        )
+
+    def init_host(self) -> None:
+        """Begin to connect; a hypervisor that is away now may come later."""
+        for connection in self._connections:
+            connection.start()
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in self._connections:
+            connection.close()
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Tell of guests, devices and connections from now on."""
+        self._callback = callback
+
+    def get_available_nodes(self) -> NodeListing:
+        """Return the nodes as far as their names are known, and which do not answer.
+
+        Only the first listing waits, a moment, for answers.
+        """
+        if not self._has_listed:
+            deadline = time.monotonic() + FIRST_LISTING_SECONDS
+            for connection in self._connections:
+                connection.wait_tried(deadline - time.monotonic())
+            self._has_listed = True
+        problems = [connection.problem for connection in self._connections]
+        unreachable = tuple(problem for problem in problems if problem is not None)
+        if len(unreachable) == len(self._connections):
+            source, _, reason = unreachable[0].partition(": ")
+            if len(unreachable) > 1:
+                source, reason = "libvirt", "; ".join(unreachable)
+            raise DriverUnavailableError(source, reason)
+        return NodeListing(tuple(self._by_nodename()), unreachable)
+
+    def get_available_resource(self, nodename: str) -> HostSnapshot:
+        """Read one node over its connection."""
+        connection = self._connection(nodename)
+        session = connection.session()
+        with self._lock:
+            reader = self._readers.get(connection)
+            if reader is None or reader.session is not session:
+                reader = HypervisorReader(connection, session, self._environment, self._settings)
+                self._readers[connection] = reader
+        return reader.read(nodename)
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """Return the time since this machine booted; libvirt tells no other's."""
+        if not self._connection(nodename).endpoint.is_local:
+            raise DriverFeatureError("libvirt does not tell the uptime of another machine")
+        roots = self._environment.roots
+        booted_at = read_system_info(roots).booted_at
+        if booted_at is None:
+            raise HostDataError(f"{roots.procfs}/stat", "has no btime line")
+        return datetime.now(UTC) - booted_at
+
+    def host_power_action(self, action: str) -> None:
+        """Refuse: libvirt does not switch its host."""
+        raise DriverFeatureError(f"the libvirt driver cannot {action} a host")
+
+    def _by_nodename(self) -> dict[str, HypervisorConnection]:
+        """Return the connections whose node's name is known.
+
+        Raises:
+            ConfigError: two have one name.
+        """
+        found: dict[str, HypervisorConnection] = {}
+        for connection in self._connections:
+            name = connection.nodename
+            if name is None:
+                continue
+            if name in found:
+                sources = f"{found[name].endpoint.source} and {connection.endpoint.source}"
+                raise ConfigError(
+                    f"[libvirt] connection_uris: {sources} both give node {name}; "
+                    "name=URI tells them apart"
+                )
+            found[name] = connection
+        return found
+
+    def _connection(self, nodename: str) -> HypervisorConnection:
+        connection = self._by_nodename().get(nodename)
+        if connection is None:
+            raise DriverUnavailableError("libvirt", f"no hypervisor is called {nodename}")
+        return connection
+
+    def _tell(self, event: NodeEvent) -> None:
+        self._callback(event)

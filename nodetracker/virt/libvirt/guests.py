@@ -1,0 +1,241 @@
+"""Builds the listing of a node's guests from states, documents and bulk statistics.
+
+Documents are read once and again only when an event names their domain, bulk
+statistics show that it is another, or they are ten minutes old, so that a
+listing costs a fixed number of round trips.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
+from nodetracker.units import MILLI, usage_mib_from_bytes
+from nodetracker.virt.libvirt.answers import DomainStatistics
+from nodetracker.virt.libvirt.domain import Domain, parse_domain
+
+REREAD_SECONDS = 600.0
+"""Documents are read again this often, changed or not."""
+
+# Source: libvirt's virDomainState.
+_POWER_STATES = {
+    0: PowerState.NOSTATE,
+    1: PowerState.RUNNING,
+    2: PowerState.RUNNING,  # blocked on a resource
+    3: PowerState.PAUSED,
+    4: PowerState.RUNNING,  # being shut down
+    5: PowerState.SHUTDOWN,
+    6: PowerState.CRASHED,
+    7: PowerState.SUSPENDED,
+}
+_STARTING_UP = (3, 11)
+"""State and reason of a guest whose emulator waits for libvirt: it is not paused by anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskAmounts:
+    """What statistics tell of one disk, in bytes; None = not told.
+
+    Attributes:
+        capacity: that the guest sees.
+        allocation: that is taken on the host, as far as the hypervisor knows.
+    """
+
+    capacity: int | None = None
+    allocation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuestDisk:
+    """One disk that guests were promised, wherever it is kept.
+
+    Attributes:
+        owner: the guest's name, for messages.
+        amounts: as last known; a missing file has none.
+    """
+
+    owner: str
+    target: str
+    kind: str
+    path: str
+    amounts: DiskAmounts
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One listing, with what storage and placement need of it.
+
+    Attributes:
+        domains: documents by uuid.
+    """
+
+    listing: GuestListing
+    disks: tuple[GuestDisk, ...]
+    domains: Mapping[str, Domain]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A document as read: what became of it, when, and the statistics that went with it."""
+
+    domain: Domain | None
+    error: str
+    read_at: float
+    fingerprint: tuple[object, ...] | None = None
+
+
+class GuestReader:
+    """What is known of one connection's domains between listings.
+
+    Args:
+        read_xml: gives a domain's document, None when it is gone.
+        monotonic: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        read_xml: Callable[[str], str | None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read_xml = read_xml
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._disks: dict[str, dict[str, DiskAmounts]] = {}
+
+    def read(
+        self,
+        states: Sequence[DomainStatistics],
+        amounts: Sequence[DomainStatistics],
+        dirty: Iterable[str],
+    ) -> Reading:
+        """Build the listing, reading the documents that are missing or out of date.
+
+        Args:
+            states: every domain, with its state.
+            amounts: bulk statistics, empty when they could not be had: sizes
+                of disks stay as last known then.
+            dirty: uuids that events named.
+
+        Raises:
+            HostDataError: libvirt does not answer.
+        """
+        with self._lock:
+            return self._read(states, amounts, set(dirty))
+
+    def _read(
+        self,
+        states: Sequence[DomainStatistics],
+        amounts: Sequence[DomainStatistics],
+        dirty: set[str],
+    ) -> Reading:
+        known = {state.uuid for state in states}
+        fingerprints = {told.uuid: _fingerprint(told.values) for told in amounts}
+        self._entries = {uuid: entry for uuid, entry in self._entries.items() if uuid in known}
+        self._disks = {uuid: disks for uuid, disks in self._disks.items() if uuid in known}
+        for told in amounts:
+            self._disks.setdefault(told.uuid, {}).update(_parse_disks(told.values))
+        guests, unreadable, disks = [], [], []
+        domains: dict[str, Domain] = {}
+        for state in states:
+            entry = self._entry(state, fingerprints.get(state.uuid), state.uuid in dirty)
+            if entry is None:
+                continue  # it went while it was read
+            if entry.domain is None:
+                unreadable.append(entry.error)
+                continue
+            domain = entry.domain
+            own = _disks_of(domain, self._disks.get(domain.uuid, {}))
+            domains[domain.uuid] = domain
+            disks += own
+            guests.append(_guest(domain, state, own))
+        listing = GuestListing(
+            tuple(sorted(guests, key=lambda guest: guest.uuid)), tuple(unreadable)
+        )
+        return Reading(listing, tuple(disks), domains)
+
+    def _entry(
+        self, state: DomainStatistics, fingerprint: tuple[object, ...] | None, is_dirty: bool
+    ) -> _Entry | None:
+        """Return a domain's document, read anew when it has to be."""
+        entry = self._entries.get(state.uuid)
+        now = self._monotonic()
+        is_current = (
+            entry is not None
+            and not is_dirty
+            and now - entry.read_at < REREAD_SECONDS
+            and (fingerprint is None or entry.fingerprint in {None, fingerprint})
+        )
+        if entry is not None and is_current:
+            if entry.fingerprint is None and fingerprint is not None:
+                entry = _Entry(entry.domain, entry.error, entry.read_at, fingerprint)
+                self._entries[state.uuid] = entry
+            return entry
+        text = self._read_xml(state.uuid)
+        if text is None:
+            return None
+        domain, error = None, ""
+        try:
+            domain = parse_domain(text, f"domain {state.name}")
+        except HostDataError as failure:
+            error = str(failure)
+        entry = self._entries[state.uuid] = _Entry(domain, error, now, fingerprint)
+        return entry
+
+
+def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
+    """Return what in the statistics changes only with the document."""
+    keys = ["vcpu.current", "vcpu.maximum", "balloon.maximum", "block.count"]
+    count = values.get("block.count", 0)
+    if isinstance(count, int):
+        keys += [f"block.{number}.{part}" for number in range(count) for part in ("name", "path")]
+    return tuple(values.get(key) for key in keys)
+
+
+def _parse_disks(values: Mapping[str, object]) -> dict[str, DiskAmounts]:
+    """Return target -> amounts, of the disks of which the capacity is told."""
+    found = {}
+    count = values.get("block.count", 0)
+    for number in range(count if isinstance(count, int) else 0):
+        prefix = f"block.{number}."
+        name, capacity = values.get(prefix + "name"), values.get(prefix + "capacity")
+        if not isinstance(name, str) or not isinstance(capacity, int):
+            continue
+        # A running guest's allocation is only what it wrote; the file tells more.
+        parts = [values.get(prefix + part) for part in ("allocation", "physical")]
+        taken = [part for part in parts if isinstance(part, int) and part > 0]
+        found[name] = DiskAmounts(capacity, min(taken) if taken else 0)
+    return found
+
+
+def _power_state(values: Mapping[str, object]) -> PowerState:
+    number, reason = values.get("state.state"), values.get("state.reason")
+    if (number, reason) == _STARTING_UP:
+        return PowerState.RUNNING
+    return _POWER_STATES.get(number if isinstance(number, int) else 0, PowerState.NOSTATE)
+
+
+def _disks_of(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[GuestDisk]:
+    return [
+        GuestDisk(
+            domain.name, disk.target, disk.kind, disk.path, amounts.get(disk.target, DiskAmounts())
+        )
+        for disk in domain.disks
+        if disk.is_promised
+    ]
+
+
+def _guest(domain: Domain, state: DomainStatistics, disks: Sequence[GuestDisk]) -> Guest:
+    size = sum(disk.amounts.capacity or 0 for disk in disks if disk.kind in {"file", "volume"})
+    return Guest(
+        uuid=domain.uuid,
+        name=domain.name,
+        kind=WorkloadKind.INSTANCE,
+        vcpu_milli=domain.vcpus * MILLI,
+        memory_mb=usage_mib_from_bytes(domain.memory_bytes),
+        disk_mb=usage_mib_from_bytes(size),
+        power_state=_power_state(state.values),
+        project_id=domain.project_id,
+    )

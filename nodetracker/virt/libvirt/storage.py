@@ -1,0 +1,110 @@
+"""What disks take: the filesystem or pool that they share, and what was promised beyond it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.roots import describe_os_error
+from nodetracker.model.host import Filesystem
+from nodetracker.units import capacity_mib_from_bytes, usage_mib_from_bytes
+from nodetracker.virt.libvirt.answers import PoolInfo
+from nodetracker.virt.libvirt.guests import GuestDisk
+from nodetracker.virt.libvirt.xml import parse_document
+
+_FILE_KINDS = frozenset({"file", "volume"})
+_BLOCK_BYTES = 512
+
+FILE_POOLS = frozenset({"dir", "fs", "netfs", "gluster", "vstorage"})
+POOLS_OF_IMAGES = {"lvm": frozenset({"logical"}), "rbd": frozenset({"rbd"})}
+"""images_type -> types of libvirt's pools that hold such images; all others are files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommit:
+    """What guests may still write beyond what their disks take now.
+
+    Attributes:
+        mb: MiB, rounded up.
+        problems: (guest/disk, why it could not be measured), each a warning.
+    """
+
+    mb: int
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+def measure_overcommit(
+    disks: Sequence[GuestDisk], is_local: bool, filesystem: Filesystem | None = None
+) -> Overcommit:
+    """Add up what the disks of all guests may grow by.
+
+    Files are looked at where they are on this machine, as sparse ones take
+    less than they seem to; those of another filesystem are left out. Block
+    devices and volumes elsewhere take nothing of it.
+
+    Args:
+        is_local: the files are on this machine.
+        filesystem: the one that counts, when local.
+    """
+    total = 0
+    problems = []
+    for disk in disks:
+        if disk.kind not in _FILE_KINDS:
+            continue
+        item = f"{disk.owner}/{disk.target}"
+        capacity, taken = disk.amounts.capacity, disk.amounts.allocation
+        if is_local and disk.path:
+            try:
+                found = Path(disk.path).stat()
+            except OSError as error:
+                problems.append((item, f"{disk.path}: {describe_os_error(error)}"))
+                continue
+            if filesystem is not None and found.st_dev != filesystem.device_id:
+                continue
+            taken = found.st_blocks * _BLOCK_BYTES
+        if capacity is None:
+            problems.append((item, f"{disk.path or disk.target}: its size is not known"))
+            continue
+        total += max(0, capacity - (taken or 0))
+    return Overcommit(usage_mib_from_bytes(total), tuple(problems))
+
+
+def choose_pool(
+    pools: Sequence[PoolInfo], disks: Sequence[GuestDisk], images_type: str | None, source: str
+) -> Filesystem:
+    """Return the pool in which guests' disks are kept, as a filesystem.
+
+    Of those that fit the type of images it is the one that has most of the
+    guests' disks, then the one called ``default``, then the first by name.
+
+    Raises:
+        HostDataError: no active pool fits.
+    """
+    wanted = POOLS_OF_IMAGES.get(images_type or "", FILE_POOLS)
+    documents = {pool.name: parse_document(pool.xml, "pool", source) for pool in pools}
+    fitting = sorted(
+        (pool for pool in pools if documents[pool.name].get("type") in wanted),
+        key=lambda pool: pool.name,
+    )
+    if not fitting:
+        raise HostDataError(
+            source, f"has no active storage pool of type {' or '.join(sorted(wanted))}"
+        )
+    targets = {
+        pool.name: (documents[pool.name].findtext("target/path") or "").strip() for pool in fitting
+    }
+    uses: Counter[str] = Counter()
+    for disk in disks:
+        parents = {str(parent) for parent in PurePosixPath(disk.path).parents}
+        uses.update(name for name, target in targets.items() if target and target in parents)
+    pool = max(fitting, key=lambda pool: (uses[pool.name], pool.name == "default"))
+    used = pool.capacity_bytes - pool.available_bytes
+    return Filesystem(
+        path=targets[pool.name],
+        total_mb=capacity_mib_from_bytes(pool.capacity_bytes),
+        used_mb=usage_mib_from_bytes(max(0, used)),
+        available_mb=capacity_mib_from_bytes(pool.available_bytes),
+        device=pool.name,
+        fs_type=documents[pool.name].get("type", ""),
+    )

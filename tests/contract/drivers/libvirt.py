@@ -1,0 +1,108 @@
+"""The libvirt driver under the contract suite, over hypervisors that libvirt simulates."""
+
+import time
+
+from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.host.roots import Roots
+from nodetracker.virt.libvirt.endpoint import parse_endpoints
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.contract.drivers import DriverCase
+from tests.libvirt_nodes import domain, pci_device, require_binding, write_node
+
+
+class Source:
+    """What stands between the driver and libvirt: it can be cut, and hang for one node."""
+
+    def __init__(self):
+        self.is_cut = False
+        self.hanging = None
+        self.connections = {}
+
+    def check(self, endpoint):
+        if self.is_cut:
+            raise HostDataError(endpoint.source, "connection refused")
+        if self.hanging is not None and endpoint.name == "node-1":
+            self.hanging.wait()
+
+
+def make_case(tmp_path):
+    require_binding()
+    from nodetracker.virt.libvirt.client import LibvirtClient, open_client
+    from nodetracker.virt.libvirt.connection import ConnectionTimes
+    from nodetracker.virt.libvirt.driver import LibvirtDriver
+    from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+
+    source = Source()
+
+    class Client(LibvirtClient):
+        def __init__(self, endpoint, connection):
+            super().__init__(endpoint, connection)
+            self.endpoint = endpoint
+
+        def is_alive(self):
+            return not source.is_cut
+
+        def _call(self, call):
+            source.check(self.endpoint)
+            return super()._call(call)
+
+        def _optional(self, call):
+            source.check(self.endpoint)
+            return super()._optional(call)
+
+    def open_(endpoint):
+        source.check(endpoint)
+        opened = open_client(endpoint)._connection
+        source.connections.setdefault(endpoint.name, opened)
+        return Client(endpoint, opened)
+
+    uris = [
+        f"node-{number}="
+        + write_node(
+            tmp_path / f"n{number}.xml",
+            more=pci_device("0000:81:00.0", 0)
+            + domain(f"vm-{number}", f"00000000-0000-4000-8000-{number:012d}"),
+        )
+        for number in range(3)
+    ]
+    size = tmp_path / "sys" / "block" / "vda" / "size"
+    size.parent.mkdir(parents=True)
+    size.write_text("2048\n")
+    environment = DriverEnvironment(
+        "host-1", str(tmp_path), Roots(sysfs=tmp_path / "sys"), ProbeRunner(0.5)
+    )
+    driver = LibvirtDriver(
+        parse_endpoints(uris), environment, LibvirtSettings(), ConnectionTimes(5, 0, 3), open_
+    )
+
+    def mend():
+        source.is_cut = False
+        source.hanging = None
+        size.write_text("2048\n")
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                if not driver.get_available_nodes().unreachable:
+                    return
+            except DriverUnavailableError:
+                pass
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def cut():
+        source.is_cut = True
+
+    def hang(released):
+        driver.get_available_nodes()  # waits until all are connected
+        source.hanging = released
+
+    return DriverCase(
+        driver,
+        break_fact=lambda: size.write_text("garbage"),
+        broken_fact="storage",
+        cut=cut,
+        mend=mend,
+        hang=hang,
+        change=lambda: source.connections["node-0"].lookupByName("vm-0").suspend(),
+    )

@@ -1,0 +1,217 @@
+"""A libvirtd of its own with QEMU, whose configuration, sockets and state lie in one directory."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.functional.servers.process import ServerProcess, require
+
+_BOUND = {
+    "run": "/run/libvirt",
+    "lib": "/var/lib/libvirt",
+    "cache": "/var/cache/libvirt",
+    "log": "/var/log/libvirt",
+    "etc": "/etc/libvirt",
+}
+"""What is compiled into libvirtd, and which of our directories lies over it."""
+
+_QEMU_CONF = """\
+user = "root"
+group = "root"
+stdio_handler = "file"
+security_driver = "none"
+cgroup_controllers = [ ]
+namespaces = [ ]
+"""
+
+
+def require_libvirt() -> None:
+    """Skip, or fail where ``CI=true``, without what a libvirtd of one's own needs."""
+    require("libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "tini", "unshare")
+    reason = ""
+    try:
+        import libvirt  # noqa: F401
+    except ImportError:
+        reason = "needs libvirt-python: see bindep.txt"
+    if os.geteuid() != 0:
+        reason = "a libvirtd of its own needs root, for its mount namespace"
+    if reason:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+
+
+class Libvirtd:
+    """One daemon; domains in it are made with virsh."""
+
+    def __init__(self) -> None:
+        require_libvirt()
+        self.process = ServerProcess("virt")
+        directory = self.process.directory
+        for name, place in _BOUND.items():
+            (directory / name).mkdir()
+            Path(place).mkdir(parents=True, exist_ok=True)
+        (directory / "sock").mkdir()
+        (directory / "etc" / "qemu.conf").write_text(_QEMU_CONF)
+        (directory / "libvirtd.conf").write_text(
+            f'unix_sock_dir = "{directory}/sock"\n'
+            'auth_unix_rw = "none"\nauth_unix_ro = "none"\n'
+            f'log_outputs = "3:file:{directory}/libvirtd.log"\n'
+        )
+        self.uri = f"qemu:///system?socket={directory}/sock/libvirt-sock"
+        self.start()
+
+    @property
+    def directory(self) -> Path:
+        """Where everything of it is."""
+        return self.process.directory
+
+    @property
+    def daemon_pid(self) -> int:
+        """The process id of libvirtd itself, not of the init that reaps for it."""
+        return int((self.directory / "libvirtd.pid").read_text())
+
+    def start(self) -> None:
+        """Start the daemon and wait until it answers; domains that run still are found again."""
+        binds = " && ".join(
+            f"mount --bind {self.directory / name} {place}" for name, place in _BOUND.items()
+        )
+        self.process.launch(
+            [
+                "unshare", "--mount", "--propagation", "private", "sh", "-c",
+                f"{binds} && exec tini -s -- libvirtd -f {self.directory}/libvirtd.conf"
+                f" -p {self.directory}/libvirtd.pid",
+            ],
+            self._is_ready,
+        )  # fmt: skip
+
+    def virsh(self, *arguments: str, check: bool = True) -> str:
+        """Run one command of virsh."""
+        done = subprocess.run(
+            ["virsh", "-q", "-c", self.uri, *arguments],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def define(self, xml: str) -> None:
+        """Define a domain, as ``virsh define``."""
+        path = self.directory / "domain.xml"
+        path.write_text(xml)
+        self.virsh("define", str(path))
+
+    def create_disk(self, name: str, size: str = "64M", format_: str = "qcow2") -> Path:
+        """Make an image for a domain."""
+        path = self.directory / name
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", format_, path, size],
+            check=True, stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
+        return path
+
+    def freeze(self) -> None:
+        """Let the daemon hang; domains run on."""
+        os.kill(self.daemon_pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.kill(self.daemon_pid, signal.SIGCONT)
+
+    def kill_daemon(self) -> None:
+        """End the daemon as a crash would, and with it what reaps for it; domains run on."""
+        os.kill(self.daemon_pid, signal.SIGKILL)
+        self.process.kill()
+
+    def stop(self) -> None:
+        """Stop the daemon in its usual way; domains run on."""
+        os.kill(self.daemon_pid, signal.SIGTERM)
+        self._wait_gone(self.daemon_pid)
+        self.process.kill()
+
+    def clear(self) -> None:
+        """Remove every domain."""
+        for name in self.virsh("list", "--all", "--name").split():
+            self.virsh("destroy", name, check=False)
+            self.virsh("undefine", name, check=False)
+
+    def remove(self) -> None:
+        """Kill the daemon and all its domains, and delete the directory."""
+        for pid in (*self._qemu_pids(), *self._own_pid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            self._wait_gone(pid)
+        self.process.remove()
+
+    def _own_pid(self) -> list[int]:
+        try:
+            pid = self.daemon_pid
+            return [pid] if psutil.Process(pid).name() == "libvirtd" else []
+        except (OSError, ValueError, psutil.Error):
+            return []
+
+    def _qemu_pids(self) -> list[int]:
+        found = []
+        for path in (self.directory / "run" / "qemu").glob("*.pid"):
+            pid = int(path.read_text())
+            try:
+                command = " ".join(psutil.Process(pid).cmdline())
+            except psutil.Error:
+                continue
+            if str(self.directory) in command or "guest=" in command:
+                found.append(pid)
+        return found
+
+    def _wait_gone(self, pid: int) -> None:
+        deadline = time.monotonic() + 20
+        while psutil.pid_exists(pid) and time.monotonic() < deadline:
+            try:
+                if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                    return
+            except psutil.NoSuchProcess:
+                return
+            time.sleep(0.02)
+
+    def _is_ready(self) -> bool:
+        command = ["virsh", "-q", "-c", self.uri, "version"]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+
+def domain_xml(
+    name: str,
+    uuid: str,
+    vcpus: int = 1,
+    vcpus_max: int | None = None,
+    memory_mb: int = 64,
+    disk: Path | None = None,
+    more: str = "",
+    devices: str = "",
+) -> str:
+    """Build a small domain that runs without hardware help."""
+    disk_xml = (
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+        f"<source file='{disk}'/><target dev='vda' bus='virtio'/></disk>"
+        if disk
+        else ""
+    )
+    return f"""
+<domain type='qemu'>
+  <name>{name}</name><uuid>{uuid}</uuid>
+  <memory unit='MiB'>{memory_mb}</memory>
+  <vcpu current='{vcpus}'>{vcpus_max or vcpus}</vcpu>
+  {more}
+  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <features><acpi/></features>
+  <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>{disk_xml}{devices}</devices>
+</domain>
+"""

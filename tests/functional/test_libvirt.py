@@ -1,0 +1,409 @@
+"""The agent beside a real libvirtd with QEMU: rows follow what virsh does, and what befalls libvirtd.
+
+The agent audits on events alone here (`update_resources_interval` -1) unless a
+test says otherwise, so nothing but an event makes a row right.
+"""
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.store import open_store
+from nodetracker.host.memory import read_memory_info
+from nodetracker.host.roots import Roots
+from nodetracker.model.guest import Guest, PowerState
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from tests.functional.servers.libvirtd import Libvirtd, domain_xml
+from tests.programs import Programs, Running, wait_until
+
+FIRST, SECOND = (f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b{number:02d}" for number in (1, 2))
+SOON = 5.0
+"""What follows an event is there within a second; a busy machine gets this long."""
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Libvirtd]:
+    server = Libvirtd()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def libvirtd(shared: Libvirtd) -> Iterator[Libvirtd]:
+    """A libvirtd that no test stops."""
+    yield shared
+    shared.clear()
+
+
+@pytest.fixture
+def mortal() -> Iterator[Libvirtd]:
+    """A libvirtd of the test's own."""
+    server = Libvirtd()
+    yield server
+    server.remove()
+
+
+class Agent:
+    """The real agent on SQLite with the libvirt driver, and what is seen of it."""
+
+    def __init__(self, directory: Path, *uris: str, interval: int = -1, **options: Any) -> None:
+        keepalive = "keepalive_interval = 1\nkeepalive_count = 3\n"
+        self.programs = Programs(
+            directory,
+            driver="libvirt",
+            extra=f"[libvirt]\nconnection_uris = {','.join(uris)}\n{keepalive}",
+            update_resources_interval=interval,
+            instances_path=directory,
+            **options,
+        )
+        assert self.programs.manage("db", "sync").returncode == 0
+        self.store = open_store(DatabaseSettings(self.programs.connection))
+        self.running: Running | None = None
+
+    def __enter__(self) -> "Agent":
+        self.running = self.programs.start()
+        self.running.wait_for("is at work")
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        assert self.running is not None
+        self.running.__exit__()
+        self.store.close()
+
+    @property
+    def pid(self) -> int:
+        assert self.running is not None
+        return self.running.process.pid
+
+    def nodes(self) -> dict[str, NodeRecord]:
+        return {record.nodename: record for record in self.store.load_nodes("host-1")}
+
+    def node(self) -> NodeRecord:
+        (record,) = self.nodes().values()
+        return record
+
+    def guest(self, uuid: str = FIRST) -> Guest | None:
+        return self.node().guests.get(uuid)
+
+    def service(self) -> Any:
+        (service,) = self.store.list_services("host-1", COMPUTE_BINARY)
+        return service
+
+    def warnings(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for record in self.store.list_warnings("host-1"):
+            if record.resolved_at is None:
+                found.setdefault(record.warning.kind.value, []).append(record.warning.message)
+        return found
+
+    def claim(self, uuid: str, **resources: int) -> dict[str, Any]:
+        path = self.programs.directory / "request.json"
+        path.write_text(json.dumps({"workload": {"uuid": uuid}, "resources": resources}))
+        answer: dict[str, Any] = self.programs.ask("claim", "create", str(path), "--host", "host-1")
+        return answer
+
+    def follows(self, condition: Callable[[], object], what: str = "") -> float:
+        """Wait until a row follows; print and return how long it took."""
+        began = time.monotonic()
+        wait_until(condition, SOON, 0.01)
+        took = time.monotonic() - began
+        print(f"{what}: {took:.2f} s")
+        return took
+
+    def state(self, uuid: str = FIRST) -> PowerState | None:
+        guest = self.guest(uuid)
+        return None if guest is None else guest.power_state
+
+
+@pytest.fixture
+def agent(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Agent]:
+    with Agent(tmp_path, libvirtd.uri) as agent:
+        yield agent
+
+
+def test_the_row_follows_a_domain_s_whole_life_by_events(libvirtd: Libvirtd, agent: Agent) -> None:
+    disk = libvirtd.create_disk("web.qcow2", "2G")
+    reserved = agent.node().values.memory_mb_used
+    steps: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
+        ("define", lambda: libvirtd.define(domain_xml("web", FIRST, 1, disk=disk)),
+         lambda: agent.state() is PowerState.SHUTDOWN),
+        ("start", lambda: libvirtd.virsh("start", "web"),
+         lambda: agent.state() is PowerState.RUNNING),
+        ("suspend", lambda: libvirtd.virsh("suspend", "web"),
+         lambda: agent.state() is PowerState.PAUSED),
+        ("resume", lambda: libvirtd.virsh("resume", "web"),
+         lambda: agent.state() is PowerState.RUNNING),
+        ("destroy", lambda: libvirtd.virsh("destroy", "web"),
+         lambda: agent.state() is PowerState.SHUTDOWN),
+        ("resize", lambda: libvirtd.define(domain_xml("web", FIRST, 2, memory_mb=96, disk=disk)),
+         lambda: agent.node().values.vcpus_used == 2
+         and agent.node().values.memory_mb_used == reserved + 96),
+        ("undefine", lambda: libvirtd.virsh("undefine", "web"),
+         lambda: agent.guest() is None),
+    ]  # fmt: skip
+    for what, act, condition in steps:
+        act()
+        agent.follows(condition, what)
+        if what == "define":
+            guest = agent.guest()
+            assert guest is not None
+            assert (guest.name, guest.vcpu_milli, guest.memory_mb) == ("web", 1000, 64)
+            assert guest.disk_mb == 2048
+    assert agent.node().values.memory_mb_used == reserved
+    assert agent.node().values.vcpus_used == 0
+
+
+def test_a_stop_that_is_half_of_a_restart_is_not_seen(libvirtd: Libvirtd, agent: Agent) -> None:
+    libvirtd.define(domain_xml("web", FIRST))
+    libvirtd.define(domain_xml("db", SECOND))
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    seen = len(agent.store.list_history("host-1"))
+    libvirtd.virsh("reset", "web")
+    commands = "destroy web; resume db; start web"
+    libvirtd.virsh(commands, check=False)
+    libvirtd.virsh("suspend", "web")
+    agent.follows(lambda: agent.state() is PowerState.PAUSED, "suspend")
+    states = [
+        entry["power_state"]
+        for line in agent.store.list_history("host-1")[seen:]
+        for entry in line.diff.get("guests", {}).get("changed", ())
+        if entry["uuid"] == FIRST and "power_state" in entry
+    ]
+    assert states == [["running", "paused"]]
+
+
+def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent) -> None:
+    disk, more = libvirtd.create_disk("a.qcow2", "1G"), libvirtd.create_disk("b.qcow2", "3G")
+    libvirtd.define(domain_xml("web", FIRST, disk=disk))
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    libvirtd.virsh("attach-disk", "web", str(more), "vdb", "--subdriver", "qcow2")
+    agent.follows(lambda: agent.node().guests[FIRST].disk_mb == 4096, "attach-disk")
+
+
+def test_memory_is_the_kernel_s_and_what_libvirt_says_else_is_warned_of(
+    libvirtd: Libvirtd, agent: Agent
+) -> None:
+    total = read_memory_info(Roots()).total_mb
+    assert agent.node().values.memory_mb == total
+    told = int(re.findall(r"Memory size: +(\d+)", libvirtd.virsh("nodeinfo"))[0]) // 1024
+    is_off = abs(told - total) * 10 > total
+    found = [text for text in agent.warnings().get("memory_mismatch", []) if "node info" in text]
+    assert bool(found) == is_off, (told, total)
+    assert all(str(total) in text for text in found)
+
+
+def test_a_domain_is_told_by_name_and_uuid(libvirtd: Libvirtd, agent: Agent) -> None:
+    libvirtd.define(domain_xml("web", FIRST))
+    agent.follows(lambda: agent.guest(), "define")
+    (row,) = agent.programs.ask("workload", "list")
+    assert (row["uuid"], row["name"], row["power_state"]) == (FIRST, "web", "shutdown")
+    (vcpus, *_) = agent.programs.ask("node", "diff", "host-1")
+    assert vcpus["hypervisor"] == 1
+    shown = agent.programs.ask("node", "show", "host-1")
+    assert shown["hypervisor_type"] == "QEMU"
+    assert ["x86_64", "qemu", "hvm"] in shown["supported_instances"]
+    assert shown["cpu_info"]["features"]
+
+
+def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: Agent) -> None:
+    claim = agent.claim(FIRST, VCPU=2, MEMORY_MB=128)
+
+    def is_claim(state: str) -> bool:
+        return agent.programs.ask("claim", "show", claim["uuid"])["state"] == state
+
+    assert is_claim("held")
+    used = agent.node().values.memory_mb_used
+    libvirtd.define(domain_xml("web", FIRST, 1))
+    wait_until(lambda: is_claim("confirmed"))
+    assert agent.node().values.memory_mb_used == used
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    libvirtd.virsh("destroy", "web")
+    agent.follows(lambda: agent.state() is PowerState.SHUTDOWN, "destroy")
+    assert is_claim("confirmed")
+    libvirtd.virsh("undefine", "web")
+    agent.follows(lambda: agent.guest() is None, "undefine")
+    assert agent.programs.ask("claim", "show", claim["uuid"])["reason"] == "deleted"
+    assert agent.node().values.vcpus_used == 0
+
+
+def test_a_missing_disk_is_one_warning_and_its_guest_counts(
+    libvirtd: Libvirtd, agent: Agent
+) -> None:
+    disk = libvirtd.create_disk("lost.qcow2", "1G")
+    libvirtd.define(domain_xml("web", FIRST, 2, disk=disk))
+    agent.follows(lambda: agent.guest(), "define")
+    disk.unlink()
+    libvirtd.define(domain_xml("web", FIRST, 1, disk=disk))
+    agent.follows(lambda: agent.node().values.vcpus_used == 1, "define again")
+    (message,) = agent.warnings()["disk_unreadable"]
+    assert "web/vda" in message
+    assert str(disk) in message
+    guest = agent.guest()
+    assert guest is not None
+    assert guest.disk_mb == 1024  # as last known
+    libvirtd.virsh("undefine", "web")
+    agent.follows(lambda: "disk_unreadable" not in agent.warnings(), "undefine")
+
+
+def test_disk_available_least_counts_what_disks_may_grow_by(
+    libvirtd: Libvirtd, agent: Agent, tmp_path: Path
+) -> None:
+    free_gb = agent.node().values.disk_available_least
+    assert free_gb is not None
+    libvirtd.define(domain_xml("web", FIRST, disk=libvirtd.create_disk("big.qcow2", "50G")))
+    agent.follows(lambda: agent.guest(), "define")
+    least = agent.node().values.disk_available_least
+    assert least is not None
+    assert free_gb - 52 <= least <= free_gb - 49
+
+
+# What befalls libvirtd.
+
+
+def test_a_libvirtd_that_stops_holds_the_row_and_marks_the_service(
+    mortal: Libvirtd, tmp_path: Path
+) -> None:
+    mortal.define(domain_xml("web", FIRST))
+    with Agent(tmp_path, mortal.uri) as agent:
+        before = agent.node()
+        mortal.stop()
+        agent.follows(lambda: agent.service().disabled, "stopped")
+        assert agent.service().disabled_reason.startswith("AUTO: qemu:///system")
+        held = agent.node()
+        assert held.guests == before.guests
+        assert held.values.memory_mb == before.values.memory_mb
+        assert held.values.facts["memory"].state.value == "held"
+        assert "driver_not_ready" in agent.warnings()
+        mortal.start()
+        wait_until(lambda: not agent.service().disabled, 20)
+        wait_until(lambda: agent.node().values.facts["memory"].state.value == "fresh")
+        assert agent.service().disabled_reason is None
+        assert agent.warnings().keys() <= {"memory_mismatch"}
+        mortal.virsh("start", "web")
+        agent.follows(lambda: agent.state() is PowerState.RUNNING, "start after a restart")
+
+
+def test_what_happened_while_libvirtd_was_away_is_seen_when_it_is_back(
+    mortal: Libvirtd, tmp_path: Path
+) -> None:
+    mortal.define(domain_xml("web", FIRST))
+    with Agent(tmp_path, mortal.uri) as agent:
+        agent.store.set_service("host-1", COMPUTE_BINARY, ServiceChange(True, "disk swap"))
+        mortal.kill_daemon()
+        wait_until(lambda: "driver_not_ready" in agent.warnings())
+        assert agent.service().disabled_reason == "disk swap"
+        (mortal.directory / "etc" / "qemu" / "web.xml").unlink()
+        mortal.start()
+        wait_until(lambda: agent.guest() is None, 20)
+        assert (agent.service().disabled, agent.service().disabled_reason) == (True, "disk swap")
+
+
+def count_threads(pid: int) -> int:
+    return psutil.Process(pid).num_threads()
+
+
+def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
+    mortal: Libvirtd, tmp_path: Path
+) -> None:
+    mortal.define(domain_xml("web", FIRST))
+    with Agent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
+        mortal.freeze()
+        try:
+            wait_until(lambda: agent.service().disabled, 30)
+            most = []
+            deadline = time.monotonic() + 8
+            while time.monotonic() < deadline:
+                most.append(count_threads(agent.pid))
+                time.sleep(0.2)
+            assert max(most) <= 24, most
+            assert max(most[len(most) // 2 :]) <= max(most[: len(most) // 2]), most
+            assert agent.node().guests
+            assert agent.node().values.facts["guests"].state.value == "held"
+        finally:
+            mortal.thaw()
+        wait_until(lambda: not agent.service().disabled, 30)
+        wait_until(lambda: agent.node().values.facts["guests"].state.value == "fresh", 30)
+        mortal.virsh("start", "web")
+        wait_until(lambda: agent.state() is PowerState.RUNNING)
+
+
+def test_a_frozen_qemu_does_not_hide_the_other_guests(mortal: Libvirtd, tmp_path: Path) -> None:
+    mortal.define(domain_xml("web", FIRST))
+    mortal.virsh("start", "web")
+    with Agent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
+        pid = int((mortal.directory / "run" / "qemu" / "web.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            mortal.define(domain_xml("db", SECOND))
+            wait_until(lambda: agent.guest(SECOND), 20)
+            assert agent.node().values.facts["guests"].state.value == "fresh"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: "disk_unreadable" not in agent.warnings(), 30)
+
+
+def test_one_hypervisor_that_is_away_costs_the_others_nothing(
+    mortal: Libvirtd, libvirtd: Libvirtd, tmp_path: Path
+) -> None:
+    with Agent(tmp_path, f"one={mortal.uri}", f"two={libvirtd.uri}") as agent:
+        assert set(agent.nodes()) == {"one", "two"}
+        mortal.freeze()
+        try:
+            libvirtd.define(domain_xml("web", FIRST))
+            agent.follows(lambda: FIRST in agent.nodes()["two"].guests, "beside a frozen one")
+        finally:
+            mortal.thaw()
+        mortal.stop()
+        wait_until(lambda: agent.nodes()["one"].values.facts["cpu"].state.value == "held")
+        assert not agent.service().disabled
+        libvirtd.virsh("undefine", "web")
+        agent.follows(lambda: FIRST not in agent.nodes()["two"].guests, "beside a dead one")
+        assert set(agent.nodes()) == {"one", "two"}
+
+
+def test_two_agents_do_not_manage_one_hypervisor(libvirtd: Libvirtd, tmp_path: Path) -> None:
+    with Agent(tmp_path / "a", libvirtd.uri) as agent:
+        other = Programs(tmp_path / "b", agent.programs.connection, host="host-2")
+        other.configure(
+            driver="libvirt", extra=f"[libvirt]\nconnection_uris = mine={libvirtd.uri}\n"
+        )
+        done = other.run("nodetracker-compute", "--once")
+        assert done.returncode == 1
+        assert "host-1" in done.stdout
+        assert agent.store.load_nodes("host-2") == []
+
+
+def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: Agent) -> None:
+    libvirtd.define(domain_xml("web", FIRST))
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    before = len(agent.store.list_history("host-1"))
+    threads = [
+        threading.Thread(
+            target=libvirtd.virsh,
+            args=("; ".join(["suspend web", "resume web"] * 20),),
+            kwargs={"check": False},
+        )
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    libvirtd.virsh("destroy", "web")
+    agent.follows(lambda: agent.state() is PowerState.SHUTDOWN, "destroy after a storm")
+    assert len(agent.store.list_history("host-1")) - before <= 10

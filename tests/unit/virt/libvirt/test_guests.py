@@ -1,0 +1,147 @@
+"""Listings: what is read again and what is not, sizes of disks, items that do not parse."""
+
+import pytest
+
+from nodetracker.model.guest import PowerState
+from nodetracker.virt.libvirt.answers import DomainStatistics
+from nodetracker.virt.libvirt.guests import REREAD_SECONDS, GuestReader
+
+
+def uuid_of(name):
+    return f"00000000-0000-4000-8000-{ord(name):012d}"
+
+
+class Hypervisor:
+    def __init__(self, *names):
+        self.now = 0.0
+        self.vcpus = dict.fromkeys(names, 1)
+        self.states = dict.fromkeys(names, (1, 1))
+        self.disks = {}
+        self.broken = set()
+        self.read_names = []
+        self.reader = GuestReader(self.read_xml, lambda: self.now)
+
+    def read_xml(self, uuid):
+        name = next((name for name in self.vcpus if uuid_of(name) == uuid), None)
+        self.read_names.append(name)
+        if name is None:
+            return None
+        if name in self.broken:
+            return "<domain/>"
+        return f"""<domain><name>{name}</name><uuid>{uuid}</uuid><memory>1048576</memory>
+          <vcpu>{self.vcpus[name]}</vcpu><devices>
+          <disk type='file'><source file='/{name}.img'/><target dev='vda'/></disk>
+          <disk type='network'><target dev='vdb'/></disk></devices></domain>"""
+
+    def listed(self, *more):
+        return [
+            DomainStatistics(
+                uuid_of(name),
+                name,
+                dict(zip(("state.state", "state.reason"), self.states[name], strict=True)),
+            )
+            for name in (*self.vcpus, *more)
+        ]
+
+    def told(self):
+        return [
+            DomainStatistics(
+                uuid_of(name),
+                name,
+                {
+                    "vcpu.current": count, "vcpu.maximum": count, "balloon.maximum": 1048576,
+                    "block.count": 1, "block.0.name": "vda", "block.0.path": f"/{name}.img",
+                } | self.disks.get(name, {}),
+            )
+            for name, count in self.vcpus.items()
+        ]  # fmt: skip
+
+    def read(self, *dirty, has_amounts=True):
+        self.read_names.clear()
+        told = self.told() if has_amounts else []
+        return self.reader.read(self.listed(), told, {uuid_of(name) for name in dirty})
+
+    def vcpus_seen(self, **more):
+        return {guest.name: guest.vcpu_milli for guest in self.read(**more).listing.guests}
+
+
+def test_documents_are_read_once():
+    host = Hypervisor("a", "b")
+    assert host.vcpus_seen() == {"a": 1000, "b": 1000}
+    assert sorted(host.read_names) == ["a", "b"]
+    host.read()
+    assert host.read_names == []
+
+
+def test_an_event_or_other_statistics_have_a_document_read_again():
+    host = Hypervisor("a", "b", "c")
+    host.read()
+    host.vcpus["a"] = 4
+    host.read("b")
+    assert sorted(host.read_names) == ["a", "b"]
+    assert host.vcpus_seen() == {"a": 4000, "b": 1000, "c": 1000}
+
+
+def test_every_document_is_read_again_in_time():
+    host = Hypervisor("a")
+    host.read()
+    host.now = REREAD_SECONDS
+    host.read()
+    assert host.read_names == ["a"]
+
+
+def test_without_statistics_documents_are_as_last_read():
+    host = Hypervisor("a")
+    host.disks["a"] = {"block.0.capacity": 5 * 2**30}
+    assert host.read().listing.guests[0].disk_mb == 5120
+    assert host.read(has_amounts=False).listing.guests[0].disk_mb == 5120
+    assert host.read_names == []
+
+
+def test_a_capacity_that_is_told_no_more_is_as_last_known():
+    host = Hypervisor("a")
+    host.disks["a"] = {"block.0.capacity": 2**30}
+    host.read()
+    host.disks["a"] = {}
+    assert host.read().listing.guests[0].disk_mb == 1024
+
+
+def test_a_document_that_does_not_parse_is_named_and_the_others_go_on():
+    host = Hypervisor("a", "b")
+    host.broken = {"a"}
+    listing = host.read().listing
+    assert [guest.name for guest in listing.guests] == ["b"]
+    assert listing.unreadable == ("domain a: has no <name>",)
+    assert not listing.is_complete
+    host.broken = set()
+    assert host.read("a").listing.is_complete
+
+
+def test_a_domain_that_goes_while_it_is_read_is_not_there():
+    host = Hypervisor("a")
+    host.states["b"] = (1, 1)
+    listing = host.reader.read(host.listed("b"), [], set()).listing
+    assert [guest.name for guest in listing.guests] == ["a"]
+    assert listing.is_complete
+
+
+@pytest.mark.parametrize(
+    ("state", "power_state"),
+    [
+        ((1, 1), PowerState.RUNNING),
+        ((2, 0), PowerState.RUNNING),
+        ((3, 1), PowerState.PAUSED),
+        ((3, 11), PowerState.RUNNING),
+        ((4, 1), PowerState.RUNNING),
+        ((5, 1), PowerState.SHUTDOWN),
+        ((6, 0), PowerState.CRASHED),
+        ((7, 0), PowerState.SUSPENDED),
+        ((0, 0), PowerState.NOSTATE),
+        ((99, 0), PowerState.NOSTATE),
+    ],
+)
+def test_states_in_nova_s_words(state, power_state):
+    host = Hypervisor("a")
+    host.states["a"] = state
+    (guest,) = host.read().listing.guests
+    assert guest.power_state is power_state

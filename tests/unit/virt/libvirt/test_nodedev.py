@@ -1,0 +1,87 @@
+"""Node devices: a function, a physical one with virtual ones, a virtual one."""
+
+import pytest
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.virt.libvirt.devices import REREAD_SECONDS, DeviceReader
+from nodetracker.virt.libvirt.nodedev import parse_pci_device
+
+
+def document(more="", bus=129, slot=0, function=0, driver="<driver><name>ixgbe</name></driver>"):
+    return f"""<device><name>pci_x</name><parent>computer</parent>{driver}
+      <capability type='pci'><class>0x020000</class><domain>0</domain><bus>{bus}</bus>
+      <slot>{slot}</slot><function>{function}</function>
+      <product id='0x10fb'>card</product><vendor id='0x8086'>maker</vendor>{more}
+      </capability></device>"""
+
+
+def address(bus, slot, function):
+    return f"<address domain='0x0000' bus='{bus}' slot='{slot}' function='{function}'/>"
+
+
+def test_a_plain_function():
+    assert parse_pci_device(document("<numa node='1'/><iommuGroup number='7'/>")) == PciDevice(
+        "0000:81:00.0", "8086", "10fb", "020000", driver="ixgbe", numa_node=1, iommu_group=7
+    )
+
+
+def test_a_physical_function_counts_its_virtual_ones():
+    more = f"""<capability type='virt_functions' maxCount='63'>
+      {address("0x81", "0x10", "0x0")}{address("0x81", "0x10", "0x2")}</capability>"""
+    device = parse_pci_device(document(more))
+    assert (device.dev_type, device.vf_total, device.vf_count) == (PciDeviceType.PF, 63, 2)
+
+
+def test_a_virtual_function_names_its_physical_one():
+    more = f"<capability type='phys_function'>{address('0x81', '0x00', '0x0')}</capability>"
+    device = parse_pci_device(document(more, slot=16))
+    assert (device.dev_type, device.parent_addr) == (PciDeviceType.VF, "0000:81:00.0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<device><capability type='net'/></device>",
+        document().replace("<bus>129</bus>", ""),
+        document().replace("0x10fb", "card"),
+        document("<numa node='near'/>"),
+    ],
+    ids=["net", "bus", "product", "numa"],
+)
+def test_what_cannot_be_used_is_an_error(text):
+    with pytest.raises(HostDataError):
+        parse_pci_device(text, "node device pci_x")
+
+
+class Machine:
+    def __init__(self):
+        self.now = 0.0
+        self.slots = {"a": 1, "b": 0}
+        self.read = []
+        self.reader = DeviceReader(self.read_xml, lambda: self.now)
+
+    def read_xml(self, name):
+        self.read.append(name)
+        return document(slot=self.slots[name]) if name in self.slots else None
+
+    def names(self, is_dirty=False):
+        return [device.address for device in self.reader.read(["a", "b"], is_dirty)]
+
+
+def test_documents_are_read_again_only_when_something_happened():
+    machine = Machine()
+    assert machine.names() == ["0000:81:00.0", "0000:81:01.0"]
+    assert machine.names() == machine.names()
+    assert machine.read == ["a", "b"]
+    machine.slots["a"] = 2
+    assert machine.names(is_dirty=True) == ["0000:81:00.0", "0000:81:02.0"]
+    machine.slots["a"] = 3
+    machine.now = REREAD_SECONDS
+    assert machine.names() == ["0000:81:00.0", "0000:81:03.0"]
+
+
+def test_a_device_that_goes_while_it_is_read_is_left_out():
+    machine = Machine()
+    del machine.slots["a"]
+    assert machine.names() == ["0000:81:00.0"]

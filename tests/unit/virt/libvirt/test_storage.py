@@ -1,0 +1,91 @@
+"""Disks: what they may grow by, and the pool that guests really use."""
+
+import os
+
+import pytest
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.host import Filesystem
+from nodetracker.virt.libvirt.answers import PoolInfo
+from nodetracker.virt.libvirt.guests import DiskAmounts, GuestDisk
+from nodetracker.virt.libvirt.storage import choose_pool, measure_overcommit
+
+MIB = 2**20
+
+
+def disk(path="", capacity=100, allocation=0, kind="file", target="vda"):
+    amounts = DiskAmounts(None if capacity is None else capacity * MIB, allocation * MIB)
+    return GuestDisk("web", target, kind, str(path), amounts)
+
+
+def sparse(path, written=0):
+    with path.open("wb") as file:
+        file.write(os.urandom(written * MIB))
+        file.truncate(100 * MIB)
+    return path
+
+
+def test_a_sparse_file_may_grow_by_what_it_does_not_take(tmp_path):
+    path = sparse(tmp_path / "a.raw", written=4)
+    here = Filesystem(str(tmp_path), 0, 0, 0, device_id=tmp_path.stat().st_dev)
+    assert 95 <= measure_overcommit([disk(path)], True, here).mb <= 96
+
+
+def test_a_file_of_another_filesystem_takes_nothing_of_this_one(tmp_path):
+    there = Filesystem("/", 0, 0, 0, device_id=tmp_path.stat().st_dev + 1)
+    assert measure_overcommit([disk(sparse(tmp_path / "a.raw"))], True, there).mb == 0
+
+
+def test_block_devices_and_network_disks_take_nothing():
+    disks = [disk("/dev/sdb", kind="block"), disk(kind="network")]
+    assert measure_overcommit(disks, True).mb == 0
+
+
+def test_a_file_that_holds_more_than_it_shows_frees_nothing():
+    assert measure_overcommit([disk("/far.qcow2", 100, 120)], False).mb == 0
+
+
+def test_on_another_machine_the_hypervisor_s_word_counts():
+    assert measure_overcommit([disk("/far.qcow2", 100, 30)], False).mb == 70
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_disk_that_cannot_be_measured_is_named_and_the_others_count(is_local, tmp_path):
+    disks = [
+        disk("/nowhere/a.qcow2", None),
+        disk(sparse(tmp_path / "b.raw"), target="vdb"),
+    ]
+    found = measure_overcommit(disks, is_local)
+    assert 99 <= found.mb <= 100
+    ((item, problem),) = found.problems
+    assert item == "web/vda"
+    assert "/nowhere/a.qcow2" in problem
+
+
+def pool(name, type_="dir", target="", total=1000, free=400):
+    xml = f"<pool type='{type_}'><name>{name}</name><target><path>{target}</path></target></pool>"
+    return PoolInfo(name, xml, total * MIB, free * MIB)
+
+
+def test_the_pool_with_most_of_the_guests_disks_is_the_node_s():
+    pools = [pool("default", target="/images"), pool("fast", target="/fast", total=500, free=200)]
+    disks = [disk("/fast/a"), disk("/fast/b"), disk("/images/c")]
+    chosen = choose_pool(pools, disks, None, "libvirt")
+    assert chosen == Filesystem("/fast", 500, 300, 200, "fast", "dir")
+
+
+def test_without_disks_it_is_the_default_pool_or_the_first():
+    pools = [pool("b"), pool("default"), pool("a")]
+    assert choose_pool(pools, [], None, "libvirt").device == "default"
+    assert choose_pool([pool("b"), pool("a")], [], None, "libvirt").device == "a"
+
+
+def test_the_type_of_images_decides_which_pools_fit():
+    pools = [pool("default"), pool("vg", "logical"), pool("ceph", "rbd")]
+    assert choose_pool(pools, [], "lvm", "libvirt").device == "vg"
+    assert choose_pool(pools, [], "rbd", "libvirt").device == "ceph"
+
+
+def test_no_pool_that_fits_is_an_error():
+    with pytest.raises(HostDataError, match="rbd"):
+        choose_pool([pool("default")], [], "rbd", "libvirt")
