@@ -5,7 +5,7 @@ passes, and a fake that ships in the package (``virt/fake``, ``db/memory.py``).
 """
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -14,6 +14,7 @@ from nodetracker.accounting.admission import Admission
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.event import NodeEvent
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
 from nodetracker.model.pci_request import Alias
@@ -27,6 +28,7 @@ class DriverCapability(enum.Enum):
     REMOTE_NODES = "remote_nodes"  # its nodes are not necessarily this machine
     UPTIME = "uptime"
     POWER_ACTIONS = "power_actions"
+    EVENTS = "events"
 
 
 class Driver(Protocol):
@@ -60,6 +62,21 @@ class Driver(Protocol):
 
         Raises:
             DriverUnavailableError: the node cannot be asked at all.
+        """
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Begin to tell what changes, until `close`; called once, after `init_host`.
+
+        An event says which node to read again, never what it has. Events may
+        be lost with the source's connection; its loss and return are events
+        themselves.
+
+        Args:
+            callback: is called from the driver's own threads; it returns at
+                once and does not raise.
+
+        Raises:
+            DriverFeatureError: this driver tells nothing of its own accord.
         """
 
     def get_host_uptime(self, nodename: str) -> timedelta:

@@ -3,7 +3,8 @@
 One complete listing confirms; absence is judged only by complete listings. A
 held claim expires once a complete listing that began after its time lacks its
 guest, so outages prolong it by themselves. A confirmed claim whose guest
-vanished is flagged and stays charged.
+vanished is flagged and stays charged, unless its driver said that it was
+undefined or destroyed: then it is released.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +31,13 @@ class ListingTime:
         began_at: by the database's clock.
         absences: claim uuid -> complete listings in a row, this one included,
             that lacked its guest since the claim was known.
+        gone: uuids of guests that their driver said were undefined or
+            destroyed before this listing began.
     """
 
     began_at: datetime
     absences: Mapping[str, int] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +136,21 @@ def count_absences(
 def _settle_one(
     claim: Claim, listed: Mapping[str, Guest], is_complete: bool, time: ListingTime
 ) -> Claim:
-    if claim.state is not ClaimState.HELD or not is_complete:
+    if not is_complete:
         return claim
-    if claim.workload.uuid in listed:
+    is_listed = claim.workload.uuid in listed
+    if claim.state is ClaimState.CONFIRMED:
+        is_gone = claim.workload.uuid in time.gone and time.absences.get(claim.uuid, 0) > 0
+        return claim if is_listed or not is_gone else _released(claim, ReleaseReason.DELETED)
+    if is_listed:
         return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
     if claim.expires_at is not None and claim.expires_at < time.began_at:
-        return replace(claim, state=ClaimState.RELEASED, reason=ReleaseReason.EXPIRED.value)
+        return _released(claim, ReleaseReason.EXPIRED)
     return claim
+
+
+def _released(claim: Claim, reason: ReleaseReason) -> Claim:
+    return replace(claim, state=ClaimState.RELEASED, reason=reason.value)
 
 
 def _by_age(claims: Iterable[Claim]) -> list[Claim]:

@@ -8,16 +8,18 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from nodetracker.compute.events import EventBatch, EventQueue
 from nodetracker.compute.identity import find_state_problem
 from nodetracker.compute.outage import OutageLog
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.event import NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AgentKey, AuditObserver, Driver, Store
+from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, Store
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -62,9 +64,11 @@ class ComputeManager:
         self._monotonic = monotonic
         self._stopping = threading.Event()
         self._takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
+        self._events = EventQueue(monotonic)
         self._tracker = ResourceTracker(settings, driver, store, monotonic, clock)
         self._database = OutageLog("The database", StoreError, LOG, monotonic)
         self._want_audit: Callable[[], None] = _ignore
+        self._want_events_audit: Callable[[], None] = _ignore
         self._watching: Callable[[], None] = _ignore
         self._audit_lock = threading.Lock()
         self._beat_lock = threading.Lock()
@@ -85,6 +89,7 @@ class ComputeManager:
         want_audit: Callable[[], None],
         auditing: Callable[[], None],
         watching: Callable[[], None],
+        want_events_audit: Callable[[], None] = _ignore,
     ) -> None:
         """Name whom to tell what goes on.
 
@@ -93,7 +98,9 @@ class ComputeManager:
             auditing: is told whenever a running audit moves on.
             watching: is told while another agent's heartbeats are watched,
                 which keeps audits and heartbeats waiting.
+            want_events_audit: is asked for an audit of the nodes that events concern.
         """
+        self._want_events_audit = want_events_audit
         self._want_audit = want_audit
         self._watching = watching
         self._tracker.watch_progress(auditing)
@@ -112,10 +119,13 @@ class ComputeManager:
         """Audit once before anything is served, so that nothing is served from nothing.
 
         A database that is away does not stop the start: the audits go on trying.
+        Events are taken from now on, so that none is lost behind that audit.
 
         Raises:
             ConfigError: the configuration does not fit the nodes.
         """
+        if DriverCapability.EVENTS in self._driver.capabilities:
+            self._driver.events(self._take_event)
         try:
             self._try_audit(startup=True)
         finally:
@@ -124,6 +134,14 @@ class ComputeManager:
     def inventory_host(self) -> None:
         """The periodic task: audit all nodes, and keep an outage to one log line."""
         self._try_audit(startup=False)
+
+    def handle_events(self) -> None:
+        """Audit the nodes whose events are due, after waiting until one is."""
+        while (delay := self._events.delay()) is not None:
+            if delay == 0:
+                self._database.run("audit", partial(self._audit_events, self._events.take()))
+            elif self._stopping.wait(delay):
+                return
 
     def post_start_hook(self) -> None:
         """Say that the agent is at work."""
@@ -152,10 +170,27 @@ class ComputeManager:
             IdentityError: another agent holds this host.
             StoreError: the database did not take it; the observers are told that too.
         """
+        return self._audit(
+            lambda agent: self._tracker.audit(agent, startup, self._judge_state_path())
+        )
+
+    def _audit_events(self, batch: EventBatch) -> AuditReport:
+        with self._audit_lock:  # first, so that it is known however this audit ends
+            self._tracker.note_gone(batch.gone)
+
+        def audit(agent: AgentKey) -> AuditReport:
+            if "" in batch.nodenames:
+                return self._tracker.audit(agent, standing=self._judge_state_path())
+            return self._tracker.audit_nodes(agent, batch.nodenames)
+
+        return self._audit(audit)
+
+    def _audit(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
+        """Run one audit at a time, keep how it went, and tell the observers."""
         began = self._monotonic()
         try:
             with self._audit_lock:
-                report = self._tracker.audit(self._hold_host(), startup, self._judge_state_path())
+                report = audit(self._hold_host())
                 self._note(report)
         except StoreError as error:
             self._tell(AuditReport(store_error=error, duration_seconds=self._monotonic() - began))
@@ -268,6 +303,10 @@ class ComputeManager:
                 if good is not None:
                     self._last_good[name] = good
 
+    def _take_event(self, event: NodeEvent) -> None:
+        self._events.add(event)
+        self._want_events_audit()
+
     def _wait(self, seconds: float) -> bool:
         self._watching()
         return self._stopping.wait(seconds)
@@ -286,11 +325,13 @@ class ComputeManager:
     def _note(self, report: AuditReport) -> None:
         with self._state_lock:
             now = self._monotonic()
-            self._last_audit = now
+            if report.read is None:
+                self._last_audit = now
             self._errors = dict(report.errors)
             self._listing_error = report.listing_error
             self._clock_skew = report.clock_skew_seconds
-            fine = [name for name in report.nodes if name not in report.errors]
+            read = report.nodes.keys() if report.read is None else report.read
+            fine = [name for name in read if name not in report.errors]
             self._last_good = {
                 name: at for name, at in self._last_good.items() if name in report.nodes
             } | dict.fromkeys(fine, now)

@@ -8,7 +8,7 @@ computed afresh by the next audit.
 import logging
 import time
 import uuid as uuid_module
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -104,6 +104,9 @@ class ResourceTracker:
         self._loaded_at: float | None = None
         self._missed: dict[str, int] = {}
         self._absences: dict[str, dict[str, int]] = {}
+        self._gone: dict[str, set[str]] = {}
+        self._errors: dict[str, str] = {}
+        self._listing_error: str | None = None
         self._told_warnings: frozenset[HostWarning] | None = None
         self._must_tell = False
         self._told_failures: dict[str, str] = {}
@@ -116,6 +119,32 @@ class ResourceTracker:
     def watch_progress(self, progress: Callable[[], None]) -> None:
         """Call something at each step of an audit; every step is bounded in time."""
         self._progress = progress
+
+    def note_gone(self, gone: Mapping[str, Collection[str]]) -> None:
+        """Take note of guests that were undefined or destroyed, until a listing has judged it.
+
+        Args:
+            gone: nodename -> their uuids.
+        """
+        for nodename, uuids in gone.items():
+            self._gone.setdefault(nodename, set()).update(uuids)
+
+    def audit_nodes(self, agent: AgentKey, nodenames: Collection[str]) -> AuditReport:
+        """Bring the rows of some nodes up to date, as `audit` does for all.
+
+        One that has no row yet is for `audit`, as only that lists the nodes.
+
+        Raises: as `audit`, but for the configuration.
+        """
+        if self._loaded_at is None or not set(nodenames) <= self._records.keys():
+            return self.audit(agent)
+        named = frozenset(nodenames)
+        run = _Run(agent, (), self._monotonic())
+        for snapshots in self._read(sorted(named)):
+            self._write(run, snapshots)
+        run.warnings += [w for w in self._told_warnings or () if w.nodename not in named]
+        self._errors = {n: e for n, e in self._errors.items() if n not in named} | run.errors
+        return self._report(run, named)
 
     def audit(
         self, agent: AgentKey, startup: bool = False, standing: Sequence[HostWarning] = ()
@@ -134,38 +163,44 @@ class ResourceTracker:
             FencedError: a newer agent has taken this host over.
             StoreError: the database did not take it; nothing is lost.
         """
-        began = self._monotonic()
+        run = _Run(agent, standing, self._monotonic())
         if self._loaded_at is None:
             self._load(agent)
-        run = _Run(agent, standing, began)
         unavailable: DriverUnavailableError | None = None
         try:
             listing = self._driver.get_available_nodes()
         except DriverUnavailableError as error:
             unavailable = error
         if unavailable is not None:
-            listing_error: str | None = str(unavailable)
+            self._listing_error = str(unavailable)
             self._write(run, self._failed_snapshots(unavailable))
         else:
-            listing_error = "; ".join(listing.unreachable) or None
+            self._listing_error = "; ".join(listing.unreachable) or None
             for snapshots in self._read(listing.nodenames):
                 if startup:
                     self._judge_configuration(snapshots)
                 self._write(run, snapshots)
             self._delete_orphans(run, listing)
-        if listing_error is not None:
-            run.warnings.append(HostWarning(WarningKind.DRIVER_NOT_READY, "", "", listing_error))
+        if self._listing_error is not None:
+            run.warnings.append(
+                HostWarning(WarningKind.DRIVER_NOT_READY, "", "", self._listing_error)
+            )
         run.warnings += self._judge_clock()
-        self._tell_warnings(agent, run.warnings)
+        self._errors = run.errors
+        return self._report(run)
+
+    def _report(self, run: "_Run", read: frozenset[str] | None = None) -> AuditReport:
+        self._tell_warnings(run.agent, run.warnings)
         changes, self._unreported = tuple(self._unreported), []
         return AuditReport(
             nodes=dict(self._records),
             changes=changes,
-            errors=run.errors,
-            listing_error=listing_error,
+            errors=dict(self._errors),
+            listing_error=self._listing_error,
+            read=read,
             warnings=tuple(sorted(run.warnings)),
             clock_skew_seconds=self._clock_skew,
-            duration_seconds=self._monotonic() - began,
+            duration_seconds=self._monotonic() - run.began,
         )
 
     # Read.
@@ -287,7 +322,11 @@ class ResourceTracker:
                     self._records.get(name),
                     self._settings.policy,
                     now,
-                    ListingTime(began_at, self._absences.get(name, {})),
+                    ListingTime(
+                        began_at,
+                        self._absences.get(name, {}),
+                        frozenset(self._gone.get(name, ())),
+                    ),
                 )
                 for name, snapshot in pending.items()
             }
@@ -301,6 +340,7 @@ class ResourceTracker:
             for name, view in views.items():
                 if name not in conflicts:
                     run.note(view)
+                    self._forget_gone(pending[name])
             pending = {name: pending[name] for name in conflicts}
             if not pending:
                 return
@@ -316,6 +356,11 @@ class ResourceTracker:
             counts = count_absences(known, snapshot.guests, before)
             if counts:
                 self._absences[snapshot.nodename] = counts
+
+    def _forget_gone(self, snapshot: HostSnapshot) -> None:
+        """Forget who is gone once a complete listing was accounted."""
+        if snapshot.guests.value is not None and snapshot.guests.value.is_complete:
+            self._gone.pop(snapshot.nodename, None)
 
     def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> set[str]:
         """Write changes in batches; return the nodes whose rows moved meanwhile."""

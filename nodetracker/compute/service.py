@@ -1,4 +1,4 @@
-"""The compute service: the manager's hooks in order, and the two threads that call it."""
+"""The compute service: the manager's hooks in order, and the threads that call it."""
 
 import logging
 import threading
@@ -21,7 +21,8 @@ _STALL_SECONDS = 120.0
 class ComputeService:
     """Runs one manager: audits in one thread, heartbeats in another.
 
-    Heartbeats go on whatever the driver does, also during the first audit.
+    Heartbeats go on whatever the driver does, also during the first audit. A
+    third thread audits the nodes that the driver's events name.
     """
 
     def __init__(self, settings: AgentSettings, manager: ComputeManager) -> None:
@@ -35,7 +36,9 @@ class ComputeService:
         self._heartbeats = PeriodicLoop(
             "heartbeats", manager.beat, settings.report_interval, self._fail, _FATAL
         )
-        manager.bind(self._audits.wake, self._audits.moved, self._both_moved)
+        self._events = PeriodicLoop("events", manager.handle_events, None, self._fail, _FATAL)
+        self._loops = (self._audits, self._heartbeats, self._events)
+        manager.bind(self._audits.wake, self._audits_moved, self._all_moved, self._events.wake)
 
     @property
     def graceful_shutdown_timeout(self) -> float:
@@ -58,11 +61,10 @@ class ComputeService:
         """End after a running audit or heartbeat; False when one still runs at the timeout."""
         deadline = time.monotonic() + self._settings.graceful_shutdown_timeout
         self._manager.prepare_stop()
-        loops = (self._audits, self._heartbeats)
-        for loop in loops:
+        for loop in self._loops:
             loop.stop()
         has_started = self._started.wait(max(0.0, deadline - time.monotonic()))
-        joined = [loop.join(deadline - time.monotonic()) for loop in loops]
+        joined = [loop.join(deadline - time.monotonic()) for loop in self._loops]
         self._manager.cleanup_host()
         return has_started and all(joined)
 
@@ -74,9 +76,9 @@ class ComputeService:
         self._audits.wake()
 
     def is_moving(self) -> bool:
-        """Tell whether both threads live and get on."""
+        """Tell whether the threads live and get on."""
         limit = _STALL_SECONDS + 2 * self._settings.probe_timeout
-        return self._audits.is_moving(limit) and self._heartbeats.is_moving(limit)
+        return all(loop.is_moving(limit) for loop in self._loops)
 
     def describe(self) -> str:
         """Return a line on how the service does, for systemd."""
@@ -95,6 +97,7 @@ class ComputeService:
             self._fail(error)
         else:
             self._audits.start()
+            self._events.start()
             on_started()
         finally:
             self._started.set()
@@ -107,9 +110,13 @@ class ComputeService:
         except BaseException:  # as at any later audit: the next one may do better
             LOG.exception("The first audit failed")
 
-    def _both_moved(self) -> None:
+    def _audits_moved(self) -> None:
         self._audits.moved()
-        self._heartbeats.moved()
+        self._events.moved()
+
+    def _all_moved(self) -> None:
+        for loop in self._loops:
+            loop.moved()
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:

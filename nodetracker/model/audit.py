@@ -19,6 +19,8 @@ class AuditReport:
         errors: nodename -> why this node is not fine (a failed fact, a
             conflict, a refusal); a node that is not here was read in full.
         listing_error: why the list of nodes itself could not be had, or None.
+        read: nodenames that this pass read, None = all of them; of the others
+            `errors` says what their last reading said.
         store_error: why the pass was not stored, or None; what stands above is
             then of no account.
         warnings: what an operator should look at now.
@@ -30,6 +32,7 @@ class AuditReport:
     changes: tuple[NodeChange, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     listing_error: str | None = None
+    read: frozenset[str] | None = None
     store_error: StoreError | None = None
     warnings: tuple[HostWarning, ...] = ()
     clock_skew_seconds: float | None = None

@@ -1,6 +1,7 @@
 """What every driver keeps: one suite over all of them."""
 
 import dataclasses
+import queue
 import threading
 import time
 import uuid
@@ -135,6 +136,16 @@ def test_a_hung_reading_ends_within_its_budget_and_costs_no_other_node(case):
     case.mend()
 
 
+def test_a_change_is_told_by_an_event_that_names_its_node(case):
+    if case.change is None:
+        return  # files say nothing of their own accord
+    names = case.driver.get_available_nodes().nodenames
+    told = queue.Queue()
+    case.driver.events(told.put)
+    case.change()
+    assert told.get(timeout=10).nodename in names
+
+
 def test_what_a_driver_cannot_do_it_says(case):
     nodename = case.driver.get_available_nodes().nodenames[0]
     if DriverCapability.UPTIME in case.driver.capabilities:
@@ -142,6 +153,9 @@ def test_what_a_driver_cannot_do_it_says(case):
     else:
         with pytest.raises(DriverFeatureError):
             case.driver.get_host_uptime(nodename)
+    if DriverCapability.EVENTS not in case.driver.capabilities:
+        with pytest.raises(DriverFeatureError):
+            case.driver.events(lambda event: None)
     if DriverCapability.POWER_ACTIONS not in case.driver.capabilities:
         with pytest.raises(DriverFeatureError):
             case.driver.host_power_action("reboot")

@@ -1,10 +1,12 @@
 """Nodes from a file: as many as one likes, failing and hanging on demand."""
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 from nodetracker.errors import DriverFeatureError, DriverUnavailableError, HostDataError
+from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.fake.inventory import HANG, FakeInventory, parse_inventory
@@ -48,6 +50,10 @@ class FakeDriver:
         if fact.value is None:
             return failed_snapshot(nodename, self._source, fact.error or "")
         return fact.value
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Refuse: what happens is seen by the next audit."""
+        raise DriverFeatureError("the fake driver tells no events")
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Refuse: nothing here was ever booted."""

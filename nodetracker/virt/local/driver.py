@@ -1,5 +1,6 @@
 """Reads this machine below the configured roots; its one node is named after the host."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nodetracker.host.memory import read_memory_info
 from nodetracker.host.numa import read_numa_topology
 from nodetracker.host.pci import read_pci_devices
 from nodetracker.host.system import read_system_info
+from nodetracker.model.event import NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import HypervisorInfo
@@ -82,6 +84,10 @@ class LocalDriver:
             system=pending_system.fact(),
             guests=fresh("local", GuestListing()),
         )
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Refuse: what happens is seen by the next audit."""
+        raise DriverFeatureError("the local driver tells no events")
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since the kernel booted."""

@@ -19,6 +19,8 @@ class DriverCase:
         mend: undoes both.
         hang: makes one reading hang until the event is set, None when the
             driver's source cannot be made to.
+        change: makes a guest of one node another, None when the driver tells
+            no events.
     """
 
     driver: Driver
@@ -27,3 +29,4 @@ class DriverCase:
     cut: Callable[[], None]
     mend: Callable[[], None]
     hang: Callable[[threading.Event], None] | None = None
+    change: Callable[[], None] | None = None

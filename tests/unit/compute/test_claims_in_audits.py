@@ -198,3 +198,47 @@ def test_pins_are_shown_kept_over_restarts_and_not_given_to_a_late_guest_twice(c
     (warning,) = world.warnings(WarningKind.CLAIM_LOST)
     assert early.uuid in warning.message
     assert pinned() == [2, 3]
+
+
+def confirm(world, number=1):
+    claim = world.claim(number, VCPU=3)
+    world.audit(node(1, guest(number)))
+    return claim
+
+
+def test_a_confirmed_guest_that_was_undefined_releases_its_claim(world):
+    claim = confirm(world)
+    world.tracker.note_gone({"node-1": {guest(1)["uuid"]}})
+    world.audit(node(1))
+    assert (world.find(claim).state, world.find(claim).reason) == (ClaimState.RELEASED, "deleted")
+    assert world.records()["node-1"].guests == {}
+    assert world.used == 0
+    assert world.warnings(WarningKind.GUEST_VANISHED) == []
+
+
+def test_who_is_gone_is_judged_by_a_complete_listing_alone(world):
+    claim = confirm(world)
+    world.tracker.note_gone({"node-1": {guest(1)["uuid"]}})
+    world.audit(node(1, {"uuid": "broken"}))
+    world.audit(node(1), fail={"node-1": "boom"})
+    assert world.find(claim).state is ClaimState.CONFIRMED
+    world.audit(node(1))
+    assert world.find(claim).reason == "deleted"
+
+
+def test_who_was_gone_and_is_listed_again_is_gone_no_more(world):
+    claim = confirm(world)
+    world.tracker.note_gone({"node-1": {guest(1)["uuid"]}})
+    world.audit(node(1, guest(1)))
+    world.audit(node(1))
+    world.audit(node(1))
+    assert world.find(claim).state is ClaimState.CONFIRMED
+    assert len(world.warnings(WarningKind.GUEST_VANISHED)) == 1
+
+
+def test_a_claim_made_after_its_guest_had_gone_is_not_released_by_that(world):
+    world.tracker.note_gone({"node-1": {guest(1)["uuid"]}})
+    claim = world.claim(1)
+    world.store.confirm_claim(claim.uuid)
+    world.audit(node(1))
+    assert world.find(claim).state is ClaimState.CONFIRMED

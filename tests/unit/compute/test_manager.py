@@ -10,8 +10,10 @@ from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import DuplicateAgentError, FencedError, StoreUnavailableError
+from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
+from nodetracker.ports import DriverCapability
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
@@ -53,6 +55,16 @@ class AwayStore(MemoryStore):
         self._lose_answer()
 
 
+class TellingDriver(FakeDriver):
+    """A driver of a file whose events the test tells."""
+
+    capabilities = FakeDriver.capabilities | {DriverCapability.EVENTS}
+    tell = None
+
+    def events(self, callback):
+        self.tell = callback
+
+
 class World:
     def __init__(self, tmp_path):
         self.seconds = 0.0
@@ -65,11 +77,12 @@ class World:
 
     def make_manager(self, waited=None, state_path="", **incarnation):
         """Make an agent; `waited` is called while it watches another's heartbeats."""
+        self.driver = TellingDriver(str(self.path), ProbeRunner(1.0))
         manager = ComputeManager(
             AgentSettings(host=HOST, state_path=state_path, policy=Policy()),
             make_incarnation(**incarnation),
             "1.2.3",
-            FakeDriver(str(self.path), ProbeRunner(1.0)),
+            self.driver,
             self.store,
             [self],
             lambda: self.seconds,
@@ -281,3 +294,32 @@ def test_an_agent_that_was_taken_over_is_told_so(world):
         world.manager.beat()
     with pytest.raises(FencedError):
         world.manager.inventory_host()
+
+
+@pytest.mark.parametrize(("nodename", "read"), [("n1", {"n1"}), ("", None)])
+def test_an_event_asks_for_an_audit_of_its_node(world, nodename, read):
+    asked = []
+    world.manager.bind(lambda: None, lambda: None, lambda: None, lambda: asked.append(True))
+    world.manager.pre_start_hook()
+    world.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
+    assert asked == [True]
+    world.seconds += 1
+    world.manager.handle_events()
+    assert world.reports[-1].read == read
+
+
+def test_the_audit_of_one_node_makes_the_others_no_younger(world):
+    world.manager.pre_start_hook()
+    world.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    world.seconds += 50
+    world.manager.handle_events()
+    assert world.manager.audit_state().age_seconds == 50
+
+
+def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(world):
+    world.manager.pre_start_hook()
+    world.store.is_away = True
+    world.driver.tell(NodeEvent("n1", EventKind.GONE, "a"))
+    world.seconds += 1
+    world.manager.handle_events()
+    assert world.manager._tracker._gone == {"n1": {"a"}}

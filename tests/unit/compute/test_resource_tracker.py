@@ -551,3 +551,34 @@ def test_used_is_the_same_however_the_audit_came_there(store, clock, tmp_path, n
     agent.audit(*whole)
     used = {record.values.memory_mb_used for record in agent.records().values()}
     assert used == {512 + 2048 * guests}
+
+
+def test_an_audit_of_one_node_reads_and_writes_no_other(agent):
+    agent.audit(node(1), node(2))
+    agent.path.write_text(
+        yaml.safe_dump({"nodes": [node(1, guest(1)), node(2, guest(2))]}), encoding="utf-8"
+    )
+    agent.tracker._driver.get_available_nodes()  # reads the file
+    report = agent.tracker.audit_nodes(agent.key, {"node-2"})
+    assert report.read == {"node-2"}
+    assert [change.nodename for change in report.changes] == ["node-2"]
+    assert set(report.nodes) == {"node-1", "node-2"}
+
+
+def test_an_audit_of_one_node_leaves_what_is_known_of_the_others(agent):
+    agent.audit(node(1), node(2), fail={"node-1": "boom"})
+    before = agent.tracker.audit(agent.key)
+    report = agent.tracker.audit_nodes(agent.key, {"node-2"})
+    assert report.errors == before.errors
+    assert report.errors["node-1"]
+    assert report.warnings == before.warnings
+    agent.audit(node(1), node(2))
+    assert agent.tracker.audit_nodes(agent.key, {"node-1"}).errors == {}
+
+
+def test_an_audit_of_a_node_without_a_row_is_one_of_all(agent):
+    agent.audit(node(1))
+    agent.path.write_text(yaml.safe_dump({"nodes": [node(1), node(2)]}), encoding="utf-8")
+    report = agent.tracker.audit_nodes(agent.key, {"node-2"})
+    assert report.read is None
+    assert set(report.nodes) == {"node-1", "node-2"}
