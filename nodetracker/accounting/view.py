@@ -108,7 +108,11 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
     ratios = AllocationRatios(
         before.cpu_allocation_ratio, before.ram_allocation_ratio, before.disk_allocation_ratio
     )
-    columns = inventory.policy_columns(policy, ratios)
+    columns = inventory.policy_columns(
+        policy,
+        ratios,
+        inventory.driver_reserved_disk_mb(snapshot.storage.value, before.reserved),
+    )
     if snapshot.hypervisor.value is not None:
         columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
     if snapshot.cpu.value is not None:
@@ -125,8 +129,12 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns |= inventory.system_columns(snapshot.system.value)
         if columns["boot_id"] == before.boot_id and before.booted_at is not None:
             columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
-    columns["metrics"] = dict(before.metrics) | inventory.measured_use(
-        snapshot.memory.value, snapshot.storage.value
+    if snapshot.engine is not None and snapshot.engine.value is not None:
+        columns |= inventory.engine_columns(snapshot.engine.value)
+    columns["metrics"] = (
+        dict(before.metrics)
+        | inventory.measured_use(snapshot.memory.value, snapshot.storage.value)
+        | dict(snapshot.measured)
     )
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}

@@ -90,10 +90,16 @@ class Filesystem:
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """Where guests' disks go, and the block devices of the host."""
+    """Where guests' disks go, and the block devices of the host.
+
+    Attributes:
+        reserved_mb: MiB of `instances` that the driver keeps for other things
+            than guests, e.g. images; they count as used.
+    """
 
     instances: Filesystem
     disks: tuple[Disk, ...] = ()
+    reserved_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ class WarningKind(enum.StrEnum):
     DUPLICATE_REFUSED = "duplicate_refused"
     GUEST_VANISHED = "guest_vanished"
     CLAIM_LOST = "claim_lost"
+    ENGINE_DATA = "engine_data"
+    ENGINE_NAME = "engine_name"
+    GUEST_LISTED_TWICE = "guest_listed_twice"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

@@ -4,10 +4,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import tarfile
-import time
-from pathlib import Path
 from typing import Any
 
 import psutil
