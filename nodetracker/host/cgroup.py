@@ -59,21 +59,20 @@ def cut_path(path: str, owner: str) -> str | None:
     return None
 
 
-def parse_fields(text: str, source: str) -> dict[str, int]:
-    r"""Read lines of a name and a number, as in ``memory.stat``.
+def parse_field(text: str, name: str, source: str) -> int:
+    r"""Return one number of lines of a name and a number, as in ``memory.stat``.
 
     Raises:
-        HostDataError: what follows a name is no number.
+        HostDataError: there is no such line, or it holds no number.
 
-    >>> parse_fields("cache 4096\ntotal_inactive_file 1024\n", "memory.stat")
-    {'cache': 4096, 'total_inactive_file': 1024}
+    >>> parse_field("cache 4096\ntotal_inactive_file 1024\n", "total_inactive_file", "memory.stat")
+    1024
     """
-    fields = {}
     for line in text.split("\n"):
-        name, _, value = line.partition(" ")
-        if name:
-            fields[name] = parse_integer(value, source)
-    return fields
+        found, _, value = line.partition(" ")
+        if found == name:
+            return parse_integer(value, source)
+    raise HostDataError(source, f"has no {name}")
 
 
 def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
@@ -131,9 +130,4 @@ def _read_number(path: Path) -> int | None:
 
 def _read_field(path: Path, name: str) -> int | None:
     text = read_optional_text(path)
-    if text is None:
-        return None
-    fields = parse_fields(text, str(path))
-    if name not in fields:
-        raise HostDataError(str(path), f"has no {name}")
-    return fields[name]
+    return None if text is None else parse_field(text, name, str(path))

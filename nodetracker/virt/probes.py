@@ -124,6 +124,11 @@ class ProbeRunner:
             }
 
     @property
+    def timeout_seconds(self) -> float:
+        """The budget of one probe."""
+        return self._timeout
+
+    @property
     def stuck_count(self) -> int:
         """How many calls hang now."""
         with self._lock:

@@ -11,7 +11,7 @@ V1 = {
     "proc/7/cgroup": f"4:memory:/docker/{ID}\n3:cpu,cpuacct:/docker/{ID}\n0::/docker/{ID}\n",
     f"sys/fs/cgroup/cpuacct/docker/{ID}/cpuacct.usage": "27797899\n",
     f"sys/fs/cgroup/memory/docker/{ID}/memory.usage_in_bytes": "745472\n",
-    f"sys/fs/cgroup/memory/docker/{ID}/memory.stat": "cache 5\ntotal_inactive_file 45472\n",
+    f"sys/fs/cgroup/memory/docker/{ID}/memory.stat": "hierarchical_memory_limit 18446744073709551615\ntotal_inactive_file 45472\n",
 }
 SCOPE = f"system.slice/docker-{ID}.scope"
 V2 = {
