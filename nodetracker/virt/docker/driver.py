@@ -219,6 +219,7 @@ class DockerDriver:
     ) -> tuple[Fact[GuestListing], dict[str, int], list[HostWarning]]:
         """Make guests of containers, by what they were given or what they use."""
         if fact.value is None:
+            self._reloaded_at = self._monotonic()  # nor is its word on itself believed any longer
             return failed(fact.source, fact.error or ""), {}, []
         containers = fact.value.containers
         alive = [c for c in containers if c.is_alive and (self._measures or c.memory_mb is None)]

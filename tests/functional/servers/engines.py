@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tarfile
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -139,6 +140,24 @@ class Dockerd(Engine):
             f"--pidfile={directory}/docker.pid", "--iptables=false", "--ip6tables=false",
             "--bridge=none",
         ]  # fmt: skip
+
+    def kill(self) -> None:
+        """End the daemon and its containerd as a crash would; containers live on."""
+        containerd = psutil.Process(self._containerd_pid())
+        daemon = psutil.Process(self.daemon_pid())
+        for process in (daemon, containerd):
+            process.kill()
+        # A restart meets who is not quite gone; the first process may be slow to reap them.
+        psutil.wait_procs([daemon, containerd], timeout=20)
+        self.process.stop()
+        for path in (self.directory / "docker.pid", self._containerd_pid_file()):
+            path.unlink(missing_ok=True)
+
+    def _containerd_pid_file(self) -> Path:
+        return self.directory / "exec/containerd/containerd.pid"
+
+    def _containerd_pid(self) -> int:
+        return int(self._containerd_pid_file().read_text())
 
     def reload(self) -> None:
         """Let the daemon read its configuration again."""
