@@ -30,6 +30,8 @@ class DriverCapability(enum.Enum):
     UPTIME = "uptime"
     POWER_ACTIONS = "power_actions"
     EVENTS = "events"
+    INSTANCES = "instances"  # its guests are instances alone
+    CONTAINERS = "containers"  # its guests are containers alone
 
 
 class Driver(Protocol):

@@ -4,10 +4,11 @@ Each fact decides its own columns and no other's, so a held fact leaves just
 its columns as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
+from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.host import (
     CpuInfo,
     Gpu,
@@ -173,7 +174,36 @@ def hypervisor_columns(hypervisor: HypervisorInfo) -> dict[str, Any]:
     }
 
 
-def policy_columns(policy: Policy, before: NodeValues) -> dict[str, Any]:
+def engine_columns(engine: ContainerEngine) -> dict[str, Any]:
+    """Build the columns of the container engine's fact."""
+    return {
+        "labels": dict(engine.labels),
+        "runtimes": list(engine.runtimes),
+        "disk_quota_supported": engine.has_disk_quotas,
+        "engine": {
+            "name": engine.name,
+            "version": engine.version,
+            "api_version": engine.api_version,
+            "default_runtime": engine.default_runtime,
+            "storage_driver": engine.storage_driver,
+            "root_dir": engine.root_dir,
+            "cgroup_version": engine.cgroup_version,
+            "cgroup_driver": engine.cgroup_driver,
+        },
+    }
+
+
+def driver_reserved_disk_mb(storage: StorageInfo | None, reserved: Mapping[str, Any]) -> int:
+    """Return the disk that the driver keeps: as it was read, else as the row has it.
+
+    Args:
+        storage: None when it could not be read.
+        reserved: the row's column of that name.
+    """
+    return int(reserved.get("driver_disk_mb", 0)) if storage is None else storage.reserved_mb
+
+
+def policy_columns(policy: Policy, before: NodeValues, driver_disk_mb: int = 0) -> dict[str, Any]:
     """Build the columns that the operator decides.
 
     A ratio is the configured one, else the row's, else the initial one;
@@ -181,6 +211,7 @@ def policy_columns(policy: Policy, before: NodeValues) -> dict[str, Any]:
 
     Args:
         before: the row as it is; a ratio of 0 is none.
+        driver_disk_mb: disk that the driver keeps beside what the operator reserves.
     """
     ratios: dict[str, float] = {}
     origins: dict[str, str] = {}
@@ -202,12 +233,13 @@ def policy_columns(policy: Policy, before: NodeValues) -> dict[str, Any]:
         "reserved": {
             "vcpus": policy.reserved_cpus,
             "memory_mb": policy.reserved_memory_mb,
-            "disk_mb": policy.reserved_disk_mb,
+            "disk_mb": policy.reserved_disk_mb + driver_disk_mb,
             "huge_pages": [
                 {"cell": pages.cell, "size_kb": pages.size_kb, "count": pages.count}
                 for pages in policy.reserved_pages
             ],
-        },
+        }
+        | ({"driver_disk_mb": driver_disk_mb} if driver_disk_mb else {}),
     }
 
 

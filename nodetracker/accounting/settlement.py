@@ -81,7 +81,8 @@ def settle(
     settled = dict(claims)
     for claim in claims.values():
         if claim.is_active:
-            settled[claim.uuid] = _settle_one(claim, listed, listing.is_complete, time)
+            is_complete = listing.is_complete_for(claim.workload.kind)
+            settled[claim.uuid] = _settle_one(claim, listed, is_complete, time)
     covered = {claim.workload.uuid: claim for claim in _by_age(settled.values()) if claim.is_active}
     warnings = []
     for uuid in sorted(listed.keys() - covered.keys()):
@@ -102,7 +103,7 @@ def settle(
         if uuid in guests:
             continue
         holder = covered.get(uuid)
-        if not listing.is_complete:
+        if not listing.is_complete_for(guest.kind):
             guests[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
         elif holder is not None:
             missing = guest.missing_since
@@ -125,14 +126,17 @@ def count_absences(
         known: active claims that were known when the listing began.
         before: the counts of the listing before.
     """
-    if fact.value is None or not fact.value.is_complete:
+    if fact.value is None:
         return dict(before)
     listed = {guest.uuid for guest in fact.value.guests}
-    return {
-        claim.uuid: before.get(claim.uuid, 0) + 1
-        for claim in known
-        if claim.workload.uuid not in listed
-    }
+    counts = {}
+    for claim in known:
+        if fact.value.is_complete_for(claim.workload.kind):
+            if claim.workload.uuid not in listed:
+                counts[claim.uuid] = before.get(claim.uuid, 0) + 1
+        elif claim.uuid in before:
+            counts[claim.uuid] = before[claim.uuid]
+    return counts
 
 
 def _settle_one(

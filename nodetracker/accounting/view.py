@@ -109,7 +109,11 @@ def _usable_cpu(cpu: Fact[CpuInfo], policy: Policy) -> Fact[CpuInfo]:
 
 
 def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
-    columns = inventory.policy_columns(policy, before)
+    columns = inventory.policy_columns(
+        policy,
+        before,
+        inventory.driver_reserved_disk_mb(snapshot.storage.value, before.reserved),
+    )
     if snapshot.hypervisor.value is not None:
         columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
     if snapshot.cpu.value is not None:
@@ -126,8 +130,12 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns |= inventory.system_columns(snapshot.system.value)
         if columns["boot_id"] == before.boot_id and before.booted_at is not None:
             columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
-    columns["metrics"] = dict(before.metrics) | inventory.measured_use(
-        snapshot.memory.value, snapshot.storage.value
+    if snapshot.engine is not None and snapshot.engine.value is not None:
+        columns |= inventory.engine_columns(snapshot.engine.value)
+    columns["metrics"] = (
+        dict(before.metrics)
+        | inventory.measured_use(snapshot.memory.value, snapshot.storage.value)
+        | dict(snapshot.measured)
     )
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}

@@ -10,8 +10,9 @@ OPTIONS = (
     cfg.ListOpt(
         "compute_driver",
         default=["local"],
-        help="Driver that reads the host's nodes and guests: local (this machine, no guests) "
-        "or fake (the nodes of [fake] inventory_file).",
+        help="Drivers that read the host's nodes and guests: local (this machine, no guests), "
+        "docker (this machine and its containers) or fake (the nodes of [fake] inventory_file). Of "
+        "several the first gives the facts of its one node and all give its guests.",
     ),
     cfg.IntOpt(
         "update_resources_interval",

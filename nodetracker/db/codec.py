@@ -25,8 +25,8 @@ Row = Mapping[Any, Any]  # of a database library or a dict, by column name
 JSON_COLUMNS = frozenset(
     {
         "cpu_info", "supported_instances", "pci_stats", "stats", "numa_topology", "labels",
-        "runtimes", "reserved", "overhead", "inventory", "traits", "system", "disks", "gpus",
-        "facts", "metrics", "ratio_origins",
+        "runtimes", "engine", "reserved", "overhead", "inventory", "traits", "system", "disks",
+        "gpus", "facts", "metrics", "ratio_origins",
     }
 )  # fmt: skip
 # The longest item of a warning that its unique key can hold; what is longer is cut.

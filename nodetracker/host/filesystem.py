@@ -17,11 +17,16 @@ _FIELDS_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of ``mountinfo``: where what is mounted."""
+    """One line of ``mountinfo``: where what is mounted.
+
+    Attributes:
+        options: of the filesystem, not of this mount of it, e.g. ``prjquota``.
+    """
 
     mount_point: str
     device: str
     fs_type: str
+    options: tuple[str, ...] = ()
 
 
 def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mount, ...]:
@@ -35,9 +40,9 @@ def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mo
 
     Source: Linux Documentation/filesystems/proc.rst, 3.5.
 
-    >>> line = r"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw"
-    >>> parse_mountinfo(line)
-    (Mount(mount_point='/mnt/a b', device='/dev/root', fs_type='ext3'),)
+    >>> line = r"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue"
+    >>> parse_mountinfo(line)[0].mount_point, parse_mountinfo(line)[0].options
+    ('/mnt/a b', ('rw', 'errors=continue'))
     """
     mounts = []
     for line in text.split("\n"):
@@ -51,7 +56,8 @@ def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mo
         if len(after) < _FIELDS_AFTER:
             raise HostDataError(source, "has a line without its fields")
         fs_type, device = _decode_octal(after[0]), _decode_octal(after[1])
-        mounts.append(Mount(_decode_octal(fields[4]), device, fs_type))
+        options = tuple(after[2].split(","))
+        mounts.append(Mount(_decode_octal(fields[4]), device, fs_type, options))
     return tuple(mounts)
 
 
@@ -91,9 +97,7 @@ def read_filesystem(path: Path, roots: Roots) -> Filesystem:
         raise HostDataError(str(measured), describe_os_error(error)) from error
     if size.f_blocks == 0:
         raise HostDataError(str(measured), "is on a filesystem without a size")
-    mountinfo = roots.procfs / "self/mountinfo"
-    text = read_optional_text(mountinfo, errors="surrogateescape")
-    mount = find_mount(parse_mountinfo(text or "", str(mountinfo)), str(measured))
+    mount = _read_mount(measured, roots)
     return Filesystem(
         path=_as_utf8(str(measured)),
         total_mb=capacity_mib_from_bytes(size.f_blocks * size.f_frsize),
@@ -103,6 +107,21 @@ def read_filesystem(path: Path, roots: Roots) -> Filesystem:
         fs_type=_as_utf8(mount.fs_type) if mount else "",
         device_id=device_id,
     )
+
+
+def read_mount(path: Path, roots: Roots) -> Mount | None:
+    """Return the mount that holds a directory or its nearest existing parent, None for none.
+
+    Raises:
+        HostDataError: the path cannot be followed, or ``mountinfo`` not be read.
+    """
+    return _read_mount(_find_existing(path), roots)
+
+
+def _read_mount(measured: Path, roots: Roots) -> Mount | None:
+    mountinfo = roots.procfs / "self/mountinfo"
+    text = read_optional_text(mountinfo, errors="surrogateescape")
+    return find_mount(parse_mountinfo(text or "", str(mountinfo)), str(measured))
 
 
 def _find_existing(path: Path) -> Path:

@@ -20,8 +20,9 @@ class FactState(enum.StrEnum):
 class Fact(Generic[T]):
     """The outcome of one probe in one audit: a value, or an error.
 
-    A failed fact carries no value: the row keeps what it has. Whether that
-    counts as held or unknown is decided against the row by
+    A failed fact carries no value: the row keeps what it has. One that was
+    read in part has both: its value is taken, and what it lacks is held.
+    Whether that counts as held or unknown is decided against the row by
     `nodetracker.accounting.facts`.
     """
 
@@ -31,7 +32,7 @@ class Fact(Generic[T]):
 
     @property
     def is_fresh(self) -> bool:
-        """True when the probe gave a value."""
+        """True when the probe gave a whole value."""
         return self.error is None
 
 

@@ -1,8 +1,10 @@
 """A guest: a workload as its driver sees it now."""
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 
 class WorkloadKind(enum.StrEnum):
@@ -34,6 +36,8 @@ class Guest:
         memory_mb, disk_mb: MiB that are promised to it.
         power_state: powered-off guests count in full all the same.
         project_id: its owner, "" when the driver cannot tell.
+        details: what else its driver tells of it, as plain JSON; for people,
+            nothing is computed from it.
         claim_uuid: the claim that covers it, None while it is unclaimed; the
             ledger's word, a driver leaves it alone.
         missing_since: since when complete listings lack a claimed guest; the
@@ -48,6 +52,7 @@ class Guest:
     disk_mb: int
     power_state: PowerState = PowerState.NOSTATE
     project_id: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
     claim_uuid: str | None = None
     missing_since: datetime | None = None
 
@@ -60,12 +65,21 @@ class GuestListing:
         guests: those that could be read.
         unreadable: one line for each item that could not; a listing that has
             any is not complete, so no guest is judged gone by it.
+        unread_kinds: kinds of which guests may be missing; None = all of them
+            when anything is unreadable.
     """
 
     guests: tuple[Guest, ...] = ()
     unreadable: tuple[str, ...] = ()
+    unread_kinds: frozenset[WorkloadKind] | None = None
 
     @property
     def is_complete(self) -> bool:
         """True when absence from this listing means absence from the node."""
+        return all(self.is_complete_for(kind) for kind in WorkloadKind)
+
+    def is_complete_for(self, kind: WorkloadKind) -> bool:
+        """Tell whether absence means that for guests of one kind."""
+        if self.unread_kinds is not None:
+            return kind not in self.unread_kinds
         return not self.unreadable

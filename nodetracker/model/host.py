@@ -94,11 +94,14 @@ class StorageInfo:
 
     Attributes:
         overcommitted_mb: MiB that guests' disks there may still grow by.
+        reserved_mb: MiB of `instances` that the driver keeps for other things
+            than guests, e.g. images; they count as used.
     """
 
     instances: Filesystem
     disks: tuple[Disk, ...] = ()
     overcommitted_mb: int = 0
+    reserved_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)

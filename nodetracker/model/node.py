@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.model.claim import Claim
+from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.fact import Fact, FactEntry, failed
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import (
@@ -49,6 +50,9 @@ class HostSnapshot:
     """One reading of one node. Every fact stands alone: each is fresh or failed.
 
     Attributes:
+        engine: the container engine, None on a node that has none.
+        measured: what its driver measured beside the facts, by name; joins
+            the row's metrics.
         uuid: the node's own stable uuid, for drivers that know one.
         overhead_mb: memory the driver adds to each guest's own, in MiB.
         tracks_resources: False where the driver cannot tell what guests take;
@@ -67,6 +71,8 @@ class HostSnapshot:
     gpus: Fact[tuple[Gpu, ...]]
     system: Fact[SystemInfo]
     guests: Fact[GuestListing]
+    engine: Fact[ContainerEngine] | None = None
+    measured: Mapping[str, int] = field(default_factory=dict)
     uuid: str | None = None
     overhead_mb: int = 0
     traits: tuple[str, ...] = ()
@@ -75,12 +81,13 @@ class HostSnapshot:
     warnings: tuple[HostWarning, ...] = ()
 
     def facts(self) -> dict[str, Fact[Any]]:
-        """Return every fact by its name, in a fixed order."""
-        return {name: getattr(self, name) for name in FACT_NAMES}
+        """Return every fact by its name, in a fixed order; those that the node has."""
+        facts = {name: getattr(self, name) for name in FACT_NAMES}
+        return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 FACT_NAMES = (
-    "hypervisor", "cpu", "memory", "numa", "storage", "pci", "gpus", "system", "guests",
+    "hypervisor", "cpu", "memory", "numa", "storage", "pci", "gpus", "system", "guests", "engine",
 )  # fmt: skip
 
 
@@ -148,6 +155,7 @@ class NodeValues:
     labels: Mapping[str, str] = field(default_factory=dict)
     runtimes: list[str] = field(default_factory=list)
     disk_quota_supported: bool = False
+    engine: Mapping[str, Any] = field(default_factory=dict)
     enable_cpu_pinning: bool = False
     pcpus: int = 0
     pcpus_used: int = 0

@@ -24,6 +24,9 @@ class WarningKind(enum.StrEnum):
     MIGRATION_ERROR = "migration_error"
     SPLIT_BRAIN = "split_brain"
     DISK_UNREADABLE = "disk_unreadable"
+    ENGINE_DATA = "engine_data"
+    ENGINE_NAME = "engine_name"
+    GUEST_LISTED_TWICE = "guest_listed_twice"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

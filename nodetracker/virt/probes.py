@@ -111,11 +111,6 @@ class ProbeRunner:
             LOG.info("Probe %s (%s) answers again", key, key.source)
         return fresh(key.source, value)
 
-    @property
-    def timeout_seconds(self) -> float:
-        """The budget of one probe."""
-        return self._timeout
-
     def change_timeout(self, seconds: float) -> None:
         """Give probes another budget from now on."""
         self._timeout = seconds
@@ -127,6 +122,11 @@ class ProbeRunner:
                 name: ProbeStatistics(dict(counted.calls), counted.seconds)
                 for name, counted in self._statistics.items()
             }
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The budget of one probe."""
+        return self._timeout
 
     @property
     def stuck_count(self) -> int:

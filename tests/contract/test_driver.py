@@ -16,9 +16,14 @@ from nodetracker.model.node import HostSnapshot
 from nodetracker.ports import DriverCapability
 from nodetracker.settings import Policy
 from tests.builders import NOW
-from tests.contract.drivers import fake, libvirt, local
+from tests.contract.drivers import docker, fake, libvirt, local
 
-DRIVERS = {"fake": fake.make_case, "libvirt": libvirt.make_case, "local": local.make_case}
+DRIVERS = {
+    "docker": docker.make_case,
+    "fake": fake.make_case,
+    "libvirt": libvirt.make_case,
+    "local": local.make_case,
+}
 
 
 @pytest.fixture(params=DRIVERS)
@@ -27,6 +32,7 @@ def case(request, tmp_path):
     made.driver.init_host()
     yield made
     made.driver.close()
+    made.close()
 
 
 def read_all(driver):

@@ -73,6 +73,7 @@ def make_values(**changes: Any) -> NodeValues:
         booted_at=datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
         labels={"Rack": "β7 😀", "'quote\"": "back\\slash %s :name", "empty": ""},
         runtimes=["runc", "crun"],
+        engine={"name": "docker", "storage_driver": "overlay2 “x”"},
         disk_quota_supported=True,
         enable_cpu_pinning=True,
         pcpus=8,
@@ -108,6 +109,7 @@ def make_guest(name: str = "web", **changes: Any) -> Guest:
         disk_mb=20_480,
         power_state=PowerState.RUNNING,
         project_id="prøject",
+        details={"unlimited": ["memory"], "pod": "default/wéb"},
     )
     return dataclasses.replace(guest, **changes)
 

@@ -16,7 +16,7 @@ from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import SchemaError
 from nodetracker.model.service import COMPUTE_BINARY
-from tests.contract.values import register
+from tests.contract.values import create, make_guest, register
 
 _numbers = itertools.count(1)
 
@@ -41,16 +41,27 @@ def list_tables(store: SqlStore) -> set[str]:
 def test_up_down_and_up_again(store: SqlStore) -> None:
     assert migration.version(store.engine) is None
     migration.sync(store.engine)
-    assert migration.version(store.engine) == "0002"
+    assert migration.version(store.engine) == "0003"
     assert list_tables(store) == set(metadata.tables)
     migration.sync(store.engine, "base")
     assert migration.version(store.engine) is None
     assert list_tables(store) == set()
     migration.sync(store.engine)
     migration.sync(store.engine)
-    migration.sync(store.engine, "0002")
-    assert migration.version(store.engine) == "0002"
+    migration.sync(store.engine, "0003")
+    assert migration.version(store.engine) == "0003"
     assert register(store).epoch == 1
+
+
+def test_rows_of_the_schema_before_tell_nothing_of_engines(store: SqlStore) -> None:
+    migration.sync(store.engine)
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, "n1", guests=(make_guest(),))], 60)
+    migration.sync(store.engine, "0002")
+    migration.sync(store.engine)
+    (record,) = store.load_nodes(agent.host)
+    assert record.values.engine == {}
+    assert [guest.details for guest in record.guests.values()] == [{}]
 
 
 def test_the_migrated_schema_is_the_one_the_code_uses(store: SqlStore) -> None:

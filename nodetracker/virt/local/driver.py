@@ -1,25 +1,18 @@
 """Reads this machine below the configured roots; its one node is named after the host."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
-from nodetracker.errors import DriverFeatureError, HostDataError
-from nodetracker.host.cpu import read_cpu_info
-from nodetracker.host.disk import read_storage
-from nodetracker.host.gpu import read_gpus
-from nodetracker.host.memory import read_memory_info
-from nodetracker.host.numa import read_numa_topology
-from nodetracker.host.pci import read_netdevs, read_pci_devices
-from nodetracker.host.system import read_system_info
+from nodetracker.errors import DriverFeatureError
 from nodetracker.model.event import NodeEvent
-from nodetracker.model.fact import failed, fresh
+from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import HypervisorInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import DriverCapability
+from nodetracker.virt.machine import MachineProbes, read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
-from nodetracker.virt.probes import ProbeKey
 
 
 class LocalDriver:
@@ -45,50 +38,21 @@ class LocalDriver:
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read every fact side by side, each as its own probe."""
-        roots = self._roots
-        proc, sys = str(roots.procfs), str(roots.sysfs)
-        pending_cpu = self._probes.start(
-            self._key(f"{sys}/devices/system/cpu", "cpu"), lambda: read_cpu_info(roots)
-        )
-        pending_memory = self._probes.start(
-            self._key(f"{proc}/meminfo", "memory"), lambda: read_memory_info(roots)
-        )
-        pending_storage = self._probes.start(
-            self._key(str(self._instances_path), "storage"),
-            lambda: read_storage(self._instances_path, roots),
-        )
-        pending_pci = self._probes.start(
-            self._key(f"{sys}/bus/pci", "pci"), lambda: read_pci_devices(roots)
-        )
-        pending_netdevs = self._probes.start(
-            self._key(f"{sys}/class/net", "netdevs"), lambda: read_netdevs(roots)
-        )
-        pending_system = self._probes.start(
-            self._key(f"{proc}/sys/kernel", "system"), lambda: read_system_info(roots)
-        )
-        cpu = pending_cpu.fact()
-        pending_numa = self._probes.start(
-            self._key(f"{sys}/devices/system/node", "numa"),
-            lambda: read_numa_topology(roots, cpu.value),
-        )
-        pci, netdevs = pending_pci.fact(), pending_netdevs.fact()
-        if netdevs.value is None:  # a device that a spec names by its interface must not lose it
-            pci = failed(netdevs.source, netdevs.error or "")
-        pending_gpus = self._probes.start(
-            self._key("NVML", "gpus"), lambda: read_gpus(roots, pci.value or ())
-        )
+        probes = MachineProbes(self._host, self._roots, self._probes)
+        storage = probes.start_storage(self._instances_path)
+        machine = probes.facts()
         return HostSnapshot(
             nodename=nodename,
             hypervisor=fresh("local", HypervisorInfo(type="local")),
-            cpu=cpu,
-            memory=pending_memory.fact(),
-            numa=pending_numa.fact(),
-            storage=pending_storage.fact(),
-            pci=pci,
-            gpus=pending_gpus.fact(),
-            system=pending_system.fact(),
+            cpu=machine.cpu,
+            memory=machine.memory,
+            numa=machine.numa,
+            storage=storage.fact(),
+            pci=machine.pci,
+            gpus=machine.gpus,
+            system=machine.system,
             guests=fresh("local", GuestListing()),
-            netdevs=netdevs.value or {},
+            netdevs=machine.netdevs,
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
@@ -97,14 +61,8 @@ class LocalDriver:
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since the kernel booted."""
-        booted_at = read_system_info(self._roots).booted_at
-        if booted_at is None:
-            raise HostDataError(f"{self._roots.procfs}/stat", "has no btime line")
-        return datetime.now(UTC) - booted_at
+        return read_uptime(self._roots)
 
     def host_power_action(self, action: str) -> None:
         """Refuse: this driver does not switch its own machine."""
         raise DriverFeatureError(f"the local driver cannot {action} this host")
-
-    def _key(self, source: str, name: str) -> ProbeKey:
-        return ProbeKey(source, self._host, name)

@@ -19,6 +19,7 @@ class DriverCase:
         mend: undoes both.
         hang: makes one reading hang until the event is set, None when the
             driver's source cannot be made to.
+        close: lets go of the source, after the driver.
         change: makes a guest of one node another, None when the driver tells
             no events.
     """
@@ -30,3 +31,4 @@ class DriverCase:
     mend: Callable[[], None]
     hang: Callable[[threading.Event], None] | None = None
     change: Callable[[], None] | None = None
+    close: Callable[[], None] = lambda: None

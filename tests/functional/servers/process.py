@@ -68,6 +68,11 @@ class ServerProcess:
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server was started and not stopped."""
+        return self._process is not None
+
     def run(self, command: Sequence[str | Path]) -> None:
         """Run a program that prepares the server, as the server's user."""
         with self._log().open("ab") as log:

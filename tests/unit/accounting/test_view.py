@@ -4,9 +4,10 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.view import account
-from nodetracker.model.fact import FactState, failed, fresh
-from nodetracker.model.guest import GuestListing
-from nodetracker.model.host import CpuInfo, MemoryInfo, SystemInfo
+from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.fact import Fact, FactState, failed, fresh
+from nodetracker.model.guest import GuestListing, WorkloadKind
+from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo, SystemInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDevice, track_device
@@ -196,3 +197,65 @@ def test_the_boot_time_stays_while_the_boot_does():
     next_boot = account(snapshot("b2", 100), stored, Policy(), NOW)
     assert same_boot.values == first.values
     assert next_boot.values.booted_at == NOW + timedelta(seconds=100)
+
+
+ENGINE = ContainerEngine(
+    "docker",
+    "20.10.24",
+    "1.41",
+    labels={"rack": "7"},
+    runtimes=("runc",),
+    default_runtime="runc",
+    storage_driver="overlay2",
+    root_dir="/var/lib/docker",
+    has_disk_quotas=True,
+)
+
+
+def test_an_engine_gives_its_columns_and_a_failed_one_leaves_them():
+    snapshot = make_snapshot(engine=fresh("sock", ENGINE))
+    view = account(snapshot, None, Policy(), NOW)
+    assert view.values.labels == {"rack": "7"}
+    assert view.values.runtimes == ["runc"]
+    assert view.values.disk_quota_supported
+    assert view.values.engine["storage_driver"] == "overlay2"
+    assert view.values.facts["engine"].state is FactState.FRESH
+    record = make_record(view.values)
+    away = make_snapshot(engine=failed("sock", "connection refused"))
+    held = account(away, record, Policy(), NOW)
+    assert held.values.engine == view.values.engine
+    assert held.values.labels == {"rack": "7"}
+    assert held.values.facts["engine"].state is FactState.HELD
+
+
+def test_a_node_without_an_engine_has_no_fact_of_one():
+    assert "engine" not in account(make_snapshot(), None, Policy(), NOW).values.facts
+
+
+def test_disk_that_the_driver_keeps_is_reserved_also_while_the_storage_is_held():
+    storage = StorageInfo(Filesystem("/srv", 512000, 12000, 500000), reserved_mb=51200)
+    policy = Policy(reserved_disk_mb=1024)
+    view = account(make_snapshot(storage=fresh("srv", storage)), None, policy, NOW)
+    assert view.values.reserved["disk_mb"] == 52224
+    assert view.values.local_gb_used == 51
+    held = account(make_snapshot(storage=failed("srv", "x")), make_record(view.values), policy, NOW)
+    assert held.values.reserved == view.values.reserved
+
+
+def test_what_a_driver_measured_joins_the_metrics():
+    view = account(make_snapshot(measured={"images_disk_used_mb": 7}), None, Policy(), NOW)
+    assert view.values.metrics["images_disk_used_mb"] == 7
+    assert "memory_used_mb" in view.values.metrics
+
+
+def test_a_listing_read_in_part_is_taken_and_its_fact_is_held():
+    both = make_snapshot("node-1", make_guest(1), make_guest(2, kind=WorkloadKind.CONTAINER))
+    before = account(both, None, Policy(), NOW)
+    record = make_record(before.values, guests=before.guests)
+    part = GuestListing((), unread_kinds=frozenset({WorkloadKind.CONTAINER}))
+    after = account(
+        make_snapshot(guests=Fact("both", part, "sock: connection refused")), record, Policy(), NOW
+    )
+    assert [guest.kind for guest in after.guests.values()] == [WorkloadKind.CONTAINER]
+    assert after.values.facts["guests"].state is FactState.HELD
+    assert "connection refused" in after.warnings[0].message

@@ -1,0 +1,133 @@
+"""What a control group uses, from the kernel's files: a container's real CPU time and memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.roots import Roots, parse_integer, read_optional_text
+
+_NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupUsage:
+    """What a control group has used and uses.
+
+    Attributes:
+        cpu_ns: CPU time since the group was made, in nanoseconds.
+        working_set_bytes: memory that cannot be taken back at once: usage
+            without the page cache that was not touched lately.
+    """
+
+    cpu_ns: int
+    working_set_bytes: int
+
+
+def parse_cgroup_paths(text: str) -> dict[str, str]:
+    r"""Read the text of ``/proc/PID/cgroup`` as controller -> path; "" stands for version 2.
+
+    Source: cgroups(7).
+
+    >>> parse_cgroup_paths("4:cpu,cpuacct:/docker/1b\n0::/docker/1b\n")
+    {'cpu': '/docker/1b', 'cpuacct': '/docker/1b', '': '/docker/1b'}
+    """
+    paths = {}
+    for line in text.split("\n"):
+        fields = line.split(":", 2)
+        if len(fields) == 3:
+            for controller in fields[1].split(","):
+                paths[controller] = fields[2]
+    return paths
+
+
+def cut_path(path: str, owner: str) -> str | None:
+    """Return a path up to the part that names its owner, None when no part does.
+
+    A container's processes may be in groups below its own, and a process id
+    may be another process's by now.
+
+    >>> cut_path("/machine.slice/libpod-1b.scope/container", "1b")
+    '/machine.slice/libpod-1b.scope'
+    """
+    parts = path.split("/")
+    for number, part in enumerate(parts):
+        if part == "..":
+            return None
+        if owner in part:
+            return "/".join(parts[: number + 1])
+    return None
+
+
+def parse_field(text: str, name: str, source: str) -> int:
+    r"""Return one number of lines of a name and a number, as in ``memory.stat``.
+
+    Raises:
+        HostDataError: there is no such line, or it holds no number.
+
+    >>> parse_field("cache 4096\ntotal_inactive_file 1024\n", "total_inactive_file", "memory.stat")
+    1024
+    """
+    for line in text.split("\n"):
+        found, _, value = line.partition(" ")
+        if found == name:
+            return parse_integer(value, source)
+    raise HostDataError(source, f"has no {name}")
+
+
+def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
+    """Return what the control group of a container uses.
+
+    Args:
+        pid: of one of its processes, on the machine of `roots`.
+        owner: a text that names the container in the paths of its groups.
+
+    Returns:
+        None when the process is gone, or its groups cannot be seen from here.
+
+    Raises:
+        HostDataError: a file is there and cannot be used.
+
+    Source: Linux Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
+    """
+    text = read_optional_text(roots.procfs / str(pid) / "cgroup")
+    paths = {
+        controller: cut
+        for controller, path in parse_cgroup_paths(text or "").items()
+        if (cut := cut_path(path, owner)) is not None
+    }
+    base = roots.sysfs / "fs/cgroup"
+    if "memory" in paths and "cpuacct" in paths:
+        return _read_version_1(base, paths)
+    if "" in paths:
+        return _read_version_2(base / paths[""].lstrip("/"))
+    return None
+
+
+def _read_version_1(base: Path, paths: Mapping[str, str]) -> CgroupUsage | None:
+    memory = base / "memory" / paths["memory"].lstrip("/")
+    cpu_ns = _read_number(base / "cpuacct" / paths["cpuacct"].lstrip("/") / "cpuacct.usage")
+    usage = _read_number(memory / "memory.usage_in_bytes")
+    inactive = _read_field(memory / "memory.stat", "total_inactive_file")
+    if cpu_ns is None or usage is None or inactive is None:
+        return None
+    return CgroupUsage(cpu_ns, max(0, usage - inactive))
+
+
+def _read_version_2(group: Path) -> CgroupUsage | None:
+    cpu_us = _read_field(group / "cpu.stat", "usage_usec")
+    usage = _read_number(group / "memory.current")
+    inactive = _read_field(group / "memory.stat", "inactive_file")
+    if cpu_us is None or usage is None or inactive is None:
+        return None
+    return CgroupUsage(cpu_us * _NS_PER_US, max(0, usage - inactive))
+
+
+def _read_number(path: Path) -> int | None:
+    text = read_optional_text(path)
+    return None if text is None else parse_integer(text, str(path))
+
+
+def _read_field(path: Path, name: str) -> int | None:
+    text = read_optional_text(path)
+    return None if text is None else parse_field(text, name, str(path))

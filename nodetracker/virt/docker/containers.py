@@ -1,0 +1,230 @@
+"""Containers as their engine describes them, read into values."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodetracker.model.cpuset import parse_cpu_set
+from nodetracker.model.guest import PowerState
+from nodetracker.units import MILLI, usage_mib_from_bytes
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SHARES_PER_CPU = 1024
+_DEFAULT_PERIOD_US = 100_000
+_NANO_PER_MILLI = 1_000_000
+
+_POWER_STATES = {
+    "running": PowerState.RUNNING,
+    "stopping": PowerState.RUNNING,
+    "paused": PowerState.PAUSED,
+    "restarting": PowerState.CRASHED,
+    "dead": PowerState.CRASHED,
+    "created": PowerState.SHUTDOWN,
+    "configured": PowerState.SHUTDOWN,
+    "initialized": PowerState.SHUTDOWN,
+    "exited": PowerState.SHUTDOWN,
+    "stopped": PowerState.SHUTDOWN,
+    "removing": PowerState.SHUTDOWN,
+}
+_ALIVE = frozenset({"running", "stopping", "paused"})
+_COMES_BACK = frozenset({"always"})
+
+
+class ContainerError(Exception):
+    """A container's description cannot be used; the text says which part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container.
+
+    Attributes:
+        id: the engine's own.
+        state: in the engine's words, e.g. ``running``.
+        pid: of its first process on the engine's machine, 0 when it has none.
+        vcpu_milli: CPUs that it was given, 0 when it was given none.
+        memory_mb: its limit, None when it has none.
+        disk_mb: its limit, 0 when it has none.
+        restart_policy: e.g. ``always``, "" for none.
+        gpus: how many GPUs it asked for, -1 for all.
+        devices: paths of the host's devices that it was given.
+    """
+
+    id: str
+    name: str
+    created: str
+    state: str
+    pid: int = 0
+    vcpu_milli: int = 0
+    memory_mb: int | None = None
+    disk_mb: int = 0
+    restart_policy: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    gpus: int = 0
+    devices: tuple[str, ...] = ()
+
+    @property
+    def power_state(self) -> PowerState:
+        """What it is doing; a state that is not known here counts as stopped."""
+        return _POWER_STATES.get(self.state, PowerState.NOSTATE)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has processes."""
+        return self.state in _ALIVE
+
+    @property
+    def holds_resources(self) -> bool:
+        """Whether it has CPU and memory, or will have them without anybody's asking.
+
+        An engine brings back what it stopped itself by ``always`` alone: under
+        the other policies a container that is down was stopped by somebody, or
+        has used up its tries.
+        """
+        return (
+            self.is_alive
+            or self.state == "restarting"
+            or (self.state == "exited" and self.restart_policy in _COMES_BACK)
+        )
+
+
+def parse_container(raw: Any) -> Container:
+    """Read the answer to ``/containers/ID/json``.
+
+    Raises:
+        ContainerError: what it is charged by is not there or of another type.
+    """
+    description = _mapping(raw, "it")
+    host_config = _mapping(description.get("HostConfig"), "HostConfig")
+    state = _mapping(description.get("State"), "State")
+    config = description.get("Config")
+    config = config if isinstance(config, Mapping) else {}
+    labels = config.get("Labels")
+    container_id = description.get("Id")
+    if not isinstance(container_id, str) or not container_id:
+        raise ContainerError("Id is no text")
+    policy = host_config.get("RestartPolicy")
+    memory = _number(host_config, "Memory")
+    return Container(
+        id=container_id,
+        name=str(description.get("Name") or container_id[:12]).removeprefix("/"),
+        created=str(description.get("Created") or ""),
+        state=str(state.get("Status") or ""),
+        pid=_number(state, "Pid"),
+        vcpu_milli=parse_vcpu_milli(host_config),
+        memory_mb=usage_mib_from_bytes(memory) if memory > 0 else None,
+        disk_mb=parse_disk_mb(host_config.get("StorageOpt")),
+        restart_policy=str(policy.get("Name") or "") if isinstance(policy, Mapping) else "",
+        labels={str(key): str(value) for key, value in labels.items()}
+        if isinstance(labels, Mapping)
+        else {},
+        image=str(config.get("Image") or ""),
+        gpus=parse_gpus(host_config.get("DeviceRequests")),
+        devices=parse_devices(host_config.get("Devices")),
+    )
+
+
+def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
+    """Return the CPUs that a container was given, in thousandths rounded up.
+
+    The first that is set counts: NanoCpus, quota by period, the CPUs of its
+    set, shares of which 1024 are one CPU.
+
+    Raises:
+        ContainerError: one of them is of another type.
+
+    >>> parse_vcpu_milli({"NanoCpus": 1500000000}), parse_vcpu_milli({"CpuShares": 512})
+    (1500, 500)
+    """
+    nano = _number(host_config, "NanoCpus")
+    if nano > 0:
+        return -(-nano // _NANO_PER_MILLI)
+    quota = _number(host_config, "CpuQuota")
+    if quota > 0:
+        period = _number(host_config, "CpuPeriod") or _DEFAULT_PERIOD_US
+        return -(-quota * MILLI // period)
+    cpus = host_config.get("CpusetCpus")
+    if isinstance(cpus, str) and cpus.strip():
+        try:
+            return len(parse_cpu_set(cpus)) * MILLI
+        except ValueError as error:
+            raise ContainerError(f"CpusetCpus: {error}") from error
+    return -(-max(0, _number(host_config, "CpuShares")) * MILLI // _SHARES_PER_CPU)
+
+
+def parse_disk_mb(storage_options: Any) -> int:
+    """Return the ``size`` of a container's storage options in MiB rounded up, 0 for none.
+
+    Raises:
+        ContainerError: it is no size.
+
+    >>> parse_disk_mb({"size": "10G"}), parse_disk_mb(None)
+    (10240, 0)
+    """
+    size = storage_options.get("size") if isinstance(storage_options, Mapping) else None
+    return 0 if size is None else usage_mib_from_bytes(parse_size(str(size)))
+
+
+def parse_size(text: str) -> int:
+    """Read a size as engines write it, in bytes; every unit is a power of 1024.
+
+    Raises:
+        ContainerError: it is no size.
+
+    >>> parse_size("1.5g"), parse_size("512MiB"), parse_size("100")
+    (1610612736, 536870912, 100)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ContainerError(f"{text!r} is no size")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def parse_gpus(requests: Any) -> int:
+    """Return how many GPUs a container asked for, -1 for all of them.
+
+    >>> parse_gpus([{"Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]]}])
+    2
+    """
+    total = 0
+    for request in requests if isinstance(requests, list) else []:
+        if not isinstance(request, Mapping) or not _asks_for_gpus(request):
+            continue
+        ids, count = request.get("DeviceIDs"), request.get("Count")
+        if isinstance(ids, list) and ids:
+            total += len(ids)
+        elif isinstance(count, int) and count < 0:
+            return -1
+        elif isinstance(count, int):
+            total += count
+    return total
+
+
+def parse_devices(devices: Any) -> tuple[str, ...]:
+    """Return the host's paths of the devices that a container was given, ascending."""
+    found = devices if isinstance(devices, list) else []
+    paths = {device.get("PathOnHost") for device in found if isinstance(device, Mapping)}
+    return tuple(sorted(path for path in paths if isinstance(path, str) and path))
+
+
+def _asks_for_gpus(request: Mapping[str, Any]) -> bool:
+    if request.get("Driver") == "nvidia":
+        return True
+    alternatives = request.get("Capabilities") or []
+    return any("gpu" in wanted for wanted in alternatives if isinstance(wanted, list))
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ContainerError(f"{what} is no object")
+    return value
+
+
+def _number(mapping: Mapping[str, Any], key: str) -> int:
+    value = mapping.get(key) or 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ContainerError(f"{key} is {value!r}, which is no whole number")
+    return value

@@ -1,0 +1,313 @@
+"""This machine as a container host: facts from its files and its engine, containers as guests."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from nodetracker.errors import DriverFeatureError, HostDataError, NotFoundError
+from nodetracker.host.cgroup import CgroupUsage, read_cgroup_usage
+from nodetracker.host.filesystem import read_mount
+from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.guest import GuestListing
+from nodetracker.model.host import StorageInfo
+from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import DriverCapability
+from nodetracker.units import usage_mib_from_bytes
+from nodetracker.virt.docker.client import EngineClient
+from nodetracker.virt.docker.containers import Container, ContainerError
+from nodetracker.virt.docker.events import EngineEvent
+from nodetracker.virt.docker.guests import build_guest
+from nodetracker.virt.docker.info import (
+    EngineReport,
+    has_disk_quotas,
+    is_same_host,
+    parse_image_bytes,
+    parse_report,
+)
+from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
+from nodetracker.virt.docker.measure import CpuMeter, WorkingSets, parse_statistics
+from nodetracker.virt.docker.watch import EventWatch
+from nodetracker.virt.docker.workloads import assign_uuids, parse_workload_uuid
+from nodetracker.virt.machine import MachineProbes, read_uptime
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import Pending, ProbeKey
+
+T = TypeVar("T")
+
+IMAGES_SECONDS = 600.0
+"""The disk of images is measured this often, as the engine walks through all of them."""
+
+
+REPORT_SECONDS = 50.0
+"""What an engine says of itself is asked again this often; audits after events need it sooner."""
+
+
+class DockerDriver:
+    """One container engine on this machine; its node is called after the host.
+
+    Args:
+        reserve_disk_for_image: share of the engine's disk that is kept for images.
+        measures_containers: whether more is measured than charging needs.
+    """
+
+    capabilities = frozenset(
+        {DriverCapability.UPTIME, DriverCapability.EVENTS, DriverCapability.CONTAINERS}
+    )
+
+    def __init__(
+        self,
+        environment: DriverEnvironment,
+        client: EngineClient,
+        reserve_disk_for_image: float = 0.0,
+        measures_containers: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = environment.host
+        self._roots = environment.roots
+        self._probes = environment.probes
+        self._client = client
+        self._source = client.source
+        self._image_share = reserve_disk_for_image
+        self._measures = measures_containers
+        self._monotonic = monotonic
+        self._reader = ContainerReader(client, monotonic)
+        self._watch: EventWatch | None = None
+        self._lock = threading.Lock()  # readings of one node may overlap
+        self._working_sets = WorkingSets()
+        self._cpu_meter = CpuMeter()
+        self._report: EngineReport | None = None
+        self._report_at = 0.0
+        self._reloaded_at = 0.0
+        self._root_dir = ""
+        self._images_at: float | None = None
+
+    def init_host(self) -> None:
+        """Do nothing: an engine that is not there now may come later."""
+
+    def close(self) -> None:
+        """End the events and let go of the connection."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._client.close()
+
+    def get_available_nodes(self) -> NodeListing:
+        """Return the one node, called after the host; the engine is not asked for it."""
+        return NodeListing((self._host,))
+
+    def get_available_resource(self, nodename: str) -> HostSnapshot:
+        """Read the machine's facts, the engine's and its containers, each as its own probe."""
+        machine_probes = MachineProbes(self._host, self._roots, self._probes)
+        pending_report = self._probes.start(self._key("engine"), self._read_engine)
+        pending_listing = self._probes.start(self._key("containers"), self._read_containers)
+        report = pending_report.fact()
+        storage = self._read_storage(machine_probes, report)
+        listing = pending_listing.fact()
+        guests, measured, warnings = self._charge(nodename, listing)
+        machine = machine_probes.facts()
+        return HostSnapshot(
+            nodename=nodename,
+            hypervisor=_part(report, lambda value: value.hypervisor),
+            cpu=machine.cpu,
+            memory=machine.memory,
+            numa=machine.numa,
+            storage=storage,
+            pci=machine.pci,
+            gpus=machine.gpus,
+            system=machine.system,
+            netdevs=machine.netdevs,
+            guests=guests,
+            engine=_part(report, lambda value: value.engine),
+            measured=measured,
+            warnings=(*self._judge_report(nodename, report.value), *warnings),
+        )
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Listen to the engine in a thread of its own."""
+
+        def tell(event: EngineEvent) -> None:
+            if event.container_id:
+                self._reader.touch(event.container_id)
+            else:
+                self._reloaded_at = self._monotonic()
+            callback(NodeEvent(self._host, event.kind, _workload_of(event)))
+
+        def tell_source() -> None:
+            self._reader.touch_all()
+            self._reloaded_at = self._monotonic()
+            callback(NodeEvent(self._host, EventKind.SOURCE))
+
+        self._watch = EventWatch(self._client.copy(), tell, tell_source)
+        self._watch.start()
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """Return the time since the kernel booted."""
+        return read_uptime(self._roots)
+
+    def host_power_action(self, action: str) -> None:
+        """Refuse: this driver does not switch its own machine."""
+        raise DriverFeatureError(f"the docker driver cannot {action} this host")
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._watch is not None and self._watch.is_live
+
+    # Probes: each runs in a thread of its own and may hang.
+
+    def _read_engine(self) -> EngineReport:
+        report = self._report
+        if report is None or not self._is_report_good():
+            began_at = self._monotonic()
+            report = parse_report(self._client.info(), self._client.version(), self._source)
+            self._report, self._report_at = report, began_at
+        engine = report.engine
+        if not engine.root_dir:
+            return report
+        mount = read_mount(self._below_root(engine.root_dir), self._roots)
+        quotas = mount is not None and has_disk_quotas(
+            engine.storage_driver, mount.fs_type, mount.options
+        )
+        return replace(report, engine=replace(engine, has_disk_quotas=quotas))
+
+    def _is_report_good(self) -> bool:
+        """Tell whether the last report still stands, as events would have told of another."""
+        age = self._monotonic() - self._report_at
+        return self._is_watched and age < REPORT_SECONDS and self._report_at > self._reloaded_at
+
+    def _read_containers(self) -> ContainerListing:
+        return self._reader.read(self._is_watched)
+
+    def _read_use(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
+        """Measure containers: by the kernel's files, else by the engine for half a budget."""
+        deadline = self._monotonic() + self._probes.timeout_seconds / 2
+        found = {}
+        for container in containers:
+            try:
+                usage = read_cgroup_usage(container.pid, container.id, self._roots)
+                if usage is None and self._monotonic() < deadline:
+                    raw = self._client.read_statistics(container.id)
+                    usage = parse_statistics(raw, self._source)
+            except (NotFoundError, HostDataError):
+                continue  # it ends just now, or is the only one that cannot be measured
+            if usage is not None:
+                found[container.id] = usage
+        return found
+
+    def _read_images(self) -> int:
+        return usage_mib_from_bytes(parse_image_bytes(self._client.read_disk_use(), self._source))
+
+    # What follows from them.
+
+    def _read_storage(self, probes: MachineProbes, report: Fact[EngineReport]) -> Fact[StorageInfo]:
+        """Measure the engine's root directory, also while the engine does not answer."""
+        if report.value is not None:
+            self._root_dir = report.value.engine.root_dir or self._root_dir
+        if not self._root_dir:
+            return failed(self._source, report.error or "does not tell its root directory")
+        fact = probes.start_storage(self._below_root(self._root_dir)).fact()
+        if fact.value is None or not self._image_share:
+            return fact
+        reserved = int(fact.value.instances.total_mb * self._image_share)
+        return fresh(fact.source, replace(fact.value, reserved_mb=reserved))
+
+    def _charge(
+        self, nodename: str, fact: Fact[ContainerListing]
+    ) -> tuple[Fact[GuestListing], dict[str, int], list[HostWarning]]:
+        """Make guests of containers, by what they were given or what they use."""
+        if fact.value is None:
+            self._reloaded_at = self._monotonic()  # nor is its word on itself believed any longer
+            return failed(fact.source, fact.error or ""), {}, []
+        containers = fact.value.containers
+        alive = [c for c in containers if c.is_alive and (self._measures or c.memory_mb is None)]
+        pending_images = self._start_images()
+        use = self._probes.ask(self._key("use"), lambda: self._read_use(alive)).value or {}
+        now = self._monotonic()
+        uuids, wrong = assign_uuids(containers)
+        with self._lock:
+            guests = tuple(
+                build_guest(
+                    container,
+                    uuids[container.id],
+                    self._working_sets.charge(
+                        container.id,
+                        use[container.id].working_set_bytes if container.id in use else None,
+                        now,
+                    ),
+                )
+                for container in containers
+            )
+            self._working_sets.keep([container.id for container in alive])
+            measured = self._sum_use(use, now) if self._measures else {}
+        if pending_images is not None and (images_mb := pending_images.fact().value) is not None:
+            measured["images_disk_used_mb"] = images_mb
+            self._images_at = now
+        names = {container.id: container.name for container in containers}
+        warnings = [
+            HostWarning(
+                WarningKind.ENGINE_DATA, nodename, names[key], f"container {names[key]}: {text}"
+            )
+            for key, text in sorted(wrong.items())
+        ]
+        listing = GuestListing(guests, fact.value.unreadable)
+        return fresh(fact.source, listing), measured, warnings
+
+    def _sum_use(self, use: dict[str, CgroupUsage], now: float) -> dict[str, int]:
+        memory = sum(usage.working_set_bytes for usage in use.values())
+        measured = {"containers_memory_used_mb": usage_mib_from_bytes(memory)}
+        cpu = self._cpu_meter.observe({key: usage.cpu_ns for key, usage in use.items()}, now)
+        if cpu is not None:
+            measured["containers_cpu_used_milli"] = cpu
+        return measured
+
+    def _start_images(self) -> Pending[int] | None:
+        if not self._measures or (
+            self._images_at is not None and self._monotonic() - self._images_at < IMAGES_SECONDS
+        ):
+            return None
+        return self._probes.start(self._key("images"), self._read_images)
+
+    def _judge_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
+        if report is None:
+            return []
+        found = [
+            HostWarning(WarningKind.ENGINE_DATA, nodename, line, f"{self._source}: {line}")
+            for line in report.complaints
+        ]
+        if report.daemon_name and not is_same_host(report.daemon_name, self._host):
+            found.append(
+                HostWarning(
+                    WarningKind.ENGINE_NAME,
+                    nodename,
+                    "",
+                    f"{self._source} calls its host {report.daemon_name}, and [DEFAULT] host is "
+                    f"{self._host}: see that the engine runs on this machine",
+                )
+            )
+        return found
+
+    def _below_root(self, path: str) -> Path:
+        return self._roots.rootfs / path.lstrip("/")
+
+    def _key(self, name: str) -> ProbeKey:
+        return ProbeKey(self._source, self._host, name)
+
+
+def _workload_of(event: EngineEvent) -> str:
+    if not event.container_id:
+        return ""
+    try:
+        return parse_workload_uuid(event.container_id, event.name, event.labels)
+    except ContainerError:
+        return parse_workload_uuid(event.container_id, "", {})
+
+
+def _part(fact: Fact[EngineReport], choose: Callable[[EngineReport], T]) -> Fact[T]:
+    """Return one part of what the engine said as a fact of its own."""
+    if fact.value is None:
+        return failed(fact.source, fact.error or "")
+    return fresh(fact.source, choose(fact.value))

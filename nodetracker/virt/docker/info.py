@@ -1,0 +1,177 @@
+"""What an engine says of itself, read into values; what does not parse costs itself alone."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.host import HypervisorInfo
+
+_NUMBERS = re.compile(r"[0-9]{1,6}")
+_PROJECT_QUOTA_DRIVERS = frozenset({"overlay2", "overlay", "vfs"})
+_OWN_QUOTA_DRIVERS = frozenset({"btrfs", "devicemapper", "zfs"})
+_PROJECT_QUOTA_FILESYSTEMS = frozenset({"ext4", "xfs"})
+_PROJECT_QUOTA_OPTIONS = frozenset({"pquota", "prjquota"})
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686"}
+_PODMAN = "Podman Engine"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """An engine's word on itself.
+
+    Attributes:
+        engine: without what only the host's files tell of its disk quotas.
+        daemon_name: what it calls its host, "" when it does not.
+        complaints: a line for each item that could not be used as it stands.
+    """
+
+    engine: ContainerEngine
+    hypervisor: HypervisorInfo
+    daemon_name: str
+    complaints: tuple[str, ...] = ()
+
+
+def parse_report(info: Any, version: Any, source: str) -> EngineReport:
+    """Read the answers to ``/info`` and ``/version``.
+
+    Raises:
+        HostDataError: the answer to ``/info`` is no object.
+    """
+    if not isinstance(info, Mapping):
+        raise HostDataError(source, "answered what is no description of an engine")
+    labels, complaints = parse_labels(info.get("Labels"))
+    name = parse_engine_name(version)
+    server_version = _text(info.get("ServerVersion"))
+    runtimes = info.get("Runtimes")
+    api_version = version.get("ApiVersion") if isinstance(version, Mapping) else None
+    return EngineReport(
+        engine=ContainerEngine(
+            name=name,
+            version=server_version,
+            api_version=_text(api_version),
+            labels=labels,
+            runtimes=tuple(sorted(map(str, runtimes))) if isinstance(runtimes, Mapping) else (),
+            default_runtime=_text(info.get("DefaultRuntime")),
+            storage_driver=_text(info.get("Driver")),
+            root_dir=_text(info.get("DockerRootDir")),
+            cgroup_version=_text(info.get("CgroupVersion")),
+            cgroup_driver=_text(info.get("CgroupDriver")),
+        ),
+        hypervisor=HypervisorInfo(
+            type=name,
+            version=parse_version_number(server_version),
+            supported_instances=((parse_architecture(info.get("Architecture")), name, "exe"),),
+        ),
+        daemon_name=_text(info.get("Name")),
+        complaints=complaints,
+    )
+
+
+def parse_labels(value: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Read a daemon's labels, a text ``KEY=VALUE`` each; null is none.
+
+    Returns:
+        The labels, and a line for each that is not of that form. One without
+        ``=`` is kept with an empty value.
+
+    >>> parse_labels(["rack=7", "url=a=b", "gpu"])
+    ({'rack': '7', 'url': 'a=b', 'gpu': ''}, ("label 'gpu' has no value",))
+    """
+    labels: dict[str, str] = {}
+    complaints = []
+    if value is not None and not isinstance(value, list):
+        return {}, ("the labels are no list",)
+    for item in value or []:
+        if not isinstance(item, str):
+            complaints.append(f"label {item!r} is no text")
+            continue
+        key, equals, text = item.partition("=")
+        labels[key] = text
+        if not equals:
+            complaints.append(f"label {item!r} has no value")
+    return labels, tuple(complaints)
+
+
+def parse_engine_name(version: Any) -> str:
+    """Tell Podman from Docker by the answer to ``/version``."""
+    components = version.get("Components") if isinstance(version, Mapping) else None
+    for component in components if isinstance(components, list) else []:
+        if isinstance(component, Mapping) and component.get("Name") == _PODMAN:
+            return "podman"
+    return "docker"
+
+
+def parse_architecture(value: Any) -> str:
+    """Return an architecture as ``uname -m`` calls it; Podman uses Go's names.
+
+    >>> parse_architecture("amd64"), parse_architecture("s390x")
+    ('x86_64', 's390x')
+    """
+    text = _text(value)
+    return _ARCHITECTURES.get(text, text)
+
+
+def parse_version_number(text: str) -> int:
+    """Return a version as one number: 1,000,000 x major + 1,000 x minor + micro, 0 for none.
+
+    >>> parse_version_number("20.10.24+dfsg1"), parse_version_number("4.3")
+    (20010024, 4003000)
+    """
+    numbers = [int(number) for number in _NUMBERS.findall(text.partition("+")[0])[:3]]
+    major, minor, micro = (*numbers, 0, 0, 0)[:3]
+    return major * 1_000_000 + minor * 1_000 + micro
+
+
+def has_disk_quotas(storage_driver: str, fs_type: str, options: tuple[str, ...]) -> bool:
+    """Tell whether the disk of a container can be bounded.
+
+    Args:
+        fs_type, options: of the filesystem of the engine's root directory, now.
+
+    >>> has_disk_quotas("overlay2", "xfs", ("rw", "prjquota"))
+    True
+    """
+    if storage_driver in _OWN_QUOTA_DRIVERS:
+        return True
+    return (
+        storage_driver in _PROJECT_QUOTA_DRIVERS
+        and fs_type in _PROJECT_QUOTA_FILESYSTEMS
+        and not _PROJECT_QUOTA_OPTIONS.isdisjoint(options)
+    )
+
+
+def is_same_host(daemon_name: str, host: str) -> bool:
+    """Tell whether two names mean one host: equal, but for case and a domain that one lacks.
+
+    >>> is_same_host("web1", "web1.example.com"), is_same_host("web1", "web2")
+    (True, False)
+    """
+    first, second = daemon_name.lower().rstrip("."), host.lower().rstrip(".")
+    return first == second or first.startswith(f"{second}.") or second.startswith(f"{first}.")
+
+
+def parse_image_bytes(value: Any, source: str) -> int:
+    """Return what images take, from the answer to ``/system/df``: what layers share counts once.
+
+    Podman gives no size of all layers, so that there each image counts in full.
+
+    Raises:
+        HostDataError: it does not say.
+    """
+    if not isinstance(value, Mapping):
+        raise HostDataError(source, "answered what is no disk use")
+    total = value.get("LayersSize")
+    if isinstance(total, int) and total > 0:
+        return total
+    images = value.get("Images") or []
+    try:
+        return sum(int(image["Size"]) for image in images)
+    except (KeyError, TypeError, ValueError) as error:
+        raise HostDataError(source, "answered an image without a size") from error
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

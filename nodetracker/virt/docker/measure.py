@@ -1,0 +1,111 @@
+"""What containers really use: CPU time between two readings, and memory to charge them by."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.cgroup import CgroupUsage
+from nodetracker.units import usage_mib_from_bytes
+
+STEP_MB = 64
+"""The working set of a container without a limit is charged in steps of so many MiB."""
+
+LOWER_SECONDS = 600.0
+"""What is charged is lowered only after the working set was smaller for so long."""
+
+_NS_PER_SECOND = 1_000_000_000
+_MILLI = 1000
+
+
+class WorkingSets:
+    """Charges for containers without a memory limit: up at once, down after a while."""
+
+    def __init__(self) -> None:
+        self._charges: dict[str, _Charge] = {}
+
+    def charge(self, container_id: str, working_set_bytes: int | None, now: float) -> int:
+        """Return the MiB that a container is charged.
+
+        Args:
+            working_set_bytes: as measured, None when it could not be; the
+                charge then stays, and a first one is a step.
+            now: seconds that never go back.
+        """
+        known = self._charges.get(container_id)
+        if working_set_bytes is None:
+            return STEP_MB if known is None else known.charged_mb
+        measured_mb = max(1, -(-usage_mib_from_bytes(working_set_bytes) // STEP_MB)) * STEP_MB
+        if known is None:
+            known = self._charges[container_id] = _Charge(measured_mb, measured_mb, None)
+        known.note(measured_mb, now)
+        return known.charged_mb
+
+    def keep(self, container_ids: Collection[str]) -> None:
+        """Forget all containers but these."""
+        for gone in self._charges.keys() - set(container_ids):
+            del self._charges[gone]
+
+
+@dataclass(slots=True)
+class _Charge:
+    """One container's charge, and the largest it would have had since it is smaller."""
+
+    charged_mb: int
+    peak_mb: int
+    smaller_since: float | None
+
+    def note(self, measured_mb: int, now: float) -> None:
+        if measured_mb >= self.charged_mb:
+            self.charged_mb, self.smaller_since = measured_mb, None
+        elif self.smaller_since is None:
+            self.peak_mb, self.smaller_since = measured_mb, now
+        else:
+            self.peak_mb = max(self.peak_mb, measured_mb)
+            if now - self.smaller_since >= LOWER_SECONDS:
+                self.charged_mb, self.smaller_since = self.peak_mb, None
+
+
+class CpuMeter:
+    """CPU time of containers as CPUs in use between two readings."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, float]] = {}
+
+    def observe(self, counters: Mapping[str, int], now: float) -> int | None:
+        """Return the thousandths of CPUs that containers used since the reading before.
+
+        Args:
+            counters: container id -> CPU nanoseconds since it began.
+            now: seconds that never go back.
+
+        Returns:
+            The sum over containers that both readings have; None when there
+            was no reading before.
+        """
+        is_first = not self._last
+        total = 0.0
+        for container_id, cpu_ns in counters.items():
+            before = self._last.get(container_id)
+            # A counter that is smaller is that of the container's next run.
+            if before is not None and cpu_ns >= before[0] and now > before[1]:
+                total += (cpu_ns - before[0]) * _MILLI / _NS_PER_SECOND / (now - before[1])
+        self._last = {container_id: (cpu_ns, now) for container_id, cpu_ns in counters.items()}
+        return None if is_first and counters else round(total)
+
+
+def parse_statistics(raw: object, source: str) -> CgroupUsage:
+    """Read the answer to ``/containers/ID/stats``.
+
+    Raises:
+        HostDataError: its counters are not there; a container that has stopped
+            meanwhile has none.
+    """
+    try:
+        cpu_ns = raw["cpu_stats"]["cpu_usage"]["total_usage"]  # type: ignore[index]
+        memory = raw["memory_stats"]  # type: ignore[index]
+        usage = memory["usage"]
+        detail = memory.get("stats") or {}
+        inactive = detail.get("total_inactive_file", detail.get("inactive_file", 0))
+        return CgroupUsage(int(cpu_ns), max(0, int(usage) - int(inactive)))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise HostDataError(source, "answered statistics without counters") from error

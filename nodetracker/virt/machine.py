@@ -1,0 +1,113 @@
+"""The probes of this machine's own facts, for every driver whose node is this machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.cpu import read_cpu_info
+from nodetracker.host.disk import read_storage
+from nodetracker.host.gpu import read_gpus
+from nodetracker.host.memory import read_memory_info
+from nodetracker.host.numa import read_numa_topology
+from nodetracker.host.pci import read_netdevs, read_pci_devices
+from nodetracker.host.roots import Roots
+from nodetracker.host.system import read_system_info
+from nodetracker.model.fact import Fact, failed
+from nodetracker.model.host import CpuInfo, Gpu, MemoryInfo, StorageInfo, SystemInfo
+from nodetracker.model.numa import NumaTopology
+from nodetracker.model.pci import PciDevice
+from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """What the host's files tell of it, each fact fresh or failed.
+
+    Attributes:
+        netdevs: name of a network interface -> address of its PCI function.
+    """
+
+    cpu: Fact[CpuInfo]
+    memory: Fact[MemoryInfo]
+    numa: Fact[NumaTopology]
+    pci: Fact[tuple[PciDevice, ...]]
+    gpus: Fact[tuple[Gpu, ...]]
+    system: Fact[SystemInfo]
+    netdevs: Mapping[str, str]
+
+
+class MachineProbes:
+    """Probes of one machine that run side by side.
+
+    Args:
+        nodename: the node that the machine is.
+        roots: where its files are.
+        probes: runs them.
+    """
+
+    def __init__(self, nodename: str, roots: Roots, probes: ProbeRunner) -> None:
+        self._nodename = nodename
+        self._roots = roots
+        self._probes = probes
+        self._proc, self._sys = str(roots.procfs), str(roots.sysfs)
+        self._cpu = probes.start(
+            self._key(f"{self._sys}/devices/system/cpu", "cpu"), lambda: read_cpu_info(roots)
+        )
+        self._memory = probes.start(
+            self._key(f"{self._proc}/meminfo", "memory"), lambda: read_memory_info(roots)
+        )
+        self._pci = probes.start(
+            self._key(f"{self._sys}/bus/pci", "pci"), lambda: read_pci_devices(roots)
+        )
+        self._netdevs = probes.start(
+            self._key(f"{self._sys}/class/net", "netdevs"), lambda: read_netdevs(roots)
+        )
+        self._system = probes.start(
+            self._key(f"{self._proc}/sys/kernel", "system"), lambda: read_system_info(roots)
+        )
+
+    def start_storage(self, path: Path) -> Pending[StorageInfo]:
+        """Begin to measure where guests' disks are."""
+        return self._probes.start(
+            self._key(str(path), "storage"), lambda: read_storage(path, self._roots)
+        )
+
+    def facts(self) -> MachineFacts:
+        """Begin what rests on other facts, and wait for all."""
+        cpu = self._cpu.fact()
+        numa = self._probes.start(
+            self._key(f"{self._sys}/devices/system/node", "numa"),
+            lambda: read_numa_topology(self._roots, cpu.value),
+        )
+        pci, netdevs = self._pci.fact(), self._netdevs.fact()
+        if netdevs.value is None:  # a device that a spec names by its interface must not lose it
+            pci = failed(netdevs.source, netdevs.error or "")
+        gpus = self._probes.start(
+            self._key("NVML", "gpus"), lambda: read_gpus(self._roots, pci.value or ())
+        )
+        return MachineFacts(
+            cpu=cpu,
+            memory=self._memory.fact(),
+            numa=numa.fact(),
+            pci=pci,
+            gpus=gpus.fact(),
+            system=self._system.fact(),
+            netdevs=netdevs.value or {},
+        )
+
+    def _key(self, source: str, name: str) -> ProbeKey:
+        return ProbeKey(source, self._nodename, name)
+
+
+def read_uptime(roots: Roots) -> timedelta:
+    """Return the time since the machine's kernel booted.
+
+    Raises:
+        HostDataError: the kernel does not tell.
+    """
+    booted_at = read_system_info(roots).booted_at
+    if booted_at is None:
+        raise HostDataError(f"{roots.procfs}/stat", "has no btime line")
+    return datetime.now(UTC) - booted_at

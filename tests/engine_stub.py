@@ -1,0 +1,186 @@
+"""An engine that says what a test wants it to say, by Docker's API on a unix socket.
+
+For what no real engine can be brought to say; the real ones have tests of their own.
+"""
+
+import copy
+import json
+import queue
+import re
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+INFO: dict[str, Any] = {
+    "ID": "XVH6",
+    "Driver": "overlay2",
+    "DriverStatus": [["Backing Filesystem", "xfs"]],
+    "CgroupDriver": "systemd",
+    "CgroupVersion": "2",
+    "Architecture": "x86_64",
+    "NCPU": 4,
+    "DockerRootDir": "/var/lib/docker",
+    "Name": "host-1",
+    "Labels": ["rack=7"],
+    "ServerVersion": "24.0.7",
+    "Runtimes": {"runc": {"path": "runc"}},
+    "DefaultRuntime": "runc",
+}
+VERSION: dict[str, Any] = {
+    "ApiVersion": "1.43",
+    "MinAPIVersion": "1.12",
+    "Components": [{"Name": "Engine", "Version": "24.0.7"}],
+}
+
+
+def describe_container(number: int = 1, **changes: Any) -> dict[str, Any]:
+    """Return the answer for one running container; keywords change its HostConfig."""
+    return {
+        "Id": f"{number:064x}",
+        "Name": f"/web-{number}",
+        "Created": f"2026-01-01T00:00:{number:02d}Z",
+        "State": {"Status": "running", "Pid": 0},
+        "Config": {"Image": "bb", "Labels": {}},
+        "HostConfig": {"Memory": 64 << 20, "NanoCpus": 500_000_000} | changes,
+    }
+
+
+class EngineStub:
+    """The stub; its attributes are its answers.
+
+    Attributes:
+        requests: paths that were asked for, without the version.
+        statuses: path -> (status, text) to be answered instead.
+        is_open: cleared, nothing is answered until it is set again.
+        counters: container id -> answer to its statistics.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.socket = directory / "stub.sock"
+        self.url = f"unix://{self.socket}"
+        self.info: Any = copy.deepcopy(INFO)
+        self.version: Any = copy.deepcopy(VERSION)
+        self.containers: dict[str, dict[str, Any]] = {}
+        self.counters: dict[str, Any] = {}
+        self.disk_use: Any = {"LayersSize": 5 << 20, "Images": []}
+        self.requests: list[str] = []
+        self.statuses: dict[str, tuple[int, str]] = {}
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self._streams: list[queue.Queue[bytes | None]] = []
+        self._server: _Server | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self.socket.unlink(missing_ok=True)
+        self._server = _Server(str(self.socket), self)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer no more; streams end."""
+        self.end_streams()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        self.socket.unlink(missing_ok=True)
+
+    def add(self, *descriptions: dict[str, Any]) -> None:
+        """Have these containers."""
+        self.containers |= {item["Id"]: item for item in descriptions}
+
+    def tell(self, event: Any) -> None:
+        """Send an event to who listens."""
+        for stream in self._streams:
+            stream.put(json.dumps(event).encode() + b"\n")
+
+    def end_streams(self) -> None:
+        """End the streams without a word, as a daemon that is killed does."""
+        for stream in self._streams:
+            stream.put(None)
+        self._streams.clear()
+
+    def listen(self) -> "queue.Queue[bytes | None]":
+        """Return what a listener is to be sent."""
+        stream: queue.Queue[bytes | None] = queue.Queue()
+        self._streams.append(stream)
+        return stream
+
+    def answer(self, path: str) -> tuple[int, Any]:
+        """Return the status and the answer for a path."""
+        if path in self.statuses:
+            status, text = self.statuses[path]
+            return status, {"message": text}
+        if path == "/info":
+            return 200, self.info
+        if path == "/version":
+            return 200, self.version
+        if path == "/system/df":
+            return 200, self.disk_use
+        if path == "/containers/json":
+            return 200, [
+                {"Id": key, "Names": [item.get("Name")], "State": _state(item)}
+                for key, item in self.containers.items()
+            ]
+        found = re.fullmatch(r"/containers/([0-9a-z]+)/(json|stats)", path)
+        if found and found[1] in self.containers:
+            answers = self.containers if found[2] == "json" else self.counters
+            return 200, answers.get(found[1], {})
+        return 404, {"message": "no such thing"}
+
+
+def _state(description: dict[str, Any]) -> Any:
+    state = description.get("State")
+    return state.get("Status") if isinstance(state, dict) else None
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: str, stub: EngineStub) -> None:
+        self.stub = stub
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that went away is no matter here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def address_string(self) -> str:
+        return "client"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the base's name
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        stub = self.server.stub
+        path = re.sub(r"^/v[0-9.]+", "", self.path.partition("?")[0])
+        stub.requests.append(path)
+        stub.is_open.wait()
+        if path == "/events":
+            self._stream(stub.listen())
+            return
+        status, answer = stub.answer(path)
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, pieces: "queue.Queue[bytes | None]") -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while (piece := pieces.get()) is not None:
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = True

@@ -1,0 +1,397 @@
+"""The agent on real engines: a dockerd and a podman service whose containers come and go."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.store import SqlStore, open_store
+from nodetracker.errors import StoreError
+from nodetracker.host.memory import read_memory_info
+from nodetracker.host.roots import Roots
+from nodetracker.model.fact import FactState
+from nodetracker.model.guest import PowerState
+from nodetracker.model.node import NodeRecord
+from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd, Engine, Podman
+from tests.programs import Programs, Running, wait_until
+
+HOST = "host-1"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module", params=[Dockerd, Podman], ids=["dockerd", "podman"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine that every test leaves running."""
+    made = request.param()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def dockerd() -> Iterator[Dockerd]:
+    """A dockerd alone, for what Podman's service cannot do."""
+    made = Dockerd()
+    yield made
+    made.remove()
+
+
+class Agent:
+    """A running agent on one engine, and its row as the database has it."""
+
+    def __init__(self, directory: Path, url: str, host: str = HOST, **options: Any) -> None:
+        docker = {"base_url": url, "timeout": 2} | options
+        lines = "\n".join(f"{name} = {value}" for name, value in docker.items())
+        self.programs = Programs(
+            directory,
+            host=host,
+            extra=f"[docker]\n{lines}",
+            driver="docker",
+            probe_timeout=5,
+            update_resources_interval=2,
+        )
+        assert self.programs.manage("db", "sync").returncode == 0
+        self.store: SqlStore = open_store(DatabaseSettings(self.programs.connection))
+        self.running: Running = self.programs.start()
+
+    def node(self) -> NodeRecord | None:
+        """Return the row, None while there is none."""
+        try:
+            nodes = self.store.load_nodes(self.programs.host)
+        except StoreError:
+            return None
+        return nodes[0] if nodes else None
+
+    def wait(self, condition: Any, timeout: float = 30) -> float:
+        """Wait until the row is so; return how long it took."""
+        began = time.monotonic()
+
+        def holds() -> bool:
+            node = self.node()
+            return node is not None and bool(condition(node))
+
+        wait_until(holds, timeout, 0.02)
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        """End it."""
+        self.running.__exit__()
+        self.store.close()
+
+
+@pytest.fixture
+def agent(engine: Engine, tmp_path: Path) -> Iterator[Agent]:
+    """An agent that has made its row."""
+    made = Agent(tmp_path / "agent", engine.url)
+    made.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    yield made
+    made.stop()
+
+
+def create(client: Any, name: str, **config: Any) -> str:
+    host_config = client.create_host_config(
+        network_mode="none", **{"mem_limit": "64m", "cpu_shares": 512} | config
+    )
+    return client.create_container(IMAGE, SLEEP, name=name, host_config=host_config)["Id"]
+
+
+def guest_of(node: NodeRecord, name: str) -> Any:
+    return next((guest for guest in node.guests.values() if guest.name == name), None)
+
+
+def is_in(name: str, state: PowerState, **fields: Any) -> Any:
+    def holds(node: NodeRecord) -> bool:
+        guest = guest_of(node, name)
+        return (
+            guest is not None
+            and guest.power_state is state
+            and all(getattr(guest, field) == value for field, value in fields.items())
+        )
+
+    return holds
+
+
+def adds_up(node: NodeRecord) -> bool:
+    values = node.values
+    return values.total_containers == (
+        values.running_containers + values.paused_containers + values.stopped_containers
+    )
+
+
+def test_the_row_follows_a_container_within_a_second(
+    engine: Engine, agent: Agent, record_property: Any
+) -> None:
+    client = engine.client()
+    took = {}
+
+    def see(what: str, condition: Any) -> None:
+        took[what] = round(agent.wait(condition), 2)
+        node = agent.node()
+        assert node is not None
+        assert adds_up(node)
+
+    container = create(client, "web-1")
+    see("create", is_in("web-1", PowerState.SHUTDOWN, vcpu_milli=0, memory_mb=0))
+    client.start(container)
+    see("start", is_in("web-1", PowerState.RUNNING, vcpu_milli=500, memory_mb=64))
+    client.pause(container)
+    see("pause", is_in("web-1", PowerState.PAUSED, vcpu_milli=500))
+    client.unpause(container)
+    see("unpause", is_in("web-1", PowerState.RUNNING))
+    if engine.name == "dockerd":  # Podman's service has no update
+        client.update_container(container, cpu_shares=1024, mem_limit="96m", memswap_limit="192m")
+        see("update", is_in("web-1", PowerState.RUNNING, vcpu_milli=1000, memory_mb=96))
+    client.kill(container)
+    see("die", is_in("web-1", PowerState.SHUTDOWN, vcpu_milli=0, memory_mb=0))
+    client.remove_container(container)
+    see("destroy", lambda node: guest_of(node, "web-1") is None)
+    client.close()
+    node = agent.node()
+    assert node is not None
+    assert (node.values.total_containers, node.values.cpu_used) == (0, 0.0)
+    print(f"\n{engine.name}: event to row in s: {took}")
+    assert max(took.values()) < 10
+
+
+def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: Agent) -> None:
+    node = agent.node()
+    assert node is not None
+    values = node.values
+    client = engine.client()
+    info = client.info()
+    client.close()
+    assert node.nodename == HOST
+    assert values.hypervisor_type == {"dockerd": "docker"}.get(engine.name, engine.name)
+    assert values.memory_mb == read_memory_info(Roots()).total_mb
+    assert values.vcpus == info["NCPU"]
+    assert values.architecture == "x86_64"
+    assert (values.os_type, values.kernel_version) == ("linux", info["KernelVersion"])
+    assert values.os == info["OperatingSystem"] or engine.name == "podman"
+    assert values.runtimes == sorted(info["Runtimes"])
+    assert values.engine["storage_driver"] == info["Driver"]
+    assert values.engine["root_dir"] == info["DockerRootDir"]
+    assert values.engine["default_runtime"] == info["DefaultRuntime"] == "runc"
+    assert values.engine["cgroup_version"] == info["CgroupVersion"]
+    disk = psutil.disk_usage(info["DockerRootDir"])
+    assert values.local_gb == disk.total // 2**30
+    assert values.metrics["images_disk_used_mb"] >= 1
+    assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
+
+
+def test_containers_without_a_limit_are_measured(engine: Engine, agent: Agent) -> None:
+    client = engine.client()
+    container = create(client, "free", mem_limit=None, cpu_shares=None)
+    try:
+        client.start(container)
+        agent.wait(is_in("free", PowerState.RUNNING, vcpu_milli=0, memory_mb=64))
+        node = agent.node()
+        assert node is not None
+        assert {"cpu", "memory"} <= set(guest_of(node, "free").details["unlimited"])
+        agent.wait(lambda node: node.values.metrics.get("containers_memory_used_mb", 0) > 0, 60)
+    finally:
+        client.remove_container(container, force=True)
+        client.close()
+
+
+def test_an_engine_that_is_stopped_is_held_and_comes_back(engine: Engine, agent: Agent) -> None:
+    client = engine.client()
+    container = create(client, "kept")
+    agent.wait(is_in("kept", PowerState.SHUTDOWN))
+    client.close()
+    engine.stop()
+    lost = agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+    node = agent.node()
+    assert node is not None
+    assert guest_of(node, "kept") is not None
+    assert node.values.facts["memory"].state is FactState.FRESH
+    assert node.values.facts["storage"].state is FactState.FRESH
+    assert "No such file" in str(node.values.facts["guests"].error)
+    agent.wait(lambda node: node.values.facts["engine"].state is FactState.HELD)
+    engine.start()
+    found = agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    print(f"\n{engine.name}: loss noticed in {lost:.2f} s, return in {found:.2f} s")
+    client = engine.client()
+    client.remove_container(container)
+    agent.wait(lambda node: guest_of(node, "kept") is None)
+    client.close()
+
+
+def test_a_frozen_engine_costs_no_heartbeat_and_comes_back(engine: Engine, agent: Agent) -> None:
+    engine.freeze()
+    try:
+        lost = agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+        (service,) = agent.store.list_services(HOST)
+        wait_until(
+            lambda: agent.store.list_services(HOST)[0].report_count >= service.report_count + 2
+        )
+        node = agent.node()
+        assert node is not None
+        assert "no answer within" in str(node.values.facts["guests"].error)
+        agent.wait(lambda node: node.values.facts["engine"].state is FactState.HELD)
+    finally:
+        engine.thaw()
+    found = agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    print(f"\n{engine.name}: freeze noticed in {lost:.2f} s, thaw in {found:.2f} s")
+    client = engine.client()
+    container = create(client, "after")
+    agent.wait(is_in("after", PowerState.SHUTDOWN))
+    client.remove_container(container)
+    agent.wait(lambda node: guest_of(node, "after") is None)
+    client.close()
+
+
+def test_an_agent_starts_without_its_engine(engine: Engine, tmp_path: Path) -> None:
+    engine.stop()
+    agent = Agent(tmp_path / "agent", engine.url)
+    try:
+        wait_until(lambda: bool(agent.store.list_services(HOST)))
+        agent.running.wait_for("is at work")
+        assert agent.node() is None
+        warnings = [record.warning.message for record in agent.store.list_warnings(HOST)]
+        assert any(engine.url in message for message in warnings)
+        engine.start()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    finally:
+        if not engine.process.is_running:
+            engine.start()
+        agent.stop()
+
+
+def test_every_field_that_zun_shows_is_answered(engine: Engine, agent: Agent) -> None:
+    client = engine.client()
+    container = create(client, "zun")
+    client.start(container)
+    agent.wait(is_in("zun", PowerState.RUNNING))
+    shown = agent.programs.ask("node", "show", HOST)
+    info = client.info()
+    client.remove_container(container, force=True)
+    client.close()
+    agent.wait(lambda node: not node.guests)
+    zun = {
+        "mem_total": shown["memory_mb"],
+        "mem_used": shown["memory_mb_used"],
+        "mem_free": max(0, shown["memory_mb"] - shown["memory_mb_used"]),
+        "mem_available": shown["mem_available"],
+        "cpus": shown["vcpus"],
+        "cpu_used": shown["cpu_used"],
+        "disk_total": shown["local_gb"],
+        "disk_used": shown["disk_used"],
+    }
+    assert zun["mem_total"] == read_memory_info(Roots()).total_mb
+    assert zun["mem_used"] == 512 + 64
+    assert zun["mem_free"] == zun["mem_total"] - 576
+    assert 0 < zun["mem_available"] <= zun["mem_total"]
+    assert (zun["cpus"], zun["cpu_used"]) == (info["NCPU"], 0.5)
+    assert (zun["disk_total"] > 0, zun["disk_used"]) == (True, 0)
+    assert [shown[name] for name in ("total_containers", "running_containers")] == [1, 1]
+    assert [shown[name] for name in ("paused_containers", "stopped_containers")] == [0, 0]
+    assert shown["disk_quota_supported"] is False
+    assert shown["enable_cpu_pinning"] is False
+    assert shown["labels"] == {}
+    assert "runc" in shown["runtimes"]
+    assert shown["numa_topology"]["cells"]
+    assert isinstance(shown["pci_stats"], list)
+    for name in ("architecture", "os_type", "os", "kernel_version", "uuid", "host"):
+        assert shown[name]
+
+
+def test_a_daemon_that_is_killed_is_held_and_its_containers_are_seen_again(
+    dockerd: Dockerd, tmp_path: Path
+) -> None:
+    agent = Agent(tmp_path / "agent", dockerd.url)
+    client = dockerd.client()
+    try:
+        container = create(client, "survivor")
+        client.start(container)
+        agent.wait(is_in("survivor", PowerState.RUNNING))
+        dockerd.kill()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+        node = agent.node()
+        assert node is not None
+        assert guest_of(node, "survivor").power_state is PowerState.RUNNING
+        dockerd.start()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        agent.wait(is_in("survivor", PowerState.SHUTDOWN))
+        client.remove_container(container, force=True)
+        agent.wait(lambda node: not node.guests)
+    finally:
+        client.close()
+        agent.stop()
+
+
+def test_labels_follow_the_daemons_configuration(dockerd: Dockerd, tmp_path: Path) -> None:
+    agent = Agent(tmp_path / "agent", dockerd.url)
+    try:
+        agent.wait(lambda node: node.values.labels == {})
+        dockerd.config.write_text('{"labels": ["url=a=b", "empty=", "name=wéb"]}')
+        dockerd.reload()
+        agent.wait(lambda node: node.values.labels == {"url": "a=b", "empty": "", "name": "wéb"})
+    finally:
+        dockerd.config.write_text("{}")
+        dockerd.reload()
+        agent.stop()
+
+
+def test_memory_that_ran_out_is_an_event(dockerd: Dockerd, tmp_path: Path) -> None:
+    agent = Agent(tmp_path / "agent", dockerd.url)
+    client = dockerd.client()
+    config = client.create_host_config(
+        network_mode="none", mem_limit="8m", memswap_limit="8m", nano_cpus=250_000_000
+    )
+    greedy = ["/bin/busybox", "tail", "/dev/zero"]
+    container = client.create_container(IMAGE, greedy, name="greedy", host_config=config)["Id"]
+    try:
+        agent.wait(is_in("greedy", PowerState.SHUTDOWN))
+        client.start(container)
+        client.wait(container)
+        agent.wait(is_in("greedy", PowerState.SHUTDOWN, vcpu_milli=0, memory_mb=0))
+        assert client.inspect_container(container)["State"]["OOMKilled"]
+    finally:
+        client.remove_container(container, force=True)
+        client.close()
+        agent.stop()
+
+
+def test_a_host_of_another_name_is_inventoried_and_warned_of_once(
+    dockerd: Dockerd, tmp_path: Path
+) -> None:
+    agent = Agent(tmp_path / "agent", dockerd.url, host="quite-another")
+    try:
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        client = dockerd.client()
+        name = client.info()["Name"]
+        client.close()
+        agent.running.stop(signal.SIGTERM)
+        assert agent.running.output().count(f"calls its host {name}") == 1
+    finally:
+        agent.stop()
+
+
+def test_the_driver_reads_without_the_kernels_files_of_containers(
+    dockerd: Dockerd, tmp_path: Path
+) -> None:
+    agent = Agent(tmp_path / "agent", dockerd.url)
+    agent.stop()
+    sysfs = tmp_path / "sys"
+    sysfs.mkdir()
+    for name in ("bus", "class", "devices"):
+        (sysfs / name).symlink_to(Path("/sys") / name)
+    lines = f"[docker]\nbase_url = {dockerd.url}\n[host]\nsysfs = {sysfs}"
+    agent.programs.configure(extra=lines, driver="docker")
+    client = dockerd.client()
+    container = create(client, "far", mem_limit=None)
+    try:
+        client.start(container)
+        done = agent.programs.run("nodetracker-compute", "--once")
+        assert done.returncode == 0, done.stderr
+        node = agent.node()
+        assert node is not None
+        assert guest_of(node, "far").memory_mb == 64
+        assert node.values.metrics["containers_memory_used_mb"] > 0
+    finally:
+        client.remove_container(container, force=True)
+        client.close()

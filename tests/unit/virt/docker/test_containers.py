@@ -1,0 +1,222 @@
+"""Containers: what each was given, in which units, and what cannot be read."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.model.guest import PowerState
+from nodetracker.virt.docker.containers import (
+    ContainerError,
+    parse_container,
+    parse_devices,
+    parse_gpus,
+    parse_size,
+    parse_vcpu_milli,
+)
+from nodetracker.virt.docker.guests import build_guest
+from tests.engine_stub import describe_container
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def container_of(status="running", **changes):
+    raw = describe_container(**changes)
+    raw["State"] = {"Status": status, "Pid": 42}
+    return parse_container(raw)
+
+
+def guest_of(status="running", **changes):
+    return build_guest(container_of(status, **changes), "u", 64)
+
+
+@pytest.mark.parametrize(
+    ("config", "milli"),
+    [
+        pytest.param({}, 0, id="nothing"),
+        pytest.param({"NanoCpus": 1_500_000_000}, 1500, id="NanoCpus"),
+        pytest.param({"NanoCpus": 1}, 1, id="the least of NanoCpus rounds up"),
+        pytest.param({"CpuQuota": 25_000, "CpuPeriod": 100_000}, 250, id="quota"),
+        pytest.param({"CpuQuota": 33_333, "CpuPeriod": 100_000}, 334, id="a thousandth rounds up"),
+        pytest.param({"CpuQuota": 200_000, "CpuPeriod": 0}, 2000, id="quota of the usual period"),
+        pytest.param({"CpuQuota": -1, "CpuShares": 512}, 500, id="quota that is off"),
+        pytest.param({"CpusetCpus": "0-2,7"}, 4000, id="cpuset"),
+        pytest.param({"CpuShares": 1024}, 1000, id="shares"),
+        pytest.param({"CpuShares": 2}, 2, id="the least shares"),
+        pytest.param(
+            {"NanoCpus": 10**9, "CpusetCpus": "0-3", "CpuShares": 512}, 1000, id="NanoCpus first"
+        ),
+        pytest.param({"CpuQuota": 10**5, "CpusetCpus": "0-3"}, 1000, id="quota before cpuset"),
+        pytest.param({"CpusetCpus": "0-3", "CpuShares": 512}, 4000, id="cpuset before shares"),
+        pytest.param({"NanoCpus": None, "CpuQuota": None}, 0, id="null"),
+    ],
+)
+def test_cpus_are_what_a_container_was_given(config, milli):
+    assert parse_vcpu_milli(config) == milli
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"NanoCpus": "1"}, {"CpuShares": 1.5}, {"CpusetCpus": "a-b"}, {"CpuQuota": True}],
+)
+def test_cpus_of_another_type_are_an_error(config):
+    with pytest.raises(ContainerError):
+        parse_vcpu_milli(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("512m", 512 * MIB),
+        ("1.5g", 1536 * MIB),
+        ("10G", 10 * GIB),
+        ("10GB", 10 * GIB),
+        ("10GiB", 10 * GIB),
+        ("1t", 1024 * GIB),
+        ("2048", 2048),
+        ("100 mb", 100 * MIB),
+    ],
+)
+def test_sizes_are_read_as_engines_write_them(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "g", "-1g", "1x", "1.g", "ten"])
+def test_what_is_no_size_is_an_error(text):
+    with pytest.raises(ContainerError, match="is no size"):
+        parse_size(text)
+
+
+def test_a_container_is_read():
+    container = container_of(
+        Memory=100 * MIB + 1,
+        StorageOpt={"size": "10G"},
+        RestartPolicy={"Name": "always"},
+        Devices=[{"PathOnHost": "/dev/fuse"}],
+        DeviceRequests=[{"Driver": "nvidia", "Count": -1}],
+    )
+    assert (container.name, container.pid) == ("web-1", 42)
+    assert (container.vcpu_milli, container.memory_mb, container.disk_mb) == (500, 101, 10240)
+    assert (container.gpus, container.devices) == (-1, ("/dev/fuse",))
+    assert container.restart_policy == "always"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(lambda raw: raw.pop("HostConfig"), "HostConfig", id="no HostConfig"),
+        pytest.param(lambda raw: raw.update(State=None), "State", id="no State"),
+        pytest.param(lambda raw: raw["HostConfig"].update(Memory="512m"), "Memory", id="text"),
+        pytest.param(
+            lambda raw: raw["HostConfig"].update(StorageOpt={"size": "x"}), "size", id="odd size"
+        ),
+    ],
+)
+def test_what_it_is_charged_by_must_be_there(change, reason):
+    raw = describe_container()
+    change(raw)
+    with pytest.raises(ContainerError, match=reason):
+        parse_container(raw)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
+    ),
+    st.sampled_from(["HostConfig", "State", "Config", "Name", "Created", "Id"]),
+)
+def test_any_answer_is_a_container_or_one_kind_of_error(value, key):
+    raw = describe_container() | {key: value}
+    try:
+        guest = build_guest(parse_container(raw), "u", 64)
+    except ContainerError:
+        return
+    json.dumps(guest.details)
+
+
+@pytest.mark.parametrize(
+    ("requests", "count"),
+    [
+        (None, 0),
+        ([], 0),
+        ([{"Driver": "nvidia", "Count": 2}], 2),
+        ([{"Driver": "", "Count": -1, "Capabilities": [["gpu", "nvidia"]]}], -1),
+        ([{"Driver": "nvidia", "Count": 0, "DeviceIDs": ["0", "GPU-1"]}], 2),
+        ([{"Driver": "cdi", "DeviceIDs": ["vendor.com/nic=1"]}], 0),
+        (["odd"], 0),
+    ],
+)
+def test_gpus_are_counted(requests, count):
+    assert parse_gpus(requests) == count
+
+
+def test_devices_are_the_hosts_paths():
+    assert parse_devices([{"PathOnHost": "/dev/b"}, {"PathOnHost": "/dev/a"}, None]) == (
+        "/dev/a",
+        "/dev/b",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("running", PowerState.RUNNING),
+        ("paused", PowerState.PAUSED),
+        ("restarting", PowerState.CRASHED),
+        ("created", PowerState.SHUTDOWN),
+        ("exited", PowerState.SHUTDOWN),
+        ("removing", PowerState.SHUTDOWN),
+        ("dead", PowerState.CRASHED),
+        ("something new", PowerState.NOSTATE),
+    ],
+)
+def test_states_are_novas_words(status, state):
+    assert container_of(status).power_state is state
+
+
+@pytest.mark.parametrize(
+    ("status", "policy", "is_charged"),
+    [
+        ("running", "no", True),
+        ("paused", "no", True),
+        ("restarting", "on-failure", True),
+        ("exited", "always", True),
+        ("exited", "no", False),
+        ("exited", "", False),
+        ("exited", "unless-stopped", False),
+        ("exited", "on-failure", False),
+        ("created", "always", False),
+        ("dead", "always", False),
+    ],
+)
+def test_what_does_not_run_and_does_not_come_back_is_charged_its_disk_alone(
+    status, policy, is_charged
+):
+    guest = guest_of(status, RestartPolicy={"Name": policy}, StorageOpt={"size": "1G"})
+    assert guest.disk_mb == 1024
+    assert (guest.vcpu_milli, guest.memory_mb) == ((500, 64) if is_charged else (0, 0))
+
+
+def test_a_container_without_a_limit_is_charged_what_it_uses_and_shown_as_unlimited():
+    guest = build_guest(container_of(Memory=0, NanoCpus=0), "u", 192)
+    assert (guest.vcpu_milli, guest.memory_mb, guest.disk_mb) == (0, 192, 0)
+    assert guest.details["unlimited"] == ["cpu", "memory", "disk"]
+
+
+def test_details_name_what_there_is():
+    guest = guest_of(
+        RestartPolicy={"Name": "no"},
+        StorageOpt={"size": "1G"},
+        Devices=[{"PathOnHost": "/dev/fuse"}],
+        DeviceRequests=[{"Driver": "nvidia", "Count": -1}],
+    )
+    assert guest.details == {
+        "container_id": f"{1:064x}",
+        "image": "bb",
+        "devices": ["/dev/fuse"],
+        "gpus": "all",
+    }

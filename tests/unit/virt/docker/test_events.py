@@ -1,0 +1,84 @@
+"""Events of engines, from pieces of text to values."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.model.event import EventKind
+from nodetracker.virt.docker.events import EventDecoder, parse_event
+
+START = {
+    "Type": "container",
+    "Action": "start",
+    "Actor": {"ID": "a1", "Attributes": {"name": "wéb-1", "image": "bb"}},
+    "time": 1795257604,
+    "timeNano": 1795257604013812726,
+}
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        ("create", EventKind.CHANGED),
+        ("start", EventKind.CHANGED),
+        ("pause", EventKind.CHANGED),
+        ("unpause", EventKind.CHANGED),
+        ("update", EventKind.CHANGED),
+        ("rename", EventKind.CHANGED),
+        ("oom", EventKind.CHANGED),
+        ("die", EventKind.STOPPED),
+        ("died", EventKind.STOPPED),
+        ("destroy", EventKind.GONE),
+        ("remove", EventKind.GONE),
+    ],
+)
+def test_what_changes_a_container_is_an_event(action, kind):
+    event = parse_event(START | {"Action": action})
+    assert (event.kind, event.container_id, event.name) == (kind, "a1", "wéb-1")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        START | {"Action": "exec_create: /bin/busybox id"},
+        START | {"Action": "health_status: healthy"},
+        START | {"Action": "top"},
+        START | {"Type": "image"},
+        START | {"Type": "network"},
+        {"Type": "system", "Action": "refresh"},
+        [],
+        None,
+    ],
+)
+def test_what_changes_nothing_is_none(raw):
+    assert parse_event(raw) is None
+
+
+def test_a_daemon_that_read_its_configuration_again_is_an_event_without_a_container():
+    event = parse_event({"Type": "daemon", "Action": "reload", "Actor": {"ID": "X"}})
+    assert (event.kind, event.container_id) == (EventKind.CHANGED, "")
+
+
+def test_an_event_tells_from_when_on_to_ask_again():
+    assert parse_event(START).since == "1795257604.013812726"
+    assert parse_event(START | {"timeNano": 1795257604000000007}).since == "1795257604.000000007"
+
+
+@given(st.lists(st.integers(0, 3), max_size=5), st.integers(1, 30), st.sampled_from(["", "\n"]))
+def test_pieces_of_any_size_give_the_same_events(numbers, size, separator):
+    raws = [START | {"timeNano": number + 1} for number in numbers]
+    text = separator.join(json.dumps(raw, ensure_ascii=False) for raw in raws).encode()
+    decoder = EventDecoder()
+    found = [
+        event.at_ns
+        for start in range(0, len(text), size)
+        for event in decoder.feed(text[start : start + size])
+    ]
+    assert found == [number + 1 for number in numbers]
+
+
+def test_a_stream_of_something_else_is_an_error():
+    with pytest.raises(ValueError):
+        list(EventDecoder().feed(b"<html>"))

@@ -1,0 +1,148 @@
+"""What an engine says of itself: read as it is, and never the end of the inventory."""
+
+import pytest
+
+from nodetracker.errors import HostDataError
+from nodetracker.virt.docker.info import (
+    has_disk_quotas,
+    is_same_host,
+    parse_image_bytes,
+    parse_labels,
+    parse_report,
+    parse_version_number,
+)
+from tests.engine_stub import INFO, VERSION
+
+
+def report_of(version=VERSION, **changes):
+    return parse_report(INFO | changes, version, "sock")
+
+
+def test_a_docker_engine_is_read():
+    report = report_of()
+    engine = report.engine
+    assert (engine.name, engine.version, engine.api_version) == ("docker", "24.0.7", "1.43")
+    assert (engine.storage_driver, engine.root_dir) == ("overlay2", "/var/lib/docker")
+    assert (engine.cgroup_version, engine.cgroup_driver) == ("2", "systemd")
+    assert (engine.runtimes, engine.default_runtime) == (("runc",), "runc")
+    assert engine.labels == {"rack": "7"}
+    assert report.hypervisor.type == "docker"
+    assert report.hypervisor.version == 24000007
+    assert report.hypervisor.supported_instances == (("x86_64", "docker", "exe"),)
+    assert report.daemon_name == "host-1"
+    assert report.complaints == ()
+
+
+def test_podman_is_told_from_docker():
+    version = {"ApiVersion": "1.41", "Components": [{"Name": "Podman Engine"}]}
+    report = report_of(version, ServerVersion="4.3.1", Architecture="amd64", Labels=None)
+    assert report.engine.name == report.hypervisor.type == "podman"
+    assert report.hypervisor.supported_instances == (("x86_64", "podman", "exe"),)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected", "complaints"),
+    [
+        pytest.param(None, {}, 0, id="null"),
+        pytest.param([], {}, 0, id="none"),
+        pytest.param(["gpu"], {"gpu": ""}, 1, id="without equals"),
+        pytest.param(["url=a=b=c"], {"url": "a=b=c"}, 0, id="several equals"),
+        pytest.param(["a="], {"a": ""}, 0, id="empty value"),
+        pytest.param(["ключ=значение 😀"], {"ключ": "значение 😀"}, 0, id="any text"),
+        pytest.param([7, "a=b"], {"a": "b"}, 1, id="no text"),
+        pytest.param("a=b", {}, 1, id="no list"),
+        pytest.param(["a=1", "a=2"], {"a": "2"}, 0, id="twice"),
+    ],
+)
+def test_labels_of_any_text_are_read(labels, expected, complaints):
+    found, lines = parse_labels(labels)
+    assert found == expected
+    assert len(lines) == complaints
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"DriverStatus": None}, id="null DriverStatus"),
+        pytest.param({"Runtimes": None}, id="null Runtimes"),
+        pytest.param({"Runtimes": []}, id="Runtimes of another type"),
+        pytest.param({"ServerVersion": None}, id="no version"),
+        pytest.param({"CgroupVersion": None}, id="old API without cgroup version"),
+        pytest.param({"Name": None}, id="no name"),
+        pytest.param({"Driver": 7}, id="driver of another type"),
+    ],
+)
+def test_a_field_that_is_missing_or_odd_costs_no_other(changes):
+    engine = report_of(**changes).engine
+    assert engine.labels == {"rack": "7"}
+    assert engine.root_dir == "/var/lib/docker"
+
+
+def test_runtimes_that_are_missing_are_none():
+    assert parse_report({}, None, "sock").engine.runtimes == ()
+
+
+def test_an_answer_that_is_no_object_fails():
+    with pytest.raises(HostDataError, match="no description"):
+        parse_report([], VERSION, "sock")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("20.10.24+dfsg1", 20010024),
+        ("4.3.1", 4003001),
+        ("29.0", 29000000),
+        ("25.0.0-rc.1", 25000000),
+        ("dev", 0),
+        ("", 0),
+    ],
+)
+def test_versions_become_numbers(text, number):
+    assert parse_version_number(text) == number
+
+
+@pytest.mark.parametrize(
+    ("driver", "fs_type", "options", "expected"),
+    [
+        ("overlay2", "xfs", ("rw", "prjquota"), True),
+        ("overlay2", "xfs", ("rw", "pquota"), True),
+        ("overlay2", "xfs", ("rw", "noquota"), False),
+        ("overlay2", "xfs", ("rw", "pqnoenforce"), False),
+        ("overlay2", "ext4", ("rw", "prjquota"), True),
+        ("overlay2", "ext4", ("rw",), False),
+        ("overlay2", "tmpfs", ("rw", "prjquota"), False),
+        ("overlay", "xfs", ("prjquota",), True),
+        ("vfs", "xfs", ("prjquota",), True),
+        ("zfs", "zfs", ("rw",), True),
+        ("btrfs", "btrfs", ("rw",), True),
+        ("devicemapper", "ext4", ("rw",), True),
+        ("aufs", "xfs", ("prjquota",), False),
+        ("", "", (), False),
+    ],
+)
+def test_disk_quotas_work_on_what_bounds_a_directory(driver, fs_type, options, expected):
+    assert has_disk_quotas(driver, fs_type, options) is expected
+
+
+@pytest.mark.parametrize(
+    ("daemon", "host", "expected"),
+    [
+        ("web1", "web1", True),
+        ("web1", "WEB1.example.com", True),
+        ("web1.example.com", "web1", True),
+        ("web1", "web10", False),
+        ("web1.a.example", "web1.b.example", False),
+    ],
+)
+def test_a_domain_makes_no_other_host(daemon, host, expected):
+    assert is_same_host(daemon, host) is expected
+
+
+def test_images_are_measured_by_layers_else_one_by_one():
+    assert parse_image_bytes({"LayersSize": 5, "Images": [{"Size": 9}]}, "s") == 5
+    assert parse_image_bytes({"LayersSize": 0, "Images": [{"Size": 9}, {"Size": 1}]}, "s") == 10
+    assert parse_image_bytes({"Images": None}, "s") == 0
+    for odd in ([], {"Images": [{}]}, {"Images": [{"Size": None}]}):
+        with pytest.raises(HostDataError):
+            parse_image_bytes(odd, "s")

@@ -1,0 +1,90 @@
+"""What containers use, and what they are charged for it."""
+
+import pytest
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.cgroup import CgroupUsage
+from nodetracker.virt.docker.measure import CpuMeter, WorkingSets, parse_statistics
+
+MIB = 1 << 20
+
+
+def charges(*readings):
+    sets = WorkingSets()
+    return [sets.charge("a", None if mib is None else mib * MIB, now) for now, mib in readings]
+
+
+def test_a_working_set_is_charged_in_steps_of_64_mib():
+    assert charges((0, 0)) == [64]
+    assert charges((0, 64)) == [64]
+    assert charges((0, 65)) == [128]
+
+
+def test_a_charge_rises_at_once():
+    assert charges((0, 10), (60, 200), (61, 300)) == [64, 256, 320]
+
+
+def test_a_charge_is_lowered_only_after_ten_minutes():
+    readings = [(0, 300), *((60 * n, 10) for n in range(1, 12))]
+    assert charges(*readings) == [320] * 11 + [64]
+
+
+def test_a_charge_is_lowered_to_the_most_of_those_ten_minutes():
+    readings = [(0, 300), (60, 10), (120, 150), (660, 10), (720, 10), (1259, 10), (1320, 10)]
+    assert charges(*readings) == [320, 320, 320, 192, 192, 192, 64]
+
+
+def test_a_charge_that_is_reached_again_is_kept_another_ten_minutes():
+    assert charges((0, 300), (60, 10), (600, 300), (660, 10), (1200, 10), (1260, 10)) == [
+        320,
+        320,
+        320,
+        320,
+        320,
+        64,
+    ]
+
+
+def test_a_reading_that_failed_changes_nothing_and_is_never_zero():
+    assert charges((0, None)) == [64]
+    assert charges((0, 300), (60, None), (700, None)) == [320, 320, 320]
+
+
+def test_a_container_that_is_gone_is_forgotten():
+    sets = WorkingSets()
+    sets.charge("a", 300 * MIB, 0)
+    sets.keep(["b"])
+    assert sets.charge("a", 1, 1) == 64
+
+
+def test_cpu_time_becomes_cpus_between_two_readings():
+    meter = CpuMeter()
+    assert meter.observe({"a": 0, "b": 10**9}, 100) is None
+    assert meter.observe({"a": 5 * 10**9, "b": 2 * 10**9}, 110) == 600
+
+
+def test_a_container_that_came_or_began_anew_counts_from_the_next_reading():
+    meter = CpuMeter()
+    meter.observe({"a": 9 * 10**9}, 0)
+    assert meter.observe({"a": 10**9, "b": 10**9}, 10) == 0
+    assert meter.observe({"a": 2 * 10**9, "b": 3 * 10**9}, 20) == 300
+
+
+def test_no_container_uses_no_cpu():
+    meter = CpuMeter()
+    assert meter.observe({}, 0) == 0
+
+
+def test_statistics_of_both_cgroup_versions_are_read():
+    cpu = {"cpu_usage": {"total_usage": 7}}
+    one = {"usage": 1000, "stats": {"total_inactive_file": 400}}
+    two = {"usage": 1000, "stats": {"inactive_file": 300}}
+    bare = {"usage": 1000}
+    read = [parse_statistics({"cpu_stats": cpu, "memory_stats": m}, "s") for m in (one, two, bare)]
+    assert read == [CgroupUsage(7, 600), CgroupUsage(7, 700), CgroupUsage(7, 1000)]
+
+
+@pytest.mark.parametrize("raw", [None, {}, {"cpu_stats": {}}, {"cpu_stats": 1, "memory_stats": 2}])
+def test_statistics_of_a_container_that_ended_are_an_error(raw):
+    with pytest.raises(HostDataError):
+        parse_statistics(raw, "s")

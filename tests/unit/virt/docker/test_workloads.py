@@ -1,0 +1,84 @@
+"""Which workload a container is, whose, and who runs it."""
+
+import dataclasses
+
+import pytest
+
+from nodetracker.virt.docker.containers import Container, ContainerError
+from nodetracker.virt.docker.workloads import (
+    WORKLOAD_LABEL,
+    assign_uuids,
+    parse_orchestrator,
+    parse_project,
+    parse_workload_uuid,
+)
+
+UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
+FIRST = Container("a1", "web-1", "2026-01-01", "running")
+
+
+def test_the_label_names_the_workload_before_the_name():
+    other = "7" + UUID[1:]
+    assert parse_workload_uuid("a1", f"zun-{other}", {WORKLOAD_LABEL: UUID.upper()}) == UUID
+    assert parse_workload_uuid("a1", f"zun-{other}", {}) == other
+
+
+def test_without_either_it_is_the_engines_id_and_never_changes():
+    assert parse_workload_uuid("a1", "web", {}) == "73465915-5ea3-50f5-bf74-a8823b1b82a6"
+    assert parse_workload_uuid("a1", "renamed", {}) == parse_workload_uuid("a1", "web", {})
+    assert parse_workload_uuid("a2", "web", {}) != parse_workload_uuid("a1", "web", {})
+
+
+@pytest.mark.parametrize("name", [f"zun-sandbox-{UUID}", f"my-zun-{UUID}", f"zun-{UUID[:-1]}"])
+def test_a_name_that_is_not_zuns_names_no_workload(name):
+    assert parse_workload_uuid("a1", name, {}) == parse_workload_uuid("a1", "", {})
+
+
+def test_a_label_that_is_no_uuid_is_an_error():
+    with pytest.raises(ContainerError, match="is no uuid"):
+        parse_workload_uuid("a1", "web", {WORKLOAD_LABEL: "web"})
+
+
+def test_of_two_with_one_label_the_older_has_it():
+    labels = {WORKLOAD_LABEL: UUID}
+    older = dataclasses.replace(FIRST, labels=labels)
+    newer = dataclasses.replace(FIRST, id="b2", name="web-2", created="2026-02", labels=labels)
+    uuids, wrong = assign_uuids([newer, older])
+    assert uuids == {"a1": UUID, "b2": parse_workload_uuid("b2", "", {})}
+    assert wrong == {"b2": "has the workload uuid of container web-1, which is older"}
+
+
+def test_a_container_with_a_wrong_label_still_is_a_workload():
+    uuids, wrong = assign_uuids([dataclasses.replace(FIRST, labels={WORKLOAD_LABEL: "web"})])
+    assert uuids == {"a1": parse_workload_uuid("a1", "", {})}
+    assert list(wrong) == ["a1"]
+
+
+KUBERNETES = {"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "db-0"}
+COMPOSE = {"com.docker.compose.project": "blog", "com.docker.compose.service": "web"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "project"),
+    [
+        ({}, ""),
+        ({"nodetracker.project": "p1"} | KUBERNETES, "p1"),
+        (KUBERNETES, "shop"),
+        (COMPOSE, "blog"),
+    ],
+)
+def test_a_label_carries_the_project(labels, project):
+    assert parse_project(labels) == project
+
+
+@pytest.mark.parametrize(
+    ("labels", "name", "expected"),
+    [
+        ({}, "web", {}),
+        (KUBERNETES, "k8s_db", {"orchestrator": "kubernetes", "pod": "db-0"}),
+        (COMPOSE, "blog-web-1", {"orchestrator": "compose", "service": "web"}),
+        ({}, f"zun-{UUID}", {"orchestrator": "zun"}),
+    ],
+)
+def test_labels_tell_who_runs_a_container(labels, name, expected):
+    assert parse_orchestrator(labels, name) == expected
