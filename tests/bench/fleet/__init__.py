@@ -1,0 +1,1 @@
+"""What a fleet of agents costs the servers that all of them share."""

@@ -1,0 +1,61 @@
+"""Runs many agents in one process, each with its own store and threads as in a process of its own.
+
+`python -m tests.bench.fleet.worker DIRECTORY FIRST COUNT`: agents FIRST up to
+FIRST + COUNT - 1, each configured by its file below DIRECTORY. Prints
+"started" once every agent has audited, and ends with its input.
+"""
+
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from oslo_config import cfg
+
+from nodetracker.bootstrap import Agent, build_agent
+from nodetracker.cmd.program import load_configuration, start_logging
+
+STARTED_AT_ONCE = 8
+
+
+def config_file(directory: Path, number: int) -> Path:
+    """Return where an agent's configuration is."""
+    return directory / f"agent-{number}.conf"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the agents until there is no more input."""
+    directory, first, count = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+    agents = [_build(config_file(directory, number)) for number in range(first, first + count)]
+    gate = threading.Semaphore(STARTED_AT_ONCE)
+    done = threading.Semaphore(0)
+
+    def note_started() -> None:
+        gate.release()
+        done.release()
+
+    for agent in agents:
+        gate.acquire()
+        agent.service.start(note_started, _fail)
+    for _ in agents:
+        done.acquire()
+    print("started", flush=True)
+    sys.stdin.read()
+    for agent in agents:
+        agent.manager.prepare_stop()
+
+
+def _build(path: Path) -> Agent:
+    conf = cfg.ConfigOpts()
+    load_configuration(conf, [f"--config-file={path}"], "nodetracker-compute")
+    if path.name == "agent-0.conf":
+        start_logging(conf)
+    return build_agent(conf)
+
+
+def _fail(error: BaseException) -> None:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
