@@ -170,7 +170,7 @@ def test_a_taken_port_is_two_lines_and_served_once_it_is_free(caplog):
         wait_until(lambda: caplog.messages)
         threads = threading.active_count()
         wait_until(lambda: len(caplog.messages) > 3)
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads
     assert served.ask("/health")[0].status == 200
     served.endpoint.stop()
     told = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
