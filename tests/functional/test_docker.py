@@ -43,14 +43,12 @@ def dockerd() -> Iterator[Dockerd]:
 class Agent:
     """A running agent on one engine, and its row as the database has it."""
 
-    def __init__(self, directory: Path, url: str, host: str = HOST, **options: Any) -> None:
-        docker = {"base_url": url, "timeout": 2} | options
-        lines = "\n".join(f"{name} = {value}" for name, value in docker.items())
+    def __init__(self, directory: Path, url: str, host: str = HOST, driver: str = "docker") -> None:
         self.programs = Programs(
             directory,
             host=host,
-            extra=f"[docker]\n{lines}",
-            driver="docker",
+            extra=f"[docker]\nbase_url = {url}\ntimeout = 2",
+            driver=driver,
             probe_timeout=5,
             update_resources_interval=2,
         )
