@@ -1,6 +1,7 @@
 """The agent on real engines: a dockerd and a podman service whose containers come and go."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd, Engine, Podman
+from tests.functional.servers.process import find_free_port, require
 from tests.programs import Programs, Running, wait_until
 
 HOST = "host-1"
@@ -43,11 +45,20 @@ def dockerd() -> Iterator[Dockerd]:
 class Agent:
     """A running agent on one engine, and its row as the database has it."""
 
-    def __init__(self, directory: Path, url: str, host: str = HOST, driver: str = "docker") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        url: str,
+        host: str = HOST,
+        driver: str = "docker",
+        **options: Any,
+    ) -> None:
+        docker = {"base_url": url, "timeout": 2} | options
+        lines = "\n".join(f"{name} = {value}" for name, value in docker.items())
         self.programs = Programs(
             directory,
             host=host,
-            extra=f"[docker]\nbase_url = {url}\ntimeout = 2",
+            extra=f"[docker]\n{lines}",
             driver=driver,
             probe_timeout=5,
             update_resources_interval=2,
@@ -188,7 +199,8 @@ def test_containers_without_a_limit_are_measured(engine: Engine, agent: Agent) -
         agent.wait(is_in("free", PowerState.RUNNING, vcpu_milli=0, memory_mb=64))
         node = agent.node()
         assert node is not None
-        assert {"cpu", "memory"} <= set(guest_of(node, "free").details["unlimited"])
+        (line,) = agent.programs.ask("workload", "show", guest_of(node, "free").uuid)
+        assert {"cpu", "memory"} <= set(line["details"]["unlimited"])
         agent.wait(lambda node: node.values.metrics.get("containers_memory_used_mb", 0) > 0, 60)
     finally:
         client.remove_container(container, force=True)
@@ -393,3 +405,39 @@ def test_the_driver_reads_without_the_kernels_files_of_containers(
     finally:
         client.remove_container(container, force=True)
         client.close()
+
+
+def test_an_engine_is_read_over_tcp_with_certificates(tmp_path: Path) -> None:
+    require("openssl")
+    cert, key, port = tmp_path / "cert.pem", tmp_path / "key.pem", find_free_port()
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+            "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+            "-keyout", key, "-out", cert,
+        ],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    url = f"tcp://127.0.0.1:{port}"
+    tls = {"tlscacert": str(cert), "tlscert": str(cert), "tlskey": str(key), "tlsverify": True}
+    dockerd = Dockerd(tls, url)
+    try:
+        agent = Agent(tmp_path / "agent", url, tls_ca_cert=cert, tls_cert=cert, tls_key=key)
+        try:
+            agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+            client = dockerd.client()
+            container = create(client, "secure")
+            agent.wait(is_in("secure", PowerState.SHUTDOWN))
+            client.remove_container(container)
+            client.close()
+            agent.wait(lambda node: not node.guests)
+        finally:
+            agent.stop()
+        stranger = Agent(tmp_path / "stranger", url)
+        try:
+            stranger.running.wait_for("is at work")
+            assert stranger.node() is None
+        finally:
+            stranger.stop()
+    finally:
+        dockerd.remove()
