@@ -407,7 +407,9 @@ def test_the_driver_reads_without_the_kernels_files_of_containers(
         client.close()
 
 
-def test_an_engine_is_read_over_tcp_with_certificates(tmp_path: Path) -> None:
+def test_an_engine_is_read_over_tcp_with_certificates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require("openssl")
     cert, key, port = tmp_path / "cert.pem", tmp_path / "key.pem", find_free_port()
     subprocess.run(
@@ -420,6 +422,8 @@ def test_an_engine_is_read_over_tcp_with_certificates(tmp_path: Path) -> None:
     )  # fmt: skip
     url = f"tcp://127.0.0.1:{port}"
     tls = {"tlscacert": str(cert), "tlscert": str(cert), "tlskey": str(key), "tlsverify": True}
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     dockerd = Dockerd(tls, url)
     try:
         agent = Agent(tmp_path / "agent", url, tls_ca_cert=cert, tls_cert=cert, tls_key=key)

@@ -178,6 +178,11 @@ class TestOddAnswers:
         assert errors["engine"] == "speaks API 1.39, and 1.40 is the least"
         assert {"engine", "guests", "hypervisor", "storage"} == set(errors)
 
+    def test_an_engine_that_tells_no_version_is_not_read(self, world, stub):
+        stub.version = {"ApiVersion": None}
+        errors = errors_of(world.driver().get_available_resource(HOST))
+        assert errors["guests"] == "does not tell its API's version"
+
     def test_an_engine_that_is_upgraded_is_connected_to_anew(self, world, stub):
         driver = world.driver()
         driver.get_available_resource(HOST)
