@@ -65,30 +65,26 @@ class CompositeDriver:
             driver.close()
 
     def get_available_nodes(self) -> NodeListing:
-        """Return the first driver's node, also while that driver does not answer.
+        """Return the first driver's node, also while that driver does not answer, and who does not.
 
         Raises:
             DriverUnavailableError: the first does not answer and never did.
             ConfigError: a driver has not exactly one node.
         """
-        for name, driver in self._drivers[1:]:
+        unreachable: list[str] = []
+        for name, driver in self._drivers:
             try:
                 listing = driver.get_available_nodes()
-                if listing.nodenames or not listing.unreachable:
-                    self._note_node(name, listing)
-            except DriverUnavailableError:
-                pass  # its reading says so
+            except DriverUnavailableError as error:
+                if driver is self._first and name not in self._nodenames:
+                    raise
+                unreachable.append(str(error))
+                continue
+            unreachable += listing.unreachable
+            if listing.nodenames or not listing.unreachable:
+                self._note_node(name, listing)
         known = self._nodenames.get(self._first_name)
-        try:
-            listing = self._first.get_available_nodes()
-        except DriverUnavailableError as error:
-            if known is None:
-                raise
-            return NodeListing((known,), (str(error),))
-        if listing.unreachable and not listing.nodenames:
-            return NodeListing(() if known is None else (known,), listing.unreachable)
-        self._note_node(self._first_name, listing)
-        return listing
+        return NodeListing(() if known is None else (known,), tuple(unreachable))
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read all drivers side by side and merge what they say."""

@@ -18,6 +18,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.warning import WarningKind
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd, Engine, Podman
 from tests.functional.servers.process import find_free_port, require
 from tests.programs import Programs, Running, wait_until
@@ -187,7 +188,7 @@ def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: Agent) ->
     assert values.engine["cgroup_version"] == info["CgroupVersion"]
     disk = psutil.disk_usage(info["DockerRootDir"])
     assert values.local_gb == disk.total // 2**30
-    assert values.metrics["images_disk_used_mb"] >= 1
+    agent.wait(lambda node: node.values.metrics.get("images_disk_used_mb", 0) >= 1, 60)
     assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
 
 
@@ -261,8 +262,9 @@ def test_an_agent_starts_without_its_engine(engine: Engine, tmp_path: Path) -> N
         wait_until(lambda: bool(agent.store.list_services(HOST)))
         agent.running.wait_for("is at work")
         assert agent.node() is None
-        warnings = [record.warning.message for record in agent.store.list_warnings(HOST)]
-        assert any(engine.url in message for message in warnings)
+        warnings = [record.warning for record in agent.store.list_warnings(HOST)]
+        not_ready = [w.message for w in warnings if w.kind is WarningKind.DRIVER_NOT_READY]
+        assert not_ready == [f"{engine.url}: No such file or directory"]
         engine.start()
         agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
     finally:

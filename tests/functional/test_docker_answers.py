@@ -193,6 +193,14 @@ class TestOddAnswers:
         snapshot = driver.get_available_resource(HOST)
         assert snapshot.engine.value.api_version == "1.44"
 
+    def test_an_engine_that_is_away_is_a_source_that_does_not_answer(self, world, stub):
+        driver = world.driver()
+        assert driver.get_available_nodes().unreachable == ()
+        stub.stop()
+        listing = driver.get_available_nodes()
+        assert listing.nodenames == (HOST,)
+        assert listing.unreachable == (f"{stub.url}: No such file or directory",)
+
     def test_an_engine_that_hangs_fails_its_facts_within_the_budget(self, world, stub):
         driver = world.driver(timeout=1)
         driver.get_available_resource(HOST)
@@ -267,10 +275,25 @@ class TestRequests:
 
     def test_images_are_measured_every_ten_minutes(self, world, stub):
         driver = world.driver()
-        assert driver.get_available_resource(HOST).measured["images_disk_used_mb"] == 5
+
+        def is_measured():
+            return driver.get_available_resource(HOST).measured.get("images_disk_used_mb") == 5
+
+        wait_until(is_measured)
         assert "/system/df" not in self.count(stub, driver)
         world.now += 601
-        assert "/system/df" in self.count(stub, driver)
+        stub.requests.clear()
+        wait_until(is_measured)
+        assert "/system/df" in stub.requests
+
+    def test_no_reading_waits_for_images_that_take_long(self, world, stub):
+        stub.is_slow_with.add("/system/df")
+        driver = world.driver()
+        began = time.monotonic()
+        for _ in range(3):
+            assert driver.get_available_resource(HOST).guests.is_fresh
+        assert time.monotonic() - began < 4
+        assert stub.requests.count("/system/df") <= 1
 
     def test_measuring_may_be_switched_off_but_not_charging(self, world, stub):
         stub.add(describe_container(1), describe_container(2, Memory=0))

@@ -93,6 +93,10 @@ class EngineClient:
     # Every method raises DriverUnavailableError when the engine does not
     # answer, and HostDataError when it answers that it cannot.
 
+    def ping(self) -> Any:
+        """Return whatever the engine answers to the least that can be asked."""
+        return self._ask(lambda api: api.ping())
+
     def version(self) -> Any:
         """Return what the engine says of its version."""
         return self._ask(lambda api: api.version(api_version=False))

@@ -3,7 +3,9 @@
 import dataclasses
 
 from nodetracker.accounting.merge import Reading, merge_readings
+from nodetracker.accounting.settlement import ListingTime, count_absences, settle
 from nodetracker.accounting.view import account
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
@@ -11,7 +13,7 @@ from nodetracker.model.host import Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.settings import Policy
-from tests.builders import NOW, make_guest, make_record, make_snapshot
+from tests.builders import NOW, later, make_guest, make_record, make_snapshot
 
 INSTANCES = frozenset({WorkloadKind.INSTANCE})
 CONTAINERS = frozenset({WorkloadKind.CONTAINER})
@@ -146,3 +148,30 @@ def test_measures_traits_overhead_and_warnings_of_all_are_kept():
     assert merged.measured == {"a": 1, "b": 3}
     assert (merged.overhead_mb, merged.traits) == (100, ("T1", "T2"))
     assert merged.warnings == (dataclasses.replace(warning, nodename="node-1"),)
+
+
+def test_claims_of_a_kind_that_was_not_read_neither_expire_nor_vanish():
+    claims = {
+        kind.value: Claim(
+            uuid=kind.value,
+            node_id=1,
+            host="host-1",
+            nodename="node-1",
+            workload=Workload(f"workload-{kind}", kind),
+            kind=ClaimKind.CREATE,
+            state=ClaimState.HELD,
+            amounts=Amounts(memory_mb=1),
+            request_hash="",
+            created_at=NOW,
+            updated_at=NOW,
+            expires_at=later(-1),
+        )
+        for kind in WorkloadKind
+    }
+    merged = merge_readings([libvirt(), away(docker())])
+    settled = settle("node-1", claims, {}, merged.guests, ListingTime(NOW)).claims
+    assert settled["instance"].state is ClaimState.RELEASED
+    assert settled["container"].state is ClaimState.HELD
+    before = {"instance": 1, "container": 1}
+    counts = count_absences(claims.values(), merged.guests, before)
+    assert counts == {"instance": 2, "container": 1}

@@ -97,7 +97,8 @@ def test_one_that_does_not_answer_leaves_the_other_fresh():
     driver = make(first, second)
     driver.get_available_nodes()
     second.error = DriverUnavailableError("sock", "connection refused")
-    assert driver.get_available_nodes().nodenames == ("node-1",)
+    listing = driver.get_available_nodes()
+    assert listing == NodeListing(("node-1",), ("sock: connection refused",))
     snapshot = driver.get_available_resource("node-1")
     assert uuids(snapshot) == {VM.uuid}
     assert "connection refused" in snapshot.guests.error
