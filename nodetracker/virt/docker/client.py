@@ -16,6 +16,7 @@ from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundEr
 
 MIN_API_VERSION = (1, 40)
 _ANY_VERSION = "1.40"  # of a connection that asks for nothing but the engine's own
+_LOST = "the connection was lost"
 _ONE_SHOT_API_VERSION = (1, 41)
 
 T = TypeVar("T")
@@ -175,6 +176,16 @@ class EngineClient:
             connection.close()
 
     def _ask(self, question: Callable[[docker.APIClient], T]) -> T:
+        """Ask, and once more on a new connection if the engine has closed the one that there was."""
+        was_connected = self._connection is not None
+        try:
+            return self._ask_once(question)
+        except DriverUnavailableError as error:
+            if not was_connected or error.reason != _LOST:
+                raise
+        return self._ask_once(question)
+
+    def _ask_once(self, question: Callable[[docker.APIClient], T]) -> T:
         try:
             connection = self._connection or self._connect()
             self.request_count += 1
@@ -244,7 +255,7 @@ class EngineClient:
             if isinstance(seen, docker.errors.TLSParameterError):
                 return " ".join(str(seen).split())
             seen = seen.__cause__ or seen.__context__
-        return "the connection was lost"
+        return _LOST
 
 
 def _parse_version(text: str) -> tuple[int, ...]:
