@@ -176,7 +176,7 @@ class EngineClient:
             connection.close()
 
     def _ask(self, question: Callable[[docker.APIClient], T]) -> T:
-        """Ask, and once more on a new connection if the engine has closed the one that there was."""
+        """Ask, and once more if the engine has closed the connection that there was."""
         was_connected = self._connection is not None
         try:
             return self._ask_once(question)
