@@ -38,6 +38,7 @@ from nodetracker.settings import (
     ReservedPages,
 )
 from nodetracker.units import parse_page_size_kb
+from nodetracker.virt.composite import CompositeDriver
 from nodetracker.virt.loader import load_plugin
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
@@ -185,7 +186,7 @@ def build_probes(settings: AgentSettings) -> ProbeRunner:
 
 
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
-    """Make the driver that ``[compute] compute_driver`` names.
+    """Make the driver that ``[compute] compute_driver`` names, or one of several.
 
     Args:
         probes: runs its probes.
@@ -194,14 +195,10 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         ConfigError: there is no such driver, or its own options cannot be used.
     """
     names = conf.compute.compute_driver
-    if len(names) != 1:
-        raise ConfigError(
-            f"[compute] compute_driver: names {len(names)} drivers, and exactly one is run"
-        )
-    plugin = load_plugin(names[0])
-    values: Mapping[str, Any] = {
-        option.dest: conf[plugin.group][option.dest] for option in plugin.options
-    }
+    if not names:
+        raise ConfigError("[compute] compute_driver: names no driver")
+    if len(set(names)) != len(names):
+        raise ConfigError("[compute] compute_driver: names a driver twice")
     environment = DriverEnvironment(
         host=settings.host,
         instances_path=conf.compute.instances_path,
@@ -212,6 +209,15 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         ),
         probes=probes,
     )
+    drivers = [(name, _build_one_driver(conf, name, environment)) for name in names]
+    return drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
+
+
+def _build_one_driver(conf: cfg.ConfigOpts, name: str, environment: DriverEnvironment) -> Driver:
+    plugin = load_plugin(name)
+    values: Mapping[str, Any] = {
+        option.dest: conf[plugin.group][option.dest] for option in plugin.options
+    }
     return plugin.build(environment, values)
 
 

@@ -54,6 +54,7 @@ class EngineStub:
         requests: paths that were asked for, without the version.
         statuses: path -> (status, text) to be answered instead.
         is_open: cleared, nothing is answered until it is set again.
+        is_slow_with: paths that are answered only when the stub is stopped.
         counters: container id -> answer to its statistics.
     """
 
@@ -67,6 +68,8 @@ class EngineStub:
         self.disk_use: Any = {"LayersSize": 5 << 20, "Images": []}
         self.requests: list[str] = []
         self.statuses: dict[str, tuple[int, str]] = {}
+        self.is_slow_with: set[str] = set()
+        self.is_stopped = threading.Event()
         self.is_open = threading.Event()
         self.is_open.set()
         self._streams: list[queue.Queue[bytes | None]] = []
@@ -75,12 +78,14 @@ class EngineStub:
 
     def start(self) -> None:
         """Begin to answer."""
+        self.is_stopped.clear()
         self.socket.unlink(missing_ok=True)
         self._server = _Server(str(self.socket), self)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
         """Answer no more; streams end."""
+        self.is_stopped.set()
         self.end_streams()
         if self._server is not None:
             self._server.shutdown()
@@ -109,11 +114,19 @@ class EngineStub:
         self._streams.append(stream)
         return stream
 
+    def hold(self, path: str) -> None:
+        """Wait as long as the answer for a path is held back."""
+        self.is_open.wait()
+        if path in self.is_slow_with:
+            self.is_stopped.wait()
+
     def answer(self, path: str) -> tuple[int, Any]:
         """Return the status and the answer for a path."""
         if path in self.statuses:
             status, text = self.statuses[path]
             return status, {"message": text}
+        if path == "/_ping":
+            return 200, "OK"
         if path == "/info":
             return 200, self.info
         if path == "/version":
@@ -164,7 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
         stub = self.server.stub
         path = re.sub(r"^/v[0-9.]+", "", self.path.partition("?")[0])
         stub.requests.append(path)
-        stub.is_open.wait()
+        stub.hold(path)
+        if stub.is_stopped.is_set():  # connections that are open still are of no use
+            self.close_connection = True
+            return
         if path == "/events":
             self._stream(stub.listen())
             return

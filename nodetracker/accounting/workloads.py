@@ -1,6 +1,7 @@
 """Workloads of a node: what claims hold and what its driver sees, one line each."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nodetracker.model.node import NodeRecord
@@ -13,6 +14,7 @@ class WorkloadLine:
 
     Attributes:
         power_state: None when no guest was seen.
+        details: what its driver tells of it beside that.
         claimed: whether a claim holds its amounts; else they are its guest's own.
     """
 
@@ -27,6 +29,7 @@ class WorkloadLine:
     disk_gb: float
     power_state: str | None
     claimed: bool
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def as_row(self) -> dict[str, Any]:
         """Return it as column -> value, in order."""
@@ -53,6 +56,7 @@ def list_workloads(record: NodeRecord) -> list[WorkloadLine]:
                 disk_gb=whole_units(claim.amounts.disk_mb, MIB_PER_GIB),
                 power_state=guest.power_state.value if guest else None,
                 claimed=True,
+                details=dict(guest.details) if guest else {},
             )
         )
     lines += [
@@ -68,6 +72,7 @@ def list_workloads(record: NodeRecord) -> list[WorkloadLine]:
             disk_gb=whole_units(guest.disk_mb, MIB_PER_GIB),
             power_state=guest.power_state.value,
             claimed=False,
+            details=dict(guest.details),
         )
         for guest in record.guests.values()
         if guest.claim_uuid is None

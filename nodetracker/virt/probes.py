@@ -48,6 +48,11 @@ class Pending(Generic[T]):
         self._task = task
         self._refusal = refusal
 
+    @property
+    def is_done(self) -> bool:
+        """Whether `fact` answers at once."""
+        return self._task is None or self._task.is_done
+
     def fact(self) -> Fact[T]:
         """Return the fact, within the probe's budget."""
         if self._task is None:

@@ -19,12 +19,15 @@ from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.bench.audits import AuditCosts, measure_audits
 from tests.bench.claims import ClaimCosts, measure_claims
+from tests.bench.containers import can_measure, measure_containers
 from tests.bench.programs import measure_rest, measure_start
 
 SIZES = ((1, 0), (1, 1), (1, 100), (1, 1000), (100, 0), (100, 1), (1000, 0), (1000, 1))
 """Nodes, and guests of each."""
 
 MANY_GUESTS = 1000
+
+CONTAINERS = (1, 200)
 
 CLAIMED_NODES = (0, 100, 1000)
 """Guests of the node that claims are made on."""
@@ -41,16 +44,29 @@ def main() -> None:
         url = arguments.database or f"sqlite:///{directory}/bench.sqlite"
         audits = [costs.as_row() for costs in _measure_audits(url, directory)]
         claims = [costs.as_row() for costs in _measure_claims(url, directory)]
+        containers = _measure_containers(directory)
         programs = _measure_programs(directory)
     _print_table(audits)
     print()
     _print_table(claims)
     print()
+    if containers:
+        _print_table(containers)
+        print()
     for what, figures in programs.items():
         print(f"{what}: " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
     if arguments.json is not None:
         arguments.json.write_text(
-            json.dumps({"audits": audits, "claims": claims, "programs": programs}, indent=2) + "\n"
+            json.dumps(
+                {
+                    "audits": audits,
+                    "claims": claims,
+                    "containers": containers,
+                    "programs": programs,
+                },
+                indent=2,
+            )
+            + "\n"
         )
 
 
@@ -77,6 +93,17 @@ def _measure_claims(url: str, directory: Path) -> list[ClaimCosts]:
         return measured
     finally:
         store.close()
+
+
+def _measure_containers(directory: Path) -> list[dict[str, int | float]]:
+    """Measure container hosts, nothing on a machine without a dockerd."""
+    if not can_measure():
+        return []
+    measured = []
+    for count in CONTAINERS:
+        _tell(f"readings of a dockerd with {count} containers")
+        measured.append(dataclasses.asdict(measure_containers(directory, count)))
+    return measured
 
 
 def _measure_programs(directory: Path) -> dict[str, dict[str, float]]:

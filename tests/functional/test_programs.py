@@ -319,7 +319,10 @@ class TestErrors:
         ("options", "text"),
         [
             ({"driver": "xen"}, "there is no driver 'xen'"),
-            ({"driver": "fake,local"}, "names 2 drivers"),
+            ({"driver": "fake,local"}, "fake cannot be the first of several"),
+            ({"driver": "local,local"}, "names a driver twice"),
+            ({"driver": "docker", "extra": "[docker]\nbase_url = /run/x"}, "[docker] base_url"),
+            ({"driver": "docker", "extra": "[docker]\ntls_cert = /x"}, "tls_cert and tls_key"),
             ({"probe_timeout": "soon"}, "probe_timeout"),
             ({"cpu_shared_set": "0-x"}, "[compute] cpu_shared_set: '0-x' is neither"),
             ({"cpu_shared_set": "0-3", "cpu_dedicated_set": "3-5"}, "both name 3"),

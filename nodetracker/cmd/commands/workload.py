@@ -54,7 +54,7 @@ class ListWorkloads(WorkloadCommand):
 
 
 class ShowWorkload(WorkloadCommand):
-    """Show where a workload is held or seen: a line for each node."""
+    """Show where a workload is held or seen: a line for each node, with what its driver tells."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the workload."""
@@ -67,4 +67,4 @@ class ShowWorkload(WorkloadCommand):
         lines = [line.as_row() for line in self.read(None) if line.uuid == parsed_args.uuid]
         if not lines:
             raise NotFoundError(f"there is no workload {parsed_args.uuid}")
-        return columns_of(lines, COLUMNS)
+        return columns_of(lines, (*COLUMNS, "details"))

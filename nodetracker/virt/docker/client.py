@@ -15,6 +15,8 @@ from docker.types import CancellableStream
 from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
 
 MIN_API_VERSION = (1, 40)
+_ANY_VERSION = "1.40"  # of a connection that asks for nothing but the engine's own
+_LOST = "the connection was lost"
 _ONE_SHOT_API_VERSION = (1, 41)
 
 T = TypeVar("T")
@@ -91,6 +93,10 @@ class EngineClient:
 
     # Every method raises DriverUnavailableError when the engine does not
     # answer, and HostDataError when it answers that it cannot.
+
+    def ping(self) -> Any:
+        """Return whatever the engine answers to the least that can be asked."""
+        return self._ask(lambda api: api.ping())
 
     def version(self) -> Any:
         """Return what the engine says of its version."""
@@ -170,6 +176,16 @@ class EngineClient:
             connection.close()
 
     def _ask(self, question: Callable[[docker.APIClient], T]) -> T:
+        """Ask, and once more if the engine has closed the connection that there was."""
+        was_connected = self._connection is not None
+        try:
+            return self._ask_once(question)
+        except DriverUnavailableError as error:
+            if not was_connected or error.reason != _LOST:
+                raise
+        return self._ask_once(question)
+
+    def _ask_once(self, question: Callable[[docker.APIClient], T]) -> T:
         try:
             connection = self._connection or self._connect()
             self.request_count += 1
@@ -191,22 +207,27 @@ class EngineClient:
     def _connect(self) -> docker.APIClient:
         """Connect and agree on a version, which are requests; no lock is held meanwhile."""
         self.request_count += 1
-        connection = docker.APIClient(
-            base_url=self.source,
-            version="auto",
-            timeout=self._timeout,
-            tls=self._tls_config(),
-        )
-        if _parse_version(connection.api_version) < MIN_API_VERSION:
-            connection.close()
+        with contextlib.closing(self._make_connection(_ANY_VERSION)) as first:
+            answer = first.version(api_version=False)
+        version = answer.get("ApiVersion") if isinstance(answer, dict) else None
+        if not isinstance(version, str) or not _parse_version(version):
+            raise HostDataError(self.source, "does not tell its API's version")
+        if _parse_version(version) < MIN_API_VERSION:
             least = ".".join(map(str, MIN_API_VERSION))
-            raise HostDataError(
-                self.source, f"speaks API {connection.api_version}, and {least} is the least"
-            )
+            raise HostDataError(self.source, f"speaks API {version}, and {least} is the least")
+        connection = self._make_connection(version)
         with self._lock:
             known, self._connection = self._connection, connection
         if known is not None:
             known.close()
+        return connection
+
+    def _make_connection(self, version: str) -> docker.APIClient:
+        """Make a connection that takes no proxy and no authority from the environment."""
+        connection = docker.APIClient(
+            base_url=self.source, version=version, timeout=self._timeout, tls=self._tls_config()
+        )
+        connection.trust_env = False
         return connection
 
     def _tls_config(self) -> Any:
@@ -234,7 +255,7 @@ class EngineClient:
             if isinstance(seen, docker.errors.TLSParameterError):
                 return " ".join(str(seen).split())
             seen = seen.__cause__ or seen.__context__
-        return "the connection was lost"
+        return _LOST
 
 
 def _parse_version(text: str) -> tuple[int, ...]:

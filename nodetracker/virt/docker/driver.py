@@ -1,15 +1,13 @@
 """This machine as a container host: facts from its files and its engine, containers as guests."""
 
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.errors import DriverFeatureError, HostDataError, NotFoundError
-from nodetracker.host.cgroup import CgroupUsage, read_cgroup_usage
+from nodetracker.errors import DriverFeatureError
 from nodetracker.host.filesystem import read_mount
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import Fact, failed, fresh
@@ -18,30 +16,24 @@ from nodetracker.model.host import StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
-from nodetracker.units import usage_mib_from_bytes
+from nodetracker.virt.docker.charging import Charges, ContainerCharger
 from nodetracker.virt.docker.client import EngineClient
-from nodetracker.virt.docker.containers import Container, ContainerError
+from nodetracker.virt.docker.containers import ContainerError
 from nodetracker.virt.docker.events import EngineEvent
-from nodetracker.virt.docker.guests import build_guest
 from nodetracker.virt.docker.info import (
     EngineReport,
     has_disk_quotas,
     is_same_host,
-    parse_image_bytes,
     parse_report,
 )
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
-from nodetracker.virt.docker.measure import CpuMeter, WorkingSets, parse_statistics
 from nodetracker.virt.docker.watch import EventWatch
-from nodetracker.virt.docker.workloads import assign_uuids, parse_workload_uuid
+from nodetracker.virt.docker.workloads import parse_workload_uuid
 from nodetracker.virt.machine import MachineProbes, read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
-from nodetracker.virt.probes import Pending, ProbeKey
+from nodetracker.virt.probes import ProbeKey
 
 T = TypeVar("T")
-
-IMAGES_SECONDS = 600.0
-"""The disk of images is measured this often, as the engine walks through all of them."""
 
 
 REPORT_SECONDS = 50.0
@@ -74,18 +66,16 @@ class DockerDriver:
         self._client = client
         self._source = client.source
         self._image_share = reserve_disk_for_image
-        self._measures = measures_containers
         self._monotonic = monotonic
         self._reader = ContainerReader(client, monotonic)
         self._watch: EventWatch | None = None
-        self._lock = threading.Lock()  # readings of one node may overlap
-        self._working_sets = WorkingSets()
-        self._cpu_meter = CpuMeter()
+        self._charger = ContainerCharger(
+            client, self._host, self._roots, self._probes, measures_containers, monotonic
+        )
         self._report: EngineReport | None = None
         self._report_at = 0.0
         self._reloaded_at = 0.0
         self._root_dir = ""
-        self._images_at: float | None = None
 
     def init_host(self) -> None:
         """Do nothing: an engine that is not there now may come later."""
@@ -97,8 +87,15 @@ class DockerDriver:
         self._client.close()
 
     def get_available_nodes(self) -> NodeListing:
-        """Return the one node, called after the host; the engine is not asked for it."""
-        return NodeListing((self._host,))
+        """Return the one node, called after the host, and whether the engine answers.
+
+        It is there also without its engine, whose events tell that it is there.
+        """
+        if self._is_watched:
+            return NodeListing((self._host,))
+        fact = self._probes.ask(self._key("ping"), self._client.ping)
+        problem = f"{self._source}: {fact.error}"
+        return NodeListing((self._host,), () if fact.is_fresh else (problem,))
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read the machine's facts, the engine's and its containers, each as its own probe."""
@@ -108,7 +105,13 @@ class DockerDriver:
         report = pending_report.fact()
         storage = self._read_storage(machine_probes, report)
         listing = pending_listing.fact()
-        guests, measured, warnings = self._charge(nodename, listing)
+        charges = Charges()
+        guests: Fact[GuestListing] = failed(listing.source, listing.error or "")
+        if listing.value is None:
+            self._reloaded_at = self._monotonic()  # nor is its word on itself believed any longer
+        else:
+            charges = self._charger.charge(listing.value.containers)
+            guests = fresh(listing.source, GuestListing(charges.guests, listing.value.unreadable))
         machine = machine_probes.facts()
         return HostSnapshot(
             nodename=nodename,
@@ -123,8 +126,11 @@ class DockerDriver:
             netdevs=machine.netdevs,
             guests=guests,
             engine=_part(report, lambda value: value.engine),
-            measured=measured,
-            warnings=(*self._judge_report(nodename, report.value), *warnings),
+            measured=charges.measured,
+            warnings=(
+                *self._judge_report(nodename, report.value),
+                *self._judge_labels(nodename, charges),
+            ),
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
@@ -182,25 +188,6 @@ class DockerDriver:
     def _read_containers(self) -> ContainerListing:
         return self._reader.read(self._is_watched)
 
-    def _read_use(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
-        """Measure containers: by the kernel's files, else by the engine for half a budget."""
-        deadline = self._monotonic() + self._probes.timeout_seconds / 2
-        found = {}
-        for container in containers:
-            try:
-                usage = read_cgroup_usage(container.pid, container.id, self._roots)
-                if usage is None and self._monotonic() < deadline:
-                    raw = self._client.read_statistics(container.id)
-                    usage = parse_statistics(raw, self._source)
-            except (NotFoundError, HostDataError):
-                continue  # it ends just now, or is the only one that cannot be measured
-            if usage is not None:
-                found[container.id] = usage
-        return found
-
-    def _read_images(self) -> int:
-        return usage_mib_from_bytes(parse_image_bytes(self._client.read_disk_use(), self._source))
-
     # What follows from them.
 
     def _read_storage(self, probes: MachineProbes, report: Fact[EngineReport]) -> Fact[StorageInfo]:
@@ -215,61 +202,11 @@ class DockerDriver:
         reserved = int(fact.value.instances.total_mb * self._image_share)
         return fresh(fact.source, replace(fact.value, reserved_mb=reserved))
 
-    def _charge(
-        self, nodename: str, fact: Fact[ContainerListing]
-    ) -> tuple[Fact[GuestListing], dict[str, int], list[HostWarning]]:
-        """Make guests of containers, by what they were given or what they use."""
-        if fact.value is None:
-            self._reloaded_at = self._monotonic()  # nor is its word on itself believed any longer
-            return failed(fact.source, fact.error or ""), {}, []
-        containers = fact.value.containers
-        alive = [c for c in containers if c.is_alive and (self._measures or c.memory_mb is None)]
-        pending_images = self._start_images()
-        use = self._probes.ask(self._key("use"), lambda: self._read_use(alive)).value or {}
-        now = self._monotonic()
-        uuids, wrong = assign_uuids(containers)
-        with self._lock:
-            guests = tuple(
-                build_guest(
-                    container,
-                    uuids[container.id],
-                    self._working_sets.charge(
-                        container.id,
-                        use[container.id].working_set_bytes if container.id in use else None,
-                        now,
-                    ),
-                )
-                for container in containers
-            )
-            self._working_sets.keep([container.id for container in alive])
-            measured = self._sum_use(use, now) if self._measures else {}
-        if pending_images is not None and (images_mb := pending_images.fact().value) is not None:
-            measured["images_disk_used_mb"] = images_mb
-            self._images_at = now
-        names = {container.id: container.name for container in containers}
-        warnings = [
-            HostWarning(
-                WarningKind.ENGINE_DATA, nodename, names[key], f"container {names[key]}: {text}"
-            )
-            for key, text in sorted(wrong.items())
+    def _judge_labels(self, nodename: str, charges: Charges) -> list[HostWarning]:
+        return [
+            HostWarning(WarningKind.ENGINE_DATA, nodename, name, f"container {name}: {text}")
+            for name, text in sorted(charges.wrong_labels.items())
         ]
-        listing = GuestListing(guests, fact.value.unreadable)
-        return fresh(fact.source, listing), measured, warnings
-
-    def _sum_use(self, use: dict[str, CgroupUsage], now: float) -> dict[str, int]:
-        memory = sum(usage.working_set_bytes for usage in use.values())
-        measured = {"containers_memory_used_mb": usage_mib_from_bytes(memory)}
-        cpu = self._cpu_meter.observe({key: usage.cpu_ns for key, usage in use.items()}, now)
-        if cpu is not None:
-            measured["containers_cpu_used_milli"] = cpu
-        return measured
-
-    def _start_images(self) -> Pending[int] | None:
-        if not self._measures or (
-            self._images_at is not None and self._monotonic() - self._images_at < IMAGES_SECONDS
-        ):
-            return None
-        return self._probes.start(self._key("images"), self._read_images)
 
     def _judge_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
         if report is None:

@@ -121,9 +121,17 @@ class Engine:
 
 
 class Dockerd(Engine):
-    """A Docker engine with its own containerd, data and socket."""
+    """A Docker engine with its own containerd, data and socket.
 
-    def __init__(self, config: dict[str, Any] | None = None) -> None:
+    Args:
+        config: what its configuration file holds.
+        further_url: where it listens beside its socket.
+    """
+
+    def __init__(
+        self, config: dict[str, Any] | None = None, further_url: str | None = None
+    ) -> None:
+        self._further_url = further_url
         require("dockerd", "containerd", "runc")
         super().__init__("dockerd")
         self.config = self.directory / "daemon.json"
@@ -138,7 +146,7 @@ class Dockerd(Engine):
             "dockerd", f"--config-file={directory}/daemon.json", f"--data-root={directory}/data",
             f"--exec-root={directory}/exec", f"--host={self.url}",
             f"--pidfile={directory}/docker.pid", "--iptables=false", "--ip6tables=false",
-            "--bridge=none",
+            "--bridge=none", *([f"--host={self._further_url}"] if self._further_url else []),
         ]  # fmt: skip
 
     def kill(self) -> None:

@@ -1,0 +1,117 @@
+"""Several drivers' readings of one node become one: the first gives the facts, all give guests."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nodetracker.model.fact import Fact, failed
+from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
+from nodetracker.model.host import StorageInfo
+from nodetracker.model.node import HostSnapshot
+from nodetracker.model.warning import HostWarning, WarningKind
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one driver read.
+
+    Attributes:
+        driver: its name.
+        kinds: kinds that its guests may be of; while it fails, no guest of
+            these is judged gone.
+    """
+
+    driver: str
+    kinds: frozenset[WorkloadKind]
+    snapshot: HostSnapshot
+
+
+def merge_readings(readings: Sequence[Reading]) -> HostSnapshot:
+    """Make one snapshot of what several drivers read of the same machine.
+
+    The first one's facts stand, so that the same CPUs and memory are had once.
+    A guest that two drivers list counts once, as the first of them lists it.
+    Disk of guests that are not on the first driver's filesystem is not charged
+    to it. A driver that failed leaves the fact of guests read in part: the
+    others' guests are fresh and its own are held.
+
+    Args:
+        readings: in the drivers' order, at least one.
+    """
+    first = readings[0].snapshot
+    guests, twice = _merge_guests(readings)
+    engines = [reading.snapshot.engine for reading in readings]
+    measured: dict[str, int] = {}
+    for reading in reversed(readings):
+        measured |= reading.snapshot.measured
+    return replace(
+        first,
+        guests=guests,
+        engine=next((engine for engine in engines if engine is not None), None),
+        measured=measured,
+        overhead_mb=max(reading.snapshot.overhead_mb for reading in readings),
+        traits=tuple(sorted({trait for r in readings for trait in r.snapshot.traits})),
+        warnings=(*_merge_warnings(readings), *twice),
+    )
+
+
+def _merge_guests(
+    readings: Sequence[Reading],
+) -> tuple[Fact[GuestListing], list[HostWarning]]:
+    facts = [(reading, reading.snapshot.guests) for reading in readings]
+    errors = "; ".join(
+        f"{r.driver}: {fact.source}: {fact.error}" for r, fact in facts if fact.error
+    )
+    source = "; ".join(dict.fromkeys(fact.source for _, fact in facts))
+    if all(fact.value is None for _, fact in facts):
+        return failed(source, errors), []
+    merged: dict[str, tuple[str, Guest]] = {}
+    unread: set[WorkloadKind] = set()
+    unreadable: list[str] = []
+    warnings = []
+    storage = readings[0].snapshot.storage.value
+    for reading, fact in facts:
+        if fact.value is None:
+            unread |= reading.kinds
+            continue
+        unread |= {kind for kind in reading.kinds if not fact.value.is_complete_for(kind)}
+        unreadable += fact.value.unreadable
+        is_charged = _is_same_disk(storage, reading.snapshot.storage.value)
+        for guest in fact.value.guests:
+            if guest.uuid in merged:
+                warnings.append(_listed_twice(readings, guest, merged[guest.uuid][0], reading))
+            else:
+                charged = guest if is_charged else replace(guest, disk_mb=0)
+                merged[guest.uuid] = reading.driver, charged
+    listing = GuestListing(
+        tuple(guest for _, guest in merged.values()), tuple(unreadable), frozenset(unread)
+    )
+    return Fact(source, listing, errors or None), warnings
+
+
+def _is_same_disk(first: StorageInfo | None, other: StorageInfo | None) -> bool:
+    """Tell whether both are one filesystem; one that is not known is taken to be."""
+    if first is None or other is None:
+        return True
+    return first.instances.device_id == other.instances.device_id
+
+
+def _merge_warnings(readings: Sequence[Reading]) -> Iterable[HostWarning]:
+    """Return all warnings, each once, as warnings of the one node."""
+    nodename = readings[0].snapshot.nodename
+    return dict.fromkeys(
+        replace(warning, nodename=nodename if warning.nodename else "")
+        for reading in readings
+        for warning in reading.snapshot.warnings
+    )
+
+
+def _listed_twice(
+    readings: Sequence[Reading], guest: Guest, driver: str, other: Reading
+) -> HostWarning:
+    return HostWarning(
+        WarningKind.GUEST_LISTED_TWICE,
+        readings[0].snapshot.nodename,
+        guest.uuid,
+        f"guest {guest.name or guest.uuid} is listed by {driver} and by {other.driver}; "
+        f"it counts once, as {driver} lists it",
+    )

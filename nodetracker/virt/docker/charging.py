@@ -1,0 +1,134 @@
+"""What containers are charged and what they really use, measured beside the listing."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from nodetracker.errors import HostDataError, NotFoundError
+from nodetracker.host.cgroup import CgroupUsage, read_cgroup_usage
+from nodetracker.host.roots import Roots
+from nodetracker.model.guest import Guest
+from nodetracker.units import usage_mib_from_bytes
+from nodetracker.virt.docker.client import EngineClient
+from nodetracker.virt.docker.containers import Container
+from nodetracker.virt.docker.guests import build_guest
+from nodetracker.virt.docker.info import parse_image_bytes
+from nodetracker.virt.docker.measure import CpuMeter, WorkingSets, parse_statistics
+from nodetracker.virt.docker.workloads import assign_uuids
+from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
+
+IMAGES_SECONDS = 600.0
+"""The disk of images is measured this often, as the engine walks through all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    """Containers as guests.
+
+    Attributes:
+        measured: what joins the node's metrics.
+        wrong_labels: container's name -> what is wrong with its label.
+    """
+
+    guests: tuple[Guest, ...] = ()
+    measured: dict[str, int] = field(default_factory=dict)
+    wrong_labels: dict[str, str] = field(default_factory=dict)
+
+
+class ContainerCharger:
+    """Makes guests of containers, by what they were given or else by what they use.
+
+    Args:
+        nodename: names its probes.
+        measures: whether more is measured than charging needs.
+        monotonic: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        nodename: str,
+        roots: Roots,
+        probes: ProbeRunner,
+        measures: bool,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._nodename = nodename
+        self._roots = roots
+        self._probes = probes
+        self._measures = measures
+        self._monotonic = monotonic
+        self._lock = threading.Lock()  # readings of one node may overlap
+        self._working_sets = WorkingSets()
+        self._cpu_meter = CpuMeter()
+        self._images: Pending[int] | None = None
+        self._images_at: float | None = None
+
+    def charge(self, containers: Sequence[Container]) -> Charges:
+        """Measure what must be, within the budget of a probe, and charge every container."""
+        alive = [c for c in containers if c.is_alive and (self._measures or c.memory_mb is None)]
+        use = self._probes.ask(self._key("use"), lambda: self._read_use(alive)).value or {}
+        now = self._monotonic()
+        uuids, wrong = assign_uuids(containers)
+        names = {container.id: container.name for container in containers}
+        with self._lock:
+            guests = tuple(
+                build_guest(
+                    container,
+                    uuids[container.id],
+                    self._working_sets.charge(
+                        container.id,
+                        use[container.id].working_set_bytes if container.id in use else None,
+                        now,
+                    ),
+                )
+                for container in containers
+            )
+            self._working_sets.keep([container.id for container in alive])
+            measured = self._sum_use(use, now) | self._take_images(now) if self._measures else {}
+        return Charges(guests, measured, {names[key]: text for key, text in wrong.items()})
+
+    def _read_use(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
+        """Measure containers: by the kernel's files, else by the engine for half a budget."""
+        deadline = self._monotonic() + self._probes.timeout_seconds / 2
+        found = {}
+        for container in containers:
+            try:
+                usage = read_cgroup_usage(container.pid, container.id, self._roots)
+                if usage is None and self._monotonic() < deadline:
+                    raw = self._client.read_statistics(container.id)
+                    usage = parse_statistics(raw, self._client.source)
+            except (NotFoundError, HostDataError):
+                continue  # it ends just now, or is the only one that cannot be measured
+            if usage is not None:
+                found[container.id] = usage
+        return found
+
+    def _sum_use(self, use: dict[str, CgroupUsage], now: float) -> dict[str, int]:
+        memory = sum(usage.working_set_bytes for usage in use.values())
+        measured = {"containers_memory_used_mb": usage_mib_from_bytes(memory)}
+        cpu = self._cpu_meter.observe({key: usage.cpu_ns for key, usage in use.items()}, now)
+        if cpu is not None:
+            measured["containers_cpu_used_milli"] = cpu
+        return measured
+
+    def _take_images(self, now: float) -> dict[str, int]:
+        """Return what images take if that was measured since; no reading waits for it."""
+        if self._images is not None:
+            if not self._images.is_done:
+                return {}
+            images_mb = self._images.fact().value
+            self._images = None
+            return {} if images_mb is None else {"images_disk_used_mb": images_mb}
+        if self._images_at is None or now - self._images_at >= IMAGES_SECONDS:
+            self._images_at = now
+            self._images = self._probes.start(self._key("images"), self._read_images)
+        return {}
+
+    def _read_images(self) -> int:
+        answer = self._client.read_disk_use()
+        return usage_mib_from_bytes(parse_image_bytes(answer, self._client.source))
+
+    def _key(self, name: str) -> ProbeKey:
+        return ProbeKey(self._client.source, self._nodename, name)

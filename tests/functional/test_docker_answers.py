@@ -1,0 +1,441 @@
+"""The docker driver on an engine that says odd things, counts its requests or breaks off."""
+
+import queue
+import time
+
+import pytest
+
+from nodetracker.accounting.view import account
+from nodetracker.errors import ConfigError
+from nodetracker.host.roots import Roots
+from nodetracker.model.event import EventKind
+from nodetracker.model.warning import WarningKind
+from nodetracker.settings import Policy
+from nodetracker.virt.docker.client import EngineClient
+from nodetracker.virt.docker.driver import DockerDriver
+from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.docker.watch import EventWatch
+from nodetracker.virt.docker.workloads import WORKLOAD_LABEL
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.builders import NOW
+from tests.engine_stub import EngineStub, describe_container
+from tests.programs import wait_until
+
+HOST = "host-1"
+UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
+
+
+class World:
+    """A stub and a driver on it; `now` is the driver's clock."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.stub = EngineStub(directory)
+        self.root = directory / "root"
+        (self.root / "var/lib/docker").mkdir(parents=True)
+        self.now = 1000.0
+        self.drivers = []
+
+    def driver(self, host=HOST, timeout=5, roots=None, **options):
+        roots = roots or Roots(rootfs=self.root)
+        environment = DriverEnvironment(host, str(self.directory), roots, ProbeRunner(timeout))
+        made = DockerDriver(
+            environment,
+            EngineClient(self.stub.url, timeout),
+            monotonic=lambda: self.now,
+            **options,
+        )
+        self.drivers.append(made)
+        return made
+
+    def close(self):
+        self.stub.is_open.set()
+        for driver in self.drivers:
+            driver.close()
+        self.stub.stop()
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stub(world):
+    return world.stub
+
+
+def guests_of(snapshot):
+    return {guest.name: guest for guest in snapshot.guests.value.guests}
+
+
+def errors_of(snapshot):
+    return {name: fact.error for name, fact in snapshot.facts().items() if fact.error}
+
+
+def listen(driver):
+    told = queue.Queue()
+    driver.events(told.put)
+    assert told.get(timeout=10).kind is EventKind.SOURCE
+    return told
+
+
+def event_of(number, action="update", at=1):
+    return {
+        "Type": "container",
+        "Action": action,
+        "Actor": {"ID": f"{number:064x}", "Attributes": {"name": f"web-{number}"}},
+        "timeNano": 1_795_000_000_000_000_000 + at,
+    }
+
+
+class TestOddAnswers:
+    """What is odd is warned of, once, and costs nothing else."""
+
+    @pytest.mark.parametrize(
+        ("changes", "warned"),
+        [
+            pytest.param({"Labels": ["gpu", "rack=7"]}, ["label 'gpu' has no value"], id="label"),
+            pytest.param({"Labels": ["url=a=b", "rack=7"]}, [], id="several equals"),
+            pytest.param({"DriverStatus": None}, [], id="null DriverStatus"),
+            pytest.param({"Runtimes": None}, [], id="missing Runtimes"),
+            pytest.param({"Name": "other"}, ["calls its host other"], id="another host name"),
+            pytest.param({"Name": "host-1.example.com"}, [], id="a domain more"),
+        ],
+    )
+    def test_the_inventory_lives(self, world, stub, changes, warned):
+        stub.info |= changes
+        stub.add(describe_container())
+        snapshot = world.driver().get_available_resource(HOST)
+        assert errors_of(snapshot) == {}
+        view = account(snapshot, None, Policy(), NOW)
+        assert view.missing == ()
+        assert view.values.labels["rack"] == "7"
+        own = {WarningKind.ENGINE_DATA, WarningKind.ENGINE_NAME}
+        found = [warning.message for warning in view.warnings if warning.kind in own]
+        assert len(found) == len(warned)
+        assert all(text in message for text, message in zip(warned, found, strict=True))
+
+    @pytest.mark.parametrize("memory", ["512m", "1.5g", "x", 1.5])
+    def test_a_container_that_cannot_be_read_costs_itself_alone(self, world, stub, memory):
+        stub.add(describe_container(1), describe_container(2, Memory=memory))
+        listing = world.driver().get_available_resource(HOST).guests.value
+        assert [guest.name for guest in listing.guests] == ["web-1"]
+        assert not listing.is_complete
+        assert "container web-2: Memory" in listing.unreadable[0]
+
+    @pytest.mark.parametrize("memory", ["", None, 0])
+    def test_no_memory_limit_may_be_said_in_several_ways(self, world, stub, memory):
+        stub.add(describe_container(1, Memory=memory))
+        assert guests_of(world.driver().get_available_resource(HOST))["web-1"].memory_mb == 64
+
+    def test_a_container_that_goes_while_it_is_read_is_gone(self, world, stub):
+        stub.add(describe_container(1), describe_container(2))
+        stub.statuses[f"/containers/{2:064x}/json"] = (404, "No such container")
+        listing = world.driver().get_available_resource(HOST).guests.value
+        assert [guest.name for guest in listing.guests] == ["web-1"]
+        assert listing.is_complete
+
+    def test_a_container_that_the_engine_fails_on_costs_itself_alone(self, world, stub):
+        stub.add(describe_container(1), describe_container(2))
+        stub.statuses[f"/containers/{2:064x}/json"] = (500, "broken")
+        listing = world.driver().get_available_resource(HOST).guests.value
+        assert [guest.name for guest in listing.guests] == ["web-1"]
+        assert listing.unreadable == ("container web-2: answered 500: broken",)
+
+    def test_of_two_containers_with_one_workload_the_older_is_it(self, world, stub):
+        for number in (1, 2):
+            raw = describe_container(number)
+            raw["Config"]["Labels"] = {WORKLOAD_LABEL: UUID}
+            stub.add(raw)
+        snapshot = world.driver().get_available_resource(HOST)
+        guests = guests_of(snapshot)
+        assert guests["web-1"].uuid == UUID != guests["web-2"].uuid
+        assert [w.item for w in snapshot.warnings] == ["web-2"]
+
+    @pytest.mark.parametrize(
+        ("name", "answer", "facts"),
+        [
+            ("info", [], {"engine", "hypervisor", "storage"}),
+            ("version", {"ApiVersion": "1.43", "Components": "odd"}, set()),
+            ("containers", None, {"guests"}),
+            ("disk_use", [], set()),
+        ],
+    )
+    def test_an_answer_of_another_type_fails_its_fact_alone(self, world, stub, name, answer, facts):
+        if name == "containers":
+            stub.statuses["/containers/json"] = (200, "no list")
+        else:
+            setattr(stub, name, answer)
+        assert set(errors_of(world.driver().get_available_resource(HOST))) == facts
+
+    def test_an_engine_that_is_too_old_is_not_read(self, world, stub):
+        stub.version["ApiVersion"] = "1.39"
+        errors = errors_of(world.driver().get_available_resource(HOST))
+        assert errors["engine"] == "speaks API 1.39, and 1.40 is the least"
+        assert {"engine", "guests", "hypervisor", "storage"} == set(errors)
+
+    def test_an_engine_that_tells_no_version_is_not_read(self, world, stub):
+        stub.version = {"ApiVersion": None}
+        errors = errors_of(world.driver().get_available_resource(HOST))
+        assert errors["guests"] == "does not tell its API's version"
+
+    def test_an_engine_that_is_upgraded_is_connected_to_anew(self, world, stub):
+        driver = world.driver()
+        driver.get_available_resource(HOST)
+        stub.version["ApiVersion"] = "1.44"
+        stub.statuses["/info"] = (400, "client version 1.43 is too old")
+        assert "too old" in errors_of(driver.get_available_resource(HOST))["engine"]
+        stub.statuses.clear()
+        snapshot = driver.get_available_resource(HOST)
+        assert snapshot.engine.value.api_version == "1.44"
+
+    def test_an_engine_that_is_away_is_a_source_that_does_not_answer(self, world, stub):
+        driver = world.driver()
+        assert driver.get_available_nodes().unreachable == ()
+        stub.stop()
+        listing = driver.get_available_nodes()
+        assert listing.nodenames == (HOST,)
+        assert listing.unreachable == (f"{stub.url}: No such file or directory",)
+
+    def test_an_engine_that_hangs_fails_its_facts_within_the_budget(self, world, stub):
+        driver = world.driver(timeout=1)
+        driver.get_available_resource(HOST)
+        stub.is_open.clear()
+        began = time.monotonic()
+        errors = errors_of(driver.get_available_resource(HOST))
+        assert set(errors) == {"engine", "guests", "hypervisor"}
+        assert time.monotonic() - began < 10
+        stub.is_open.set()
+        wait_until(lambda: errors_of(driver.get_available_resource(HOST)) == {})
+
+
+class TestRequests:
+    """What is known is not asked for again."""
+
+    def count(self, stub, driver):
+        stub.requests.clear()
+        driver.get_available_resource(HOST)
+        return sorted(path for path in stub.requests if not path.endswith("/stats"))
+
+    def test_a_steady_audit_is_one_request_while_events_are_told(self, world, stub):
+        stub.add(*(describe_container(number) for number in range(1, 21)))
+        driver = world.driver()
+        listen(driver)
+        world.now += 1
+        driver.get_available_resource(HOST)
+        assert self.count(stub, driver) == ["/containers/json"]
+
+    def test_a_report_is_asked_for_every_minute(self, world, stub):
+        driver = world.driver()
+        listen(driver)
+        world.now += 1
+        driver.get_available_resource(HOST)
+        world.now += 60
+        assert self.count(stub, driver) == ["/containers/json", "/info", "/version"]
+
+    def test_an_event_costs_one_request_more(self, world, stub):
+        stub.add(*(describe_container(number) for number in range(1, 21)))
+        driver = world.driver()
+        told = listen(driver)
+        world.now += 1
+        driver.get_available_resource(HOST)
+        stub.containers[f"{3:064x}"]["HostConfig"]["Memory"] = 128 << 20
+        stub.tell(event_of(3))
+        told.get(timeout=10)
+        assert self.count(stub, driver) == [f"/containers/{3:064x}/json", "/containers/json"]
+        assert guests_of(driver.get_available_resource(HOST))["web-3"].memory_mb == 128
+
+    def test_a_state_that_is_another_in_the_list_is_asked_for_without_an_event(self, world, stub):
+        stub.add(describe_container(1))
+        driver = world.driver()
+        listen(driver)
+        world.now += 1
+        driver.get_available_resource(HOST)
+        stub.containers[f"{1:064x}"]["State"]["Status"] = "paused"
+        assert self.count(stub, driver) == [f"/containers/{1:064x}/json", "/containers/json"]
+
+    def test_every_container_is_asked_for_every_ten_minutes(self, world, stub):
+        stub.add(describe_container(1))
+        driver = world.driver()
+        listen(driver)
+        world.now += 1
+        driver.get_available_resource(HOST)
+        world.now += 601
+        assert f"/containers/{1:064x}/json" in self.count(stub, driver)
+
+    def test_without_events_nothing_is_believed(self, world, stub):
+        stub.add(describe_container(1))
+        driver = world.driver()
+        driver.get_available_resource(HOST)
+        assert f"/containers/{1:064x}/json" in self.count(stub, driver)
+
+    def test_images_are_measured_every_ten_minutes(self, world, stub):
+        driver = world.driver()
+
+        def is_measured():
+            return driver.get_available_resource(HOST).measured.get("images_disk_used_mb") == 5
+
+        wait_until(is_measured)
+        assert "/system/df" not in self.count(stub, driver)
+        world.now += 601
+        stub.requests.clear()
+        wait_until(is_measured)
+        assert "/system/df" in stub.requests
+
+    def test_no_reading_waits_for_images_that_take_long(self, world, stub):
+        stub.is_slow_with.add("/system/df")
+        driver = world.driver()
+        began = time.monotonic()
+        for _ in range(3):
+            assert driver.get_available_resource(HOST).guests.is_fresh
+        assert time.monotonic() - began < 4
+        assert stub.requests.count("/system/df") <= 1
+
+    def test_measuring_may_be_switched_off_but_not_charging(self, world, stub):
+        stub.add(describe_container(1), describe_container(2, Memory=0))
+        stub.counters[f"{2:064x}"] = {
+            "cpu_stats": {"cpu_usage": {"total_usage": 1}},
+            "memory_stats": {"usage": 100 << 20},
+        }
+        driver = world.driver(measures_containers=False)
+        snapshot = driver.get_available_resource(HOST)
+        assert snapshot.measured == {}
+        assert guests_of(snapshot)["web-2"].memory_mb == 128
+        assert "/system/df" not in stub.requests
+        assert f"/containers/{1:064x}/stats" not in stub.requests
+
+
+class TestDisk:
+    """The filesystem of the engine's root directory is the node's disk."""
+
+    def roots(self, world, options):
+        proc = world.directory / "proc"
+        (proc / "self").mkdir(parents=True, exist_ok=True)
+        line = f"36 1 98:0 / {world.root} rw - xfs /dev/sda1 rw,{options}\n"
+        (proc / "self/mountinfo").write_text("1 1 98:1 / / rw - ext4 /dev/sda10 rw\n" + line)
+        return Roots(procfs=proc, rootfs=world.root)
+
+    def test_quotas_are_noticed_after_a_remount(self, world):
+        driver = world.driver(roots=self.roots(world, "noquota"))
+        assert not driver.get_available_resource(HOST).engine.value.has_disk_quotas
+        self.roots(world, "prjquota")
+        assert driver.get_available_resource(HOST).engine.value.has_disk_quotas
+
+    def test_quotas_are_noticed_while_the_report_still_stands(self, world):
+        driver = world.driver(roots=self.roots(world, "prjquota"))
+        listen(driver)
+        world.now += 1
+        assert driver.get_available_resource(HOST).engine.value.has_disk_quotas
+        self.roots(world, "noquota")
+        assert not driver.get_available_resource(HOST).engine.value.has_disk_quotas
+
+    def test_a_root_directory_elsewhere_is_measured_below_the_hosts_root(self, world, stub):
+        stub.info["DockerRootDir"] = "/var/lib/docker"
+        storage = world.driver().get_available_resource(HOST).storage.value
+        assert storage.instances.path == str(world.root / "var/lib/docker")
+
+    def test_a_share_for_images_counts_as_used(self, world):
+        snapshot = world.driver(reserve_disk_for_image=0.25).get_available_resource(HOST)
+        storage = snapshot.storage.value
+        assert storage.reserved_mb == storage.instances.total_mb // 4
+        values = account(snapshot, None, Policy(), NOW).values
+        assert values.reserved["disk_mb"] == storage.reserved_mb
+        assert values.local_gb == storage.instances.total_mb // 1024
+
+    def test_the_disk_is_measured_while_the_engine_is_away(self, world, stub):
+        driver = world.driver()
+        driver.get_available_resource(HOST)
+        stub.stop()
+        assert driver.get_available_resource(HOST).storage.is_fresh
+
+
+class TestEvents:
+    """The stream is kept up, whatever ends it."""
+
+    def test_a_stream_that_ends_silently_is_opened_again_and_both_are_told(self, world, stub):
+        told = listen(world.driver())
+        stub.end_streams()
+        assert told.get(timeout=10).kind is EventKind.SOURCE
+        assert told.get(timeout=10).kind is EventKind.SOURCE
+        stub.tell(event_of(1, "destroy"))
+        assert told.get(timeout=10).kind is EventKind.GONE
+
+    def test_an_engine_that_comes_later_is_listened_to(self, world, stub):
+        stub.stop()
+        told = queue.Queue()
+        world.driver().events(told.put)
+        stub.start()
+        assert told.get(timeout=20).kind is EventKind.SOURCE
+
+    def test_an_event_names_its_workload(self, world, stub):
+        told = listen(world.driver())
+        event = event_of(1, "die")
+        event["Actor"]["Attributes"][WORKLOAD_LABEL] = UUID
+        stub.tell(event)
+        event = told.get(timeout=10)
+        assert (event.nodename, event.kind, event.workload_uuid) == (HOST, EventKind.STOPPED, UUID)
+
+    def test_a_stream_that_is_quiet_is_opened_again_without_a_word(self, stub):
+        events, sources = queue.Queue(), queue.Queue()
+        client = EngineClient(stub.url, 5)
+        watch = EventWatch(client, events.put, lambda: sources.put(1), quiet_seconds=0.2)
+        watch.start()
+        try:
+            wait_until(lambda: stub.requests.count("/events") >= 3)
+            for _ in range(2):  # the second is what a replay says again
+                stub.tell(event_of(1))
+            stub.tell(event_of(2, at=2))
+            assert [events.get(timeout=10).container_id for _ in range(2)] == [
+                f"{1:064x}",
+                f"{2:064x}",
+            ]
+            assert watch.is_live
+            assert sources.qsize() == 1
+            assert events.empty()
+        finally:
+            watch.stop()
+
+    def test_a_frozen_engine_is_noticed_by_its_silence(self, stub):
+        sources = queue.Queue()
+        client = EngineClient(stub.url, 1)
+        watch = EventWatch(client, lambda event: None, lambda: sources.put(1), quiet_seconds=0.5)
+        watch.start()
+        try:
+            sources.get(timeout=10)
+            stub.is_open.clear()
+            sources.get(timeout=20)
+            assert not watch.is_live
+            stub.is_open.set()
+            sources.get(timeout=20)
+            assert watch.is_live
+        finally:
+            stub.is_open.set()
+            watch.stop()
+
+    def test_closing_ends_the_thread(self, world):
+        driver = world.driver()
+        listen(driver)
+        thread = driver._watch._thread
+        driver.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("/var/run/docker.sock", "begins with none of"),
+        ("ssh://root@host", "begins with none of"),
+        ("tcp://user:s3cret@host:2376", "must hold no user or password"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text):
+    values = {option.dest: option.default for option in PLUGIN.options} | {"base_url": url}
+    environment = DriverEnvironment(HOST, str(tmp_path), Roots(), ProbeRunner(1))
+    with pytest.raises(ConfigError, match=text) as caught:
+        PLUGIN.build(environment, values)
+    assert "s3cret" not in str(caught.value)

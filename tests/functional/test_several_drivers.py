@@ -1,0 +1,106 @@
+"""Several drivers on one host with a real dockerd: one row, exact usage, each failing for itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodetracker.host.memory import read_memory_info
+from nodetracker.host.roots import Roots
+from nodetracker.model.fact import FactState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.node import NodeRecord
+from tests.functional.servers.engines import Dockerd
+from tests.functional.test_docker import HOST, Agent, create
+
+DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}
+UUIDS = [f"00000000-0000-4000-8000-{number:012d}" for number in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def dockerd() -> Iterator[Dockerd]:
+    """An engine with three containers of 64 MiB and half a CPU."""
+    made = Dockerd()
+    client = made.client()
+    for number in range(3):
+        client.start(create(client, f"web-{number}"))
+    client.close()
+    yield made
+    made.remove()
+
+
+class Host:
+    """An agent with the docker driver and the file of the fake one."""
+
+    def __init__(self, directory: Path, url: str, drivers: str) -> None:
+        directory.mkdir()
+        self.inventory = directory / "inventory.yaml"
+        self.write(UUIDS)
+        self.agent = Agent(directory, url, driver=drivers)
+
+    def write(self, uuids: list[str], **more: Any) -> None:
+        guests = [DOMAIN | {"uuid": uuid, "name": uuid[-2:]} for uuid in uuids]
+        node = {"nodename": "n", "vcpus": 64, "memory_mb": 1 << 20, "disk_gb": 1000}
+        self.inventory.write_text(yaml.safe_dump({"nodes": [node | {"guests": guests}]} | more))
+
+
+@pytest.fixture
+def host(dockerd: Dockerd, tmp_path: Path) -> Iterator[Host]:
+    """A host whose facts are docker's."""
+    made = Host(tmp_path / "agent", dockerd.url, "docker,fake")
+    made.agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    yield made
+    made.agent.stop()
+
+
+def counts(node: NodeRecord) -> tuple[int, int]:
+    kinds = [guest.kind for guest in node.guests.values()]
+    return kinds.count(WorkloadKind.INSTANCE), kinds.count(WorkloadKind.CONTAINER)
+
+
+def test_two_instances_and_three_containers_are_one_row(host: Host) -> None:
+    (node,) = host.agent.store.load_nodes(HOST)
+    values = node.values
+    assert counts(node) == (2, 3)
+    assert (values.running_vms, values.total_containers, values.running_containers) == (2, 3, 3)
+    assert values.memory_mb == read_memory_info(Roots()).total_mb
+    assert values.memory_mb_used == 512 + 2 * 1024 + 3 * 64
+    assert values.cpu_used == 2 * 2 + 3 * 0.5
+
+
+def test_a_driver_that_fails_holds_its_own_guests_and_the_other_is_fresh(
+    host: Host, dockerd: Dockerd
+) -> None:
+    host.write(UUIDS, fail={"*": "boom"})
+    agent = host.agent
+    agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+    client = dockerd.client()
+    client.remove_container("web-2", force=True)
+    agent.wait(lambda node: counts(node) == (2, 2))
+    host.write(UUIDS[:1])
+    agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    agent.wait(lambda node: counts(node) == (1, 2))
+    dockerd.freeze()
+    try:
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+        host.write(UUIDS)
+        agent.wait(lambda node: counts(node) == (2, 2))
+    finally:
+        dockerd.thaw()
+    agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    client.start(create(client, "web-2"))
+    agent.wait(lambda node: counts(node) == (2, 3))
+    client.close()
+
+
+def test_a_local_first_driver_gives_the_facts(dockerd: Dockerd, tmp_path: Path) -> None:
+    host = Host(tmp_path / "agent", dockerd.url, "local,docker")
+    try:
+        host.agent.wait(lambda node: counts(node) == (0, 3))
+        (node,) = host.agent.store.load_nodes(HOST)
+        assert node.values.hypervisor_type == "local"
+        assert node.values.engine["name"] == "docker"
+    finally:
+        host.agent.stop()
