@@ -17,7 +17,7 @@ from nodetracker.accounting import ledger
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import allocate_devices, free_devices
+from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
@@ -70,7 +70,11 @@ def create_claim(
         sa.insert(tables.claims).values(compute_node_id=node.id, **codec.encode_claim(claim))
     )
     added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    placements = None if claim.numa is None else (*node.placements, claim.numa)
+    placements = None
+    if claim.numa is not None:
+        placements = (*node.placements, claim.numa)
+    elif _has_cells(node):
+        placements = node.placements
     devices = ledger.give_devices(node, claim) if claim.devices else None
     _charge(connection, node, added, ledger.credit_of(node), placements, devices)
     if node.guest is not None:
@@ -130,8 +134,9 @@ def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
         else:
             connection.execute(sa.delete(tables.guests).where(_is_guest(node)))
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    placements = None if claim.numa is None else _read_placements(connection, node.id)
-    devices = free_devices(node.devices, claim.uuid) if claim.devices else None
+    is_placed = claim.numa is not None or _has_cells(node)
+    placements = _read_placements(connection, node.id) if is_placed else None
+    devices = ledger.take_devices(node, claim) if claim.devices else None
     _charge(connection, node, added, removed, placements, devices)
     return released
 
@@ -183,18 +188,38 @@ def _lock_for(
 ) -> LockedNode | None:
     """Lock a node and read what admitting a request needs."""
     node = _lock_node(connection, request, host, nodename)
-    if node is None or request.numa is None:
+    if node is None or (request.numa is None and not _has_cells(node)):
         return node
-    return replace(node, placements=_read_placements(connection, node.id))
+    placements = _read_placements(connection, node.id, request.workload.uuid)
+    return replace(node, placements=placements)
 
 
-def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlacement, ...]:
-    """Return where the node's active claims are on its NUMA cells."""
+def _has_cells(node: LockedNode) -> bool:
+    """Tell whether the workload's guest is bound to NUMA cells."""
+    return node.guest is not None and bool(node.guest.pins.cells)
+
+
+def _read_placements(
+    connection: sa.Connection, node_id: int, but: str = ""
+) -> tuple[NumaPlacement, ...]:
+    """Return where the node's active claims and unclaimed guests are on its NUMA cells.
+
+    Args:
+        but: uuid of a workload whose guest is left out.
+    """
     found = connection.execute(
-        sa.select(_claims.numa).where(
-            _claims.compute_node_id == node_id,
-            _claims.state != ClaimState.RELEASED.value,
-            _claims.numa.is_not(None),
+        sa.union_all(
+            sa.select(_claims.numa).where(
+                _claims.compute_node_id == node_id,
+                _claims.state != ClaimState.RELEASED.value,
+                _claims.numa.is_not(None),
+            ),
+            sa.select(_guests.pins).where(
+                _guests.compute_node_id == node_id,
+                _guests.claim_uuid.is_(None),
+                _guests.pins.is_not(None),
+                _guests.uuid != but,
+            ),
         )
     ).scalars()
     return tuple(decode_placement(data) for data in found if data is not None)

@@ -17,8 +17,9 @@ from nodetracker.accounting import ledger
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import allocate_devices, free_devices
+from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec, decisions
 from nodetracker.db.decisions import Decision, Holder, LockedRow
@@ -423,7 +424,7 @@ class MemoryStore:
             removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
             _charge(tables, node, added, removed)
             if claim.devices:
-                _set_devices(tables, node, free_devices(node.devices, uuid))
+                _set_devices(tables, node, ledger.take_devices(node, claim))
             return released
 
     def list_claims(
@@ -467,7 +468,7 @@ class MemoryStore:
             service=None if service is None else _gate_of(service),
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
-            placements=_placements(tables, record.id),
+            placements=_placements(tables, record.id, workload_uuid),
             devices=record.devices,
         )
 
@@ -606,11 +607,10 @@ def _charge(tables: _Tables, node: LockedNode, added: Charge, removed: Charge) -
     )
 
 
-def _placements(tables: _Tables, node_id: int) -> tuple[NumaPlacement, ...]:
-    return tuple(
-        claim.numa
-        for claim in tables.claims.values()
-        if claim.node_id == node_id and claim.is_active and claim.numa is not None
+def _placements(tables: _Tables, node_id: int, but: str = "") -> tuple[NumaPlacement, ...]:
+    return list_placements(
+        (claim for claim in tables.claims.values() if claim.node_id == node_id),
+        (guest for uuid, guest in tables.nodes[node_id].guests.items() if uuid != but),
     )
 
 

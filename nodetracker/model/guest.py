@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime
 
+from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+
 
 class WorkloadKind(enum.StrEnum):
     """What a workload is."""
@@ -24,6 +26,29 @@ class PowerState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GuestPins:
+    """What of its host a guest is bound to, whoever bound it.
+
+    Attributes:
+        cells: its CPUs and memory by host cell; none while it floats freely.
+        devices: addresses of the PCI devices that it has.
+    """
+
+    cells: tuple[CellPlacement, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    @property
+    def placement(self) -> NumaPlacement | None:
+        """Where it is on the host's cells, as a claim would say it."""
+        return NumaPlacement(self.cells) if self.cells else None
+
+    @property
+    def pcpus(self) -> int:
+        """How many of its CPUs are pinned to one of the host's each."""
+        return sum(len(cell.pins) for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True)
 class Guest:
     """One workload on a node.
 
@@ -34,6 +59,8 @@ class Guest:
         memory_mb, disk_mb: MiB that are promised to it.
         power_state: powered-off guests count in full all the same.
         project_id: its owner, "" when the driver cannot tell.
+        pins: what it is bound to; those of its CPUs that are pinned count in
+            `vcpu_milli` too.
         claim_uuid: the claim that covers it, None while it is unclaimed; the
             ledger's word, a driver leaves it alone.
         missing_since: since when complete listings lack a claimed guest; the
@@ -48,6 +75,7 @@ class Guest:
     disk_mb: int
     power_state: PowerState = PowerState.NOSTATE
     project_id: str = ""
+    pins: GuestPins = GuestPins()
     claim_uuid: str | None = None
     missing_since: datetime | None = None
 

@@ -13,6 +13,7 @@ from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import (
     Gpu,
     HypervisorInfo,
@@ -21,11 +22,13 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.node import HostSnapshot
+from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.libvirt import capabilities as host_capabilities
 from nodetracker.virt.libvirt.answers import DomainStatistics
+from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.guests import GuestDisk, GuestReader, Reading
@@ -101,6 +104,7 @@ class HypervisorReader:
         self._guests = GuestReader(session.client.domain_xml)
         self._devices = DeviceReader(session.client.device_xml)
         self._disks: tuple[GuestDisk, ...] = ()
+        self._topology = NumaTopology()
         self._static: _Static | None = None
 
     def read(self, nodename: str) -> HostSnapshot:
@@ -134,6 +138,7 @@ class HypervisorReader:
             numa = failed(self._source, cpu.error or "")
         amounts = amounts_probe.fact()
         reading = self._read_guests(nodename, states_probe.fact(), amounts)
+        self._topology = numa.value or self._topology
         disks = self._disks if reading.value is None else reading.value.disks
         self._disks = disks
         storage = self._probe_storage(nodename, disks)
@@ -152,7 +157,7 @@ class HypervisorReader:
             system=fresh(self._source, SystemInfo(self.session.identity.hostname, "", "", ""))
             if system_probe is None
             else system_probe.fact(),
-            guests=_derive(reading, lambda value: value.listing),
+            guests=_derive(reading, self._bind),
             traits=()
             if cpu.value is None
             else name_traits(cpu.value.flags, cpu.value.threads, static.domain_capabilities),
@@ -225,6 +230,16 @@ class HypervisorReader:
         except BaseException:
             self._connection.give_back(dirty)
             raise
+
+    def _bind(self, reading: Reading) -> GuestListing:
+        """Return the listing with what each guest is bound to on the cells as last read."""
+        return replace(
+            reading.listing,
+            guests=tuple(
+                replace(guest, pins=bind_domain(reading.domains[guest.uuid], self._topology))
+                for guest in reading.listing.guests
+            ),
+        )
 
     def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[_Storage]:
         images = self._settings.images_type
