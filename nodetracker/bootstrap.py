@@ -28,7 +28,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
-from nodetracker.ports import AuditObserver, Driver
+from nodetracker.ports import AuditObserver, Driver, LedgerTerms
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
@@ -160,6 +160,22 @@ def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
         report_interval=conf.report_interval,
         service_down_time=conf.service_down_time,
         graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
+        claim_timeout=conf.compute.claim_timeout,
+        is_packing_cells=conf.compute.packing_host_numa_cells_allocation_strategy,
+    )
+
+
+def build_terms(conf: cfg.ConfigOpts) -> LedgerTerms:
+    """Read what ledger transactions go by.
+
+    Raises:
+        ConfigError: an alias is malformed.
+    """
+    return LedgerTerms(
+        conf.service_down_time,
+        conf.compute.claim_timeout,
+        conf.compute.packing_host_numa_cells_allocation_strategy,
+        parse_aliases(conf.pci.alias or ()),
     )
 
 

@@ -13,9 +13,10 @@ from typing import Protocol
 from nodetracker.accounting.admission import Admission
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
+from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
@@ -172,6 +173,12 @@ class Store(Protocol):
             node_ids: only these rows; None is all of the host's.
         """
 
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """Return a host's workloads that hold claims on another node too, by one statement.
+
+        What an open migration ties is left out.
+        """
+
     def apply_changes(
         self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
     ) -> ApplyResult:
@@ -313,9 +320,11 @@ class Store(Protocol):
         """Release a claim; one that is released already stays as it is.
 
         A guest of it that is listed counts as unclaimed from the same commit on.
+        A migration whose destination it is becomes cancelled.
 
         Raises:
             NotFoundError: there is no such claim.
+            RefusedError: it is the source of a running migration.
         """
 
     def list_claims(
@@ -340,6 +349,60 @@ class Store(Protocol):
         One that is gone is left out. Stamps are read before what hangs below
         them, so what is newer than its stamp is read again.
         """
+
+    def create_migration(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Migration:
+        """Hold a move's destination beside its source, in one ledger transaction on both nodes.
+
+        The destination is admitted as any claim, on the source's own node on
+        top of the source. The source's host may be down. The same request
+        again answers the same migration.
+
+        Raises:
+            ClaimRefusedError: the source cannot be moved from, or the
+                destination does not fit; every reason is named.
+            ClaimConflictError: the claim's uuid stands for another request.
+            RequestError: the request asks for no move.
+        """
+
+    def confirm_migration(self, uuid: str) -> Migration:
+        """Release the source and confirm the destination, in one transaction on both nodes.
+
+        A guest of the source that is still listed counts as unclaimed from
+        the same commit on. What is confirmed already stays as it is.
+
+        Raises:
+            NotFoundError: there is no such migration.
+            RefusedError: it was reverted or cancelled, or its destination was released.
+        """
+
+    def revert_migration(self, uuid: str) -> Migration:
+        """Release the destination, in one transaction on both nodes.
+
+        What is reverted already stays as it is.
+
+        Raises:
+            NotFoundError: there is no such migration.
+            RefusedError: it was confirmed or cancelled, or its source was released
+                while its destination counts.
+        """
+
+    def set_migration_status(self, uuid: str, status: MigrationStatus) -> Migration:
+        """Say how far a migration is, or that it is in error; its claims stay as they are.
+
+        Raises:
+            NotFoundError: there is no such migration.
+            RefusedError: it is further already, has ended, or that would end it.
+        """
+
+    def list_migrations(
+        self,
+        host: str | None = None,
+        uuid: str | None = None,
+        status: MigrationStatus | None = None,
+    ) -> list[Migration]:
+        """Return migrations, oldest first; `host` is either side's."""
 
     # Operators' questions.
 
@@ -369,7 +432,11 @@ class Store(Protocol):
         """
 
     def purge(self, before: datetime) -> Mapping[str, int]:
-        """Delete history and resolved warnings older than `before`; table -> rows deleted."""
+        """Delete what ended before `before`; table -> rows deleted.
+
+        History, resolved warnings, migrations, and released claims of which
+        no migration tells any more; a request whose claim was purged is a new one.
+        """
 
     def close(self) -> None:
         """Let go of connections."""

@@ -86,6 +86,8 @@ class AgentSettings:
         report_interval: seconds between heartbeats.
         service_down_time: seconds of silence after which a service is down.
         graceful_shutdown_timeout: seconds a running audit gets to end.
+        claim_timeout: seconds after which a held claim may expire.
+        is_packing_cells: NUMA cells are filled one after the other instead of evenly.
     """
 
     host: str
@@ -97,3 +99,5 @@ class AgentSettings:
     report_interval: int = 10
     service_down_time: int = 60
     graceful_shutdown_timeout: int = 60
+    claim_timeout: int = 600
+    is_packing_cells: bool = False

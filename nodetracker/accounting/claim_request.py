@@ -12,6 +12,7 @@ from nodetracker.errors import RequestError
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest, Workload
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.identifier import parse_uuid
+from nodetracker.model.migration import MigrationType, MoveRequest
 from nodetracker.model.numa_request import (
     NumaRequestError,
     parse_numa_limits,
@@ -23,11 +24,11 @@ from nodetracker.units import MIB_PER_GIB, MILLI
 _KEYS = frozenset(
     {
         "uuid", "workload", "resources", "disk", "host", "nodename", "limits", "numa",
-        "pci_requests",
-        "required_traits",
+        "pci_requests", "required_traits", "migration",
     }
 )  # fmt: skip
 _WORKLOAD_KEYS = frozenset({"uuid", "kind", "name", "project_id", "user_id"})
+_MIGRATION_KEYS = frozenset({"type", "source_claim"})
 _DISK_KEYS = frozenset({"root_gb", "ephemeral_gb", "swap_mb"})
 _PCI_KEYS = frozenset({"alias", "count", "numa_policy"})
 _LONGEST_TEXT = 255
@@ -48,7 +49,7 @@ def parse_claim_request(
 
     Args:
         value: what the JSON holds.
-        make_uuid: for a request that brings none.
+        make_uuid: for a request that brings none, and for a migration.
 
     Raises:
         RequestError: a key is unknown, missing, or its value cannot be meant;
@@ -80,6 +81,7 @@ def parse_claim_request(
         numa_limits=numa_limits,
         pci_requests=_parse_pci_requests(body.get("pci_requests")),
         required_traits=_parse_traits(body.get("required_traits")),
+        migration=_parse_migration(body.get("migration"), make_uuid),
     )
 
 
@@ -105,6 +107,20 @@ def _parse_workload(value: object) -> Workload:
         if body.get(key) is not None
     }
     return Workload(_uuid(body["uuid"], "workload.uuid"), WorkloadKind(kind), **texts)
+
+
+def _parse_migration(value: object, make_uuid: Callable[[], str]) -> MoveRequest | None:
+    if value is None:
+        return None
+    body = _object(value, "migration", _MIGRATION_KEYS)
+    for key in sorted(_MIGRATION_KEYS - body.keys()):
+        raise RequestError(f"migration.{key}", "is missing")
+    if body["type"] not in tuple(MigrationType):
+        raise RequestError(
+            "migration.type", f"{body['type']!r} is none of {', '.join(MigrationType)}"
+        )
+    source = _uuid(body["source_claim"], "migration.source_claim")
+    return MoveRequest(make_uuid(), MigrationType(body["type"]), source)
 
 
 def _parse_amounts(body: Mapping[str, Any], kind: WorkloadKind) -> Amounts:

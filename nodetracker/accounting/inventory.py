@@ -16,8 +16,9 @@ from nodetracker.model.host import (
     StorageInfo,
     SystemInfo,
 )
+from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology
-from nodetracker.settings import AllocationRatios, Policy, ReservedPages
+from nodetracker.settings import Policy, ReservedPages
 from nodetracker.units import capacity_gib_from_mib
 
 GPU_RESOURCE_CLASS = "PGPU"
@@ -172,25 +173,32 @@ def hypervisor_columns(hypervisor: HypervisorInfo) -> dict[str, Any]:
     }
 
 
-def policy_columns(policy: Policy, stored_ratios: AllocationRatios) -> dict[str, Any]:
+def policy_columns(policy: Policy, before: NodeValues) -> dict[str, Any]:
     """Build the columns that the operator decides.
 
-    A ratio is the configured one, else the row's, else the initial one.
+    A ratio is the configured one, else the row's, else the initial one;
+    ``ratio_origins`` says which.
 
     Args:
-        stored_ratios: what the row has; 0 or None is none.
+        before: the row as it is; a ratio of 0 is none.
     """
+    ratios: dict[str, float] = {}
+    origins: dict[str, str] = {}
+    for kind in ("cpu", "ram", "disk"):
+        configured = getattr(policy.configured_ratios, kind)
+        stored = getattr(before, f"{kind}_allocation_ratio")
+        initial = getattr(policy.initial_ratios, kind)
+        ratios[f"{kind}_allocation_ratio"] = configured or stored or initial or 1.0
+        if configured:
+            origins[kind] = "configured"
+        elif stored and before.ratio_origins.get(kind) != "initial":
+            origins[kind] = "existing"
+        else:
+            origins[kind] = "initial"
     return {
         "host_ip": policy.host_ip,
-        "cpu_allocation_ratio": _ratio(
-            policy.configured_ratios.cpu, stored_ratios.cpu, policy.initial_ratios.cpu
-        ),
-        "ram_allocation_ratio": _ratio(
-            policy.configured_ratios.ram, stored_ratios.ram, policy.initial_ratios.ram
-        ),
-        "disk_allocation_ratio": _ratio(
-            policy.configured_ratios.disk, stored_ratios.disk, policy.initial_ratios.disk
-        ),
+        **ratios,
+        "ratio_origins": origins,
         "reserved": {
             "vcpus": policy.reserved_cpus,
             "memory_mb": policy.reserved_memory_mb,
@@ -201,10 +209,6 @@ def policy_columns(policy: Policy, stored_ratios: AllocationRatios) -> dict[str,
             ],
         },
     }
-
-
-def _ratio(configured: float | None, stored: float | None, initial: float | None) -> float:
-    return configured or stored or initial or 1.0
 
 
 def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:

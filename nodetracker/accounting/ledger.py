@@ -69,7 +69,12 @@ def judge_claim(
     is_packing: bool,
     aliases: Mapping[str, Alias],
 ) -> Admission:
-    """Judge a claim on a node: whether the node takes any now, and whether it fits."""
+    """Judge a claim on a node: whether the node takes any now, and whether it fits.
+
+    A node whose driver cannot tell what is taken refuses none for its size.
+    """
+    if not node.values.tracks_resources:
+        return Admission((), tuple(_judge_service(node, service_down_time)))
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     answer = admit(request, node.values, charge, credit_of(node), used_resources)
     refusals = [*_judge_service(node, service_down_time), *answer.refusals]
@@ -133,7 +138,7 @@ def make_claim(
         host=node.host,
         nodename=node.nodename,
         workload=request.workload,
-        kind=ClaimKind.CREATE,
+        kind=ClaimKind.CREATE if request.migration is None else ClaimKind.MOVE,
         state=ClaimState.CONFIRMED if is_there else ClaimState.HELD,
         amounts=request.amounts,
         request_hash=request.request_hash,
@@ -142,6 +147,7 @@ def make_claim(
         expires_at=None if is_there else node.now + timedelta(seconds=claim_timeout),
         numa=answer.numa,
         devices=tuple(sorted(answer.devices)),
+        migration_uuid=None if request.migration is None else request.migration.uuid,
     )
 
 

@@ -94,7 +94,8 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
     guests = _items_diff(record.guests, view.guests, "uuid")
     devices = _items_diff(record.devices, view.devices, "address")
     claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
-    is_structural = bool(guests or devices or claims or set(columns) - VOLATILE_COLUMNS)
+    moves = tuple(move for move in view.moves if move not in record.moves)
+    is_structural = bool(guests or devices or claims or moves or set(columns) - VOLATILE_COLUMNS)
     if not is_structural and not _is_measure_due(before, after, columns, record, now):
         return None
     return NodeChange(
@@ -108,6 +109,7 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
         guests=guests,
         devices=devices,
         claims=claims,
+        moves=moves,
         diff=_history_diff(before, after, columns, guests, record.guests, devices, record.devices)
         if is_structural
         else {},

@@ -7,7 +7,7 @@ vanished is flagged and stays charged, unless its driver said that it was
 undefined or destroyed: then it is released.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -62,6 +62,7 @@ def settle(
     time: ListingTime,
     cells: Sequence[HostCell] = (),
     devices: Mapping[str, TrackedDevice] | None = None,
+    departing: Collection[str] = (),
 ) -> Settlement:
     """Judge a node's claims by a listing of its guests.
 
@@ -71,6 +72,7 @@ def settle(
         fact: the listing; a failed or incomplete one judges no absence.
         cells: the node's NUMA cells, on which a late guest's pins must be free still.
         devices: the node's PCI devices, of which a late guest's must be free still.
+        departing: claims whose guests are not warned of when they vanish.
     """
     listing = fact.value
     if listing is None:
@@ -108,7 +110,7 @@ def settle(
             if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
                 missing = time.began_at
             guests[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
-            if missing is not None:
+            if missing is not None and holder.uuid not in departing:
                 warnings.append(_vanished(nodename, guest, holder))
     return Settlement(settled, guests, tuple(warnings))
 

@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
 from nodetracker.accounting.ledger import topology_column
+from nodetracker.accounting.moves import judge_moves, list_departing, list_moving
 from nodetracker.accounting.numa_usage import decode_host_cells, list_placements, offered_pins
 from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.pci_state import (
@@ -23,9 +24,9 @@ from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
-from nodetracker.model.pci import PciDevice, TrackedDevice
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.settings import AllocationRatios, Policy
+from nodetracker.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
 """Without these a row would claim zeros; it is not made before they are known once."""
@@ -59,19 +60,22 @@ def account(
         guests=_bound_guests(snapshot.guests, policy),
     )
     before = stored.values if stored else NodeValues()
+    time = time or ListingTime(now)
     known = _known_columns(snapshot, policy, before)
     settlement = settle(
         snapshot.nodename,
         stored.claims if stored else {},
         stored.guests if stored else {},
         snapshot.guests,
-        time or ListingTime(now),
+        replace(time, gone=time.gone - list_moving(stored.moves if stored else ())),
         decode_host_cells(before.numa_topology),
         stored.devices if stored else {},
+        list_departing(stored.moves if stored else ()),
     )
     guests, claims = settlement.guests, settlement.claims
+    moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _devices_now(
-        snapshot.pci,
+        snapshot,
         stored.devices if stored else {},
         stored.claims if stored else {},
         claims,
@@ -105,8 +109,9 @@ def account(
         guests=guests,
         devices=devices,
         claims=claims,
+        moves=moves,
         missing=missing,
-        warnings=(*_warnings(snapshot), *cpu_set_warnings, *settlement.warnings),
+        warnings=(*_warnings(snapshot), *cpu_set_warnings, *settlement.warnings, *warned),
     )
 
 
@@ -130,10 +135,7 @@ def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing
 
 
 def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
-    ratios = AllocationRatios(
-        before.cpu_allocation_ratio, before.ram_allocation_ratio, before.disk_allocation_ratio
-    )
-    columns = inventory.policy_columns(policy, ratios)
+    columns = inventory.policy_columns(policy, before)
     if snapshot.hypervisor.value is not None:
         columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
     if snapshot.cpu.value is not None:
@@ -156,11 +158,12 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
         columns["traits"] = sorted(snapshot.traits)
+        columns["tracks_resources"] = snapshot.tracks_resources
     return columns
 
 
 def _devices_now(
-    fact: Fact[tuple[PciDevice, ...]],
+    snapshot: HostSnapshot,
     stored: Mapping[str, TrackedDevice],
     before: Mapping[str, Claim],
     claims: Mapping[str, Claim],
@@ -168,9 +171,8 @@ def _devices_now(
 ) -> dict[str, TrackedDevice]:
     """Return the devices with their statuses, after what the audit judged of the claims."""
     devices = dict(stored)
-    if fact.value is not None:
-        # Interfaces are not read yet, so that a spec by devname names none.
-        devices = sync_devices(stored, fact.value, policy.pci.specs, {})
+    if snapshot.pci.value is not None:
+        devices = sync_devices(stored, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
     for claim in claims.values():
         if not claim.devices or before.get(claim.uuid) == claim:
             continue

@@ -9,6 +9,8 @@ import logging
 import time
 import uuid as uuid_module
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -22,12 +24,14 @@ from nodetracker.errors import (
     DriverUnavailableError,
     FencedError,
     NotFoundError,
+    RefusedError,
     SchemaError,
     StoreError,
     StoreUnavailableError,
 )
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.claim import Claim, ClaimRequest, SplitBrain
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import (
@@ -38,7 +42,7 @@ from nodetracker.model.node import (
     failed_snapshot,
 )
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AgentKey, Driver, Store
+from nodetracker.ports import AgentKey, Driver, LedgerTerms, Store
 from nodetracker.settings import AgentSettings
 from nodetracker.workers import Task, WorkerPool
 
@@ -112,6 +116,7 @@ class ResourceTracker:
         self._must_tell = False
         self._told_failures: dict[str, str] = {}
         self._unreported: list[NodeChange] = []
+        self._split_brains: list[SplitBrain] = []
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Run the next audit by other settings."""
@@ -144,6 +149,9 @@ class ResourceTracker:
         for snapshots in self._read(sorted(named)):
             self._write(run, snapshots)
         run.warnings += [w for w in self._told_warnings or () if w.nodename not in named]
+        run.warnings += [
+            _explain_split_brain(found) for found in self._split_brains if found.nodename in named
+        ]
         self._errors = {n: e for n, e in self._errors.items() if n not in named} | run.errors
         return self._report(run, named)
 
@@ -188,6 +196,7 @@ class ResourceTracker:
                 HostWarning(WarningKind.DRIVER_NOT_READY, "", "", self._listing_error)
             )
         run.warnings += self._judge_clock()
+        run.warnings += [_explain_split_brain(found) for found in self._split_brains]
         self._errors = run.errors
         return self._report(run)
 
@@ -205,6 +214,60 @@ class ResourceTracker:
             clock_skew_seconds=self._clock_skew,
             duration_seconds=self._monotonic() - run.began,
         )
+
+    # Claims.
+
+    @property
+    def terms(self) -> LedgerTerms:
+        """What this host's claims go by."""
+        settings = self._settings
+        return LedgerTerms(
+            settings.service_down_time,
+            settings.claim_timeout,
+            settings.is_packing_cells,
+            settings.policy.pci.aliases,
+        )
+
+    @contextmanager
+    def instance_claim(self, request: ClaimRequest, nodename: str | None = None) -> Iterator[Claim]:
+        """Hold what a workload asks for while its guest is made; an exception gives it back.
+
+        Whoever leaves without one confirms the claim or lets the audit do so
+        that sees the guest.
+
+        Args:
+            nodename: None = the request's own, or the host's only node.
+
+        Raises:
+            ClaimRefusedError, ClaimConflictError: see `Store.create_claim`.
+            RefusedError: the host has several nodes and none is named.
+        """
+        node = nodename or request.nodename or self._only_node()
+        claim = self._store.create_claim(request, self._settings.host, node, self.terms)
+        try:
+            yield claim
+        except BaseException:
+            self._store.abort_claim(claim.uuid)
+            raise
+
+    def confirm_claim(self, uuid: str) -> Claim:
+        """See `Store.confirm_claim`."""
+        return self._store.confirm_claim(uuid)
+
+    def abort_claim(self, uuid: str) -> Claim:
+        """See `Store.abort_claim`."""
+        return self._store.abort_claim(uuid)
+
+    def renew_claim(self, uuid: str) -> Claim:
+        """See `Store.renew_claim`."""
+        return self._store.renew_claim(uuid, self.terms)
+
+    def _only_node(self) -> str:
+        names = sorted(record.nodename for record in self._store.list_nodes(self._settings.host))
+        if len(names) != 1:
+            told = ", ".join(names) or "none yet"
+            raise RefusedError(f"host {self._settings.host}: name one of its nodes ({told})")
+        return names[0]
 
     # Read.
 
@@ -295,6 +358,7 @@ class ResourceTracker:
             self._records = {
                 record.nodename: record for record in self._store.load_nodes(agent.host)
             }
+            self._split_brains = self._store.list_split_brains(agent.host)
             self._loaded_at = self._monotonic()
             self._must_tell = True
             return stamps.now
@@ -313,7 +377,10 @@ class ResourceTracker:
 
     # Account, plan, apply.
 
-    def _write(self, run: "_Run", snapshots: Sequence[HostSnapshot]) -> None:
+    def _write(self, run: "_Run", snapshots: Sequence[HostSnapshot], is_gone: bool = False) -> None:
+        policy = self._settings.policy
+        if is_gone:  # what nobody can read any more is unknown at once
+            policy = replace(policy, held_fact_expiry=-1)
         pending = {snapshot.nodename: snapshot for snapshot in snapshots}
         self._count_absences(snapshots)
         for _ in range(MAX_CONFLICT_ROUNDS):
@@ -323,7 +390,7 @@ class ResourceTracker:
                 name: account(
                     snapshot,
                     self._records.get(name),
-                    self._settings.policy,
+                    policy,
                     now,
                     ListingTime(
                         began_at,
@@ -339,9 +406,14 @@ class ResourceTracker:
                 if name not in self._records
             }
             changes = plan(run.agent.host, views.values(), self._records, uuids, now)
+            has_reopened = any(
+                _has_reopened(self._records.get(name), view) for name, view in views.items()
+            )
             conflicts = self._apply(run, changes)
+            if has_reopened:
+                self._loaded_at = None  # a workload that came late may hold a claim elsewhere
             for name, view in views.items():
-                if name not in conflicts:
+                if name not in conflicts and not is_gone:
                     run.note(view)
                     self._forget_gone(pending[name])
             pending = {name: pending[name] for name in conflicts}
@@ -428,6 +500,13 @@ class ResourceTracker:
             )
             for name in kept
         ]
+        gone = [
+            failed_snapshot(name, "driver", "the node is not listed any more")
+            for name in sorted(kept)
+            if self._missed[name] >= ORPHAN_AUDITS
+        ]
+        if gone:  # what is known of it counts no longer, so that it takes no more claims
+            self._write(run, gone, is_gone=True)
         for name, count in self._missed.items():
             if count == 1 and name not in kept:
                 LOG.warning(
@@ -495,6 +574,25 @@ class ResourceTracker:
         # otherwise be a line for each of its nodes.
         level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
         LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
+
+
+def _has_reopened(record: NodeRecord | None, view: NodeView) -> bool:
+    """Tell whether a late guest took its expired claim up again."""
+    before = {} if record is None else record.claims
+    return any(
+        claim.is_active and uuid in before and not before[uuid].is_active
+        for uuid, claim in view.claims.items()
+    )
+
+
+def _explain_split_brain(found: SplitBrain) -> HostWarning:
+    return HostWarning(
+        WarningKind.SPLIT_BRAIN,
+        found.nodename,
+        found.workload_uuid,
+        f"workload {found.workload_uuid} holds a claim here and another on node "
+        f"{found.other_nodename} of host {found.other_host}, and no migration ties them",
+    )
 
 
 def _measure_skew(asked_at: datetime, database_now: datetime, answered_at: datetime) -> float:

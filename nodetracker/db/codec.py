@@ -13,6 +13,7 @@ from typing import Any
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
+from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
@@ -25,7 +26,7 @@ JSON_COLUMNS = frozenset(
     {
         "cpu_info", "supported_instances", "pci_stats", "stats", "numa_topology", "labels",
         "runtimes", "reserved", "overhead", "inventory", "traits", "system", "disks", "gpus",
-        "facts", "metrics",
+        "facts", "metrics", "ratio_origins",
     }
 )  # fmt: skip
 # The longest item of a warning that its unique key can hold; what is longer is cut.
@@ -33,6 +34,7 @@ WARNING_ITEM_LENGTH = 191
 _WARNING_MESSAGE_LENGTH = 16_000  # characters that MariaDB's TEXT holds whatever they are
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
+MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
 _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
 _SERVICE_COLUMNS = tuple(
     item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
@@ -103,6 +105,8 @@ def decode_some_values(row: Row, columns: Iterable[str]) -> NodeValues:
     """Build values of which only some columns, ``facts`` among them, were read."""
     fields = {name: row[name] for name in columns}
     fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+    if "ratio_origins" in fields:  # NULL in a row that is older than the column
+        fields["ratio_origins"] = fields["ratio_origins"] or {}
     return NodeValues(**fields)
 
 
@@ -141,6 +145,7 @@ def decode_node(
     guests: Mapping[str, Guest],
     devices: Mapping[str, TrackedDevice],
     claims: Mapping[str, Claim],
+    moves: tuple[Move, ...] = (),
 ) -> NodeRecord:
     """Build a record from a ``compute_nodes`` row and what hangs below it."""
     return NodeRecord(
@@ -154,6 +159,7 @@ def decode_node(
         guests=guests,
         devices=devices,
         claims=claims,
+        moves=moves,
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )
@@ -251,6 +257,23 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         numa=None if row["numa"] is None else decode_placement(row["numa"]),
         devices=tuple(row["devices"] or ()),
     )
+
+
+def encode_migration(migration: Migration) -> dict[str, Any]:
+    """Return the columns of a ``migrations`` row."""
+    row = {name: getattr(migration, name) for name in MIGRATION_COLUMNS}
+    return row | {
+        "migration_type": migration.migration_type.value,
+        "status": migration.status.value,
+    }
+
+
+def decode_migration(row: Row) -> Migration:
+    """Build the migration of a ``migrations`` row."""
+    fields = {name: row[name] for name in MIGRATION_COLUMNS}
+    fields["migration_type"] = MigrationType(fields["migration_type"])
+    fields["status"] = MigrationStatus(fields["status"])
+    return Migration(**fields)
 
 
 def encode_device(device: TrackedDevice) -> dict[str, Any]:

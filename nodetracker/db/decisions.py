@@ -16,6 +16,7 @@ from nodetracker.errors import ConflictError, FencedError, NotFoundError, Refuse
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Move
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
@@ -281,6 +282,7 @@ def updated_record(
         guests=_merge_guests(change, record.guests),
         devices=_merge_devices(change, record.devices),
         claims=dict(record.claims) | {claim.uuid: claim for claim in stamp_claims(change, now)},
+        moves=_merge_moves(record.moves, stamp_moves(change, now)),
         created_at=row.created_at,
         updated_at=now,
     )
@@ -289,6 +291,24 @@ def updated_record(
 def stamp_claims(change: NodeChange, now: datetime) -> list[Claim]:
     """Return the claims that a change changes, as they are stored."""
     return [dataclasses.replace(claim, updated_at=now) for claim in change.claims]
+
+
+def stamp_moves(change: NodeChange, now: datetime) -> list[Move]:
+    """Return the moves that a change changes, as they are stored."""
+    known = [move.migration for move in _stored(change).moves]
+    return [
+        move
+        if move.migration in known
+        else dataclasses.replace(
+            move, migration=dataclasses.replace(move.migration, updated_at=now)
+        )
+        for move in change.moves
+    ]
+
+
+def _merge_moves(stored: Iterable[Move], changed: Iterable[Move]) -> tuple[Move, ...]:
+    by_uuid = {move.migration.uuid: move for move in (*stored, *changed)}
+    return tuple(by_uuid.values())
 
 
 def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRecord:

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from nodetracker.accounting import ledger
+from nodetracker.accounting import ledger, moves
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.moves import Ending
 from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.pci_state import allocate_devices
@@ -30,8 +31,9 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
+from nodetracker.model.migration import Migration, MigrationStatus, Move
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
@@ -63,6 +65,7 @@ class _Tables:
     warnings: dict[tuple[str, tuple[str, str, str]], WarningRecord] = field(default_factory=dict)
     history: list[HistoryEntry] = field(default_factory=list)
     claims: dict[str, Claim] = field(default_factory=dict)
+    migrations: dict[str, Migration] = field(default_factory=dict)
     last_id: int = 0
 
 
@@ -351,26 +354,15 @@ class MemoryStore:
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
     ) -> Claim:
         """See `Store`."""
+        moves.check_is_no_move(request)
         with self._writing() as tables:
             node = self._lock_node(tables, host, nodename, request.workload.uuid)
-            same = [claim for claim in tables.claims.values() if claim.uuid == request.uuid]
-            known = ledger.answer_again(same, request)
+            known = _answer_again(tables, request)
             if known is not None:
                 return known
             if node is None:
                 raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
-            answer = self._judge(tables, request, node, terms)
-            if answer.reasons:
-                raise ClaimRefusedError(answer.reasons)
-            claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
-            tables.claims[claim.uuid] = claim
-            added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-            _charge(tables, node, added, ledger.credit_of(node))
-            if claim.devices:
-                _set_devices(tables, node, ledger.give_devices(node, claim))
-            if node.guest is not None:
-                _cover(tables, node, claim.uuid)
-            return claim
+            return self._grant(tables, request, node, terms)
 
     def try_claim(
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
@@ -402,30 +394,20 @@ class MemoryStore:
         """See `Store`."""
         with self._writing() as tables:
             node, claim = self._lock_claim(tables, uuid)
+            moved_by = [
+                migration.uuid
+                for migration in tables.migrations.values()
+                if migration.source_claim == uuid and migration.is_running
+            ]
+            moves.check_not_moving(claim, max(moved_by, default=None))
             if not claim.is_active:
                 return claim
-            released = ledger.release(claim, ReleaseReason.ABORTED, node.now)
-            tables.claims[uuid] = released
-            others = [
-                other
-                for other in tables.claims.values()
-                if (other.node_id, other.workload.uuid) == (node.id, claim.workload.uuid)
-                and other.is_active
-            ]
-            added = Charge()
-            if node.guest is not None and node.guest.claim_uuid == uuid:
-                if others:
-                    _cover(tables, node, others[-1].uuid)
-                elif node.guest.missing_since is None:
-                    _cover(tables, node, None)
-                    added = charge_of_guest(node.guest, node.overhead_mb)
-                else:
-                    _drop_guest(tables, node)
-            removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-            _charge(tables, node, added, removed)
-            if claim.devices:
-                _set_devices(tables, node, ledger.take_devices(node, claim))
-            return released
+            cancelled = tables.migrations.get(claim.migration_uuid or "")
+            if cancelled is not None and cancelled.is_open:
+                tables.migrations[cancelled.uuid] = dataclasses.replace(
+                    cancelled, status=MigrationStatus.CANCELLED, updated_at=node.now
+                )
+            return _release(tables, node, claim, ReleaseReason.ABORTED)
 
     def list_claims(
         self,
@@ -442,6 +424,107 @@ class MemoryStore:
                 and state in (None, claim.state)
                 and uuid in (None, claim.uuid)
             ]
+
+    def create_migration(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Migration:
+        """See `Store`."""
+        wanted = moves.move_of(request)
+        with self._writing() as tables:
+            again = _answer_again(tables, request)
+            if again is not None:
+                return _placed(tables, tables.migrations[again.migration_uuid or ""])
+            dest = self._lock_node(tables, host, nodename, request.workload.uuid)
+            if dest is None:
+                raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
+            reasons = moves.move_reasons(
+                request, tables.claims, tables.migrations.values(), dest.id
+            )
+            granted = self._grant(tables, request, dest, terms, reasons)
+            source = tables.claims[wanted.source_claim]
+            migration = moves.make_migration(request, source, granted)
+            tables.migrations[migration.uuid] = migration
+            if source.node_id != granted.node_id:
+                _touch(tables, source.node_id)
+            return _placed(tables, migration)
+
+    def confirm_migration(self, uuid: str) -> Migration:
+        """See `Store`."""
+        with self._writing() as tables:
+            migration = _find_migration(tables, uuid)
+            return self._end(
+                tables, migration, moves.plan_confirm(migration, tables.claims, self._clock())
+            )
+
+    def revert_migration(self, uuid: str) -> Migration:
+        """See `Store`."""
+        with self._writing() as tables:
+            migration = _find_migration(tables, uuid)
+            return self._end(
+                tables, migration, moves.plan_revert(migration, tables.claims, self._clock())
+            )
+
+    def set_migration_status(self, uuid: str, status: MigrationStatus) -> Migration:
+        """See `Store`."""
+        with self._writing() as tables:
+            migration = _find_migration(tables, uuid)
+            return self._end(tables, migration, moves.plan_status(migration, status, self._clock()))
+
+    def list_migrations(
+        self,
+        host: str | None = None,
+        uuid: str | None = None,
+        status: MigrationStatus | None = None,
+    ) -> list[Migration]:
+        """See `Store`."""
+        with self._reading() as tables:
+            found = (_placed(tables, migration) for migration in tables.migrations.values())
+            return [
+                migration
+                for migration in sorted(found, key=lambda migration: migration.created_at)
+                if host in (None, migration.source_host, migration.dest_host)
+                and uuid in (None, migration.uuid)
+                and status in (None, migration.status)
+            ]
+
+    def _grant(
+        self,
+        tables: "_Tables",
+        request: ClaimRequest,
+        node: LockedNode,
+        terms: LedgerTerms,
+        reasons: Sequence[str] = (),
+    ) -> Claim:
+        answer = self._judge(tables, request, node, terms)
+        if reasons or answer.reasons:
+            raise ClaimRefusedError([*reasons, *answer.reasons])
+        claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
+        tables.claims[claim.uuid] = claim
+        added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
+        _charge(tables, node, added, ledger.credit_of(node))
+        if claim.devices:
+            _set_devices(tables, node, ledger.give_devices(node, claim))
+        if node.guest is not None:
+            _cover(tables, node, claim.uuid)
+        return claim
+
+    def _end(self, tables: "_Tables", migration: Migration, ending: Ending | None) -> Migration:
+        if ending is None:
+            return _placed(tables, migration)
+        ids = _node_ids(tables, migration)
+        if ending.confirmed is not None:
+            node, _ = self._lock_claim(tables, ending.confirmed.uuid)
+            _write_active(tables, node, ending.confirmed)
+            ids.discard(node.id)
+        if ending.released is not None:
+            claim, reason = ending.released
+            node, _ = self._lock_claim(tables, claim.uuid)
+            _release(tables, node, claim, reason)
+            ids.discard(claim.node_id)
+        for node_id in ids:
+            _touch(tables, node_id)
+        tables.migrations[migration.uuid] = ending.migration
+        return _placed(tables, ending.migration)
 
     def _lock_node(
         self, tables: "_Tables", host: str, nodename: str, workload_uuid: str
@@ -486,6 +569,32 @@ class MemoryStore:
         return ledger.judge_claim(
             request, node, held, terms.service_down_time, terms.is_packing, terms.aliases
         )
+
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """See `Store`."""
+        with self._reading() as tables:
+            active = [claim for claim in tables.claims.values() if claim.is_active]
+            tied = {
+                frozenset({migration.source_claim, migration.dest_claim})
+                for migration in tables.migrations.values()
+                if migration.is_open
+            }
+            found = set()
+            for mine in active:
+                place = tables.nodes[mine.node_id]
+                for other in active if place.host == host else ():
+                    if (
+                        other.workload.uuid == mine.workload.uuid
+                        and other.node_id != mine.node_id
+                        and frozenset({mine.uuid, other.uuid}) not in tied
+                    ):
+                        there = tables.nodes[other.node_id]
+                        found.add(
+                            SplitBrain(
+                                place.nodename, mine.workload.uuid, there.host, there.nodename
+                            )
+                        )
+            return sorted(found)
 
     def load_ledger_stamps(self) -> LedgerStamps:
         """See `Store`."""
@@ -572,11 +681,29 @@ class MemoryStore:
                 for key, record in tables.warnings.items()
                 if record.resolved_at is None or record.resolved_at >= before
             }
-            deleted = {
-                "history": len(tables.history) - len(history),
-                "warnings": len(tables.warnings) - len(warnings),
+            migrations = {
+                migration.uuid: migration
+                for migration in tables.migrations.values()
+                if migration.is_open or migration.updated_at >= before
             }
+            told = {m.source_claim for m in migrations.values()}
+            told |= {m.dest_claim for m in migrations.values()}
+            claims = {
+                claim.uuid: claim
+                for claim in tables.claims.values()
+                if claim.is_active or claim.updated_at >= before or claim.uuid in told
+            }
+            for node_id in {c.node_id for c in tables.claims.values() if c.uuid not in claims}:
+                _touch(tables, node_id)
+            kept = {
+                "history": history,
+                "warnings": warnings,
+                "migrations": migrations,
+                "claims": claims,
+            }
+            deleted = {name: len(getattr(tables, name)) - len(kept[name]) for name in kept}
             tables.history, tables.warnings = history, warnings
+            tables.migrations, tables.claims = migrations, claims
             return deleted
 
     def close(self) -> None:
@@ -592,6 +719,66 @@ def _delete_node(tables: _Tables, node_id: int) -> None:
 def _count_claims(tables: _Tables, records: Sequence[NodeRecord]) -> int:
     ids = {record.id for record in records}
     return sum(claim.is_active and claim.node_id in ids for claim in tables.claims.values())
+
+
+def _answer_again(tables: _Tables, request: ClaimRequest) -> Claim | None:
+    known = tables.claims.get(request.uuid)
+    return ledger.answer_again([] if known is None else [known], request)
+
+
+def _find_migration(tables: _Tables, uuid: str) -> Migration:
+    try:
+        return tables.migrations[uuid]
+    except KeyError:
+        raise NotFoundError(f"there is no migration {uuid}") from None
+
+
+def _placed(tables: _Tables, migration: Migration) -> Migration:
+    """Return a migration with the places where its claims are now."""
+    source, dest = (
+        tables.nodes[claim.node_id] if (claim := tables.claims.get(uuid)) else None
+        for uuid in (migration.source_claim, migration.dest_claim)
+    )
+    if source is not None:
+        migration = dataclasses.replace(
+            migration, source_host=source.host, source_node=source.nodename
+        )
+    if dest is not None:
+        migration = dataclasses.replace(migration, dest_host=dest.host, dest_node=dest.nodename)
+    return migration
+
+
+def _release(tables: _Tables, node: LockedNode, claim: Claim, reason: ReleaseReason) -> Claim:
+    released = ledger.release(claim, reason, node.now)
+    tables.claims[claim.uuid] = released
+    if not claim.is_active:
+        _touch(tables, node.id)
+        return released
+    others = [
+        other
+        for other in tables.claims.values()
+        if (other.node_id, other.workload.uuid) == (node.id, claim.workload.uuid)
+        and other.is_active
+    ]
+    added = Charge()
+    if node.guest is not None and node.guest.claim_uuid == claim.uuid:
+        if others:
+            _cover(tables, node, others[-1].uuid)
+        elif node.guest.missing_since is None:
+            _cover(tables, node, None)
+            added = charge_of_guest(node.guest, node.overhead_mb)
+        else:
+            _drop_guest(tables, node)
+    removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
+    _charge(tables, node, added, removed)
+    if claim.devices:
+        _set_devices(tables, node, ledger.take_devices(node, claim))
+    return released
+
+
+def _touch(tables: _Tables, node_id: int) -> None:
+    record = tables.nodes[node_id]
+    tables.nodes[node_id] = dataclasses.replace(record, generation=record.generation + 1)
 
 
 def _charge(tables: _Tables, node: LockedNode, added: Charge, removed: Charge) -> None:
@@ -642,11 +829,15 @@ def _change_active(tables: _Tables, node: LockedNode, claim: Claim, changed: Cla
     if changed == claim:
         return claim
     changed = dataclasses.replace(changed, updated_at=node.now)
-    tables.claims[claim.uuid] = changed
-    _charge(tables, node, Charge(), Charge())
-    if changed.devices and changed.state is ClaimState.CONFIRMED:
-        _set_devices(tables, node, allocate_devices(node.devices, changed.devices, changed.uuid))
+    _write_active(tables, node, changed)
     return changed
+
+
+def _write_active(tables: _Tables, node: LockedNode, claim: Claim) -> None:
+    tables.claims[claim.uuid] = claim
+    _charge(tables, node, Charge(), Charge())
+    if claim.devices and claim.state is ClaimState.CONFIRMED:
+        _set_devices(tables, node, allocate_devices(node.devices, claim.devices, claim.uuid))
 
 
 def _with_claims(tables: _Tables, record: NodeRecord) -> NodeRecord:
@@ -656,7 +847,30 @@ def _with_claims(tables: _Tables, record: NodeRecord) -> NodeRecord:
         for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)
         if claim.node_id == record.id and (claim.is_active or claim.reason == ReleaseReason.EXPIRED)
     }
-    return dataclasses.replace(record, claims=claims)
+    workloads = {claim.workload.uuid for claim in claims.values()}
+    found = tuple(
+        Move(
+            _placed(tables, migration),
+            *(
+                (claim := tables.claims.get(uuid)) is not None and claim.is_active
+                for uuid in (migration.source_claim, migration.dest_claim)
+            ),
+        )
+        for migration in sorted(tables.migrations.values(), key=lambda m: m.created_at)
+        if migration.is_open
+        and migration.workload_uuid in workloads
+        and record.id in _node_ids(tables, migration)
+    )
+    return dataclasses.replace(record, claims=claims, moves=found)
+
+
+def _node_ids(tables: _Tables, migration: Migration) -> set[int]:
+    """Return the ids of the nodes of a migration's claims, as far as those are there."""
+    return {
+        claim.node_id
+        for uuid in (migration.source_claim, migration.dest_claim)
+        if (claim := tables.claims.get(uuid)) is not None
+    }
 
 
 def _stamp_of(record: NodeRecord) -> LedgerStamp:
@@ -764,7 +978,11 @@ def _write(tables: _Tables, agent: AgentKey, now: datetime, decision: Decision) 
         note(change, ChangeKind.CREATE, change.diff)
     for change, _ in decision.updates:
         tables.claims.update({c.uuid: c for c in decisions.stamp_claims(change, now)})
-    # Claims have a table of their own.
-    tables.nodes.update({r.id: dataclasses.replace(r, claims={}) for r in written})
+        for move in decisions.stamp_moves(change, now):
+            known = tables.migrations[move.migration.uuid]
+            if known.is_running and not move.migration.is_running:
+                tables.migrations[known.uuid] = move.migration
+    # Claims and migrations have tables of their own.
+    tables.nodes.update({r.id: dataclasses.replace(r, claims={}, moves=()) for r in written})
     records = {record.nodename: record for record in written}
     return ApplyResult(copy.deepcopy(records), tuple(decision.conflicts), decision.refused)

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, decisions, history
+from nodetracker.db import codec, decisions, history, migrations
 from nodetracker.db.decisions import Decision, Holder, LockedRow
 from nodetracker.db.nodes import clear_below, delete_rows, list_active_claims
 from nodetracker.db.schema import tables
@@ -155,6 +155,8 @@ class _Writer:
             [(node_id, change.devices) for node_id, change in self._below],
         )
         self._write_claims(decision)
+        errors = [move.migration for change, _ in decision.updates for move in change.moves]
+        migrations.write_errors(self._connection, errors, self._now)
         history.insert(self._connection, self._history)
         return ApplyResult(self._records, tuple(decision.conflicts), decision.refused)
 

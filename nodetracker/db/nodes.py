@@ -4,13 +4,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, decisions, history
+from nodetracker.db import codec, decisions, history, migrations
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Move
 from nodetracker.model.node import (
     HostStamps,
     NodeRecord,
@@ -78,9 +79,15 @@ def load_nodes(
         node = found[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
+    # Who has no claim has no part in a migration.
+    moves = _load_moves(connection, condition) if claims else {}
     return [
         codec.decode_node(
-            row, guests.get(node_id, {}), devices.get(node_id, {}), claims.get(node_id, {})
+            row,
+            guests.get(node_id, {}),
+            devices.get(node_id, {}),
+            claims.get(node_id, {}),
+            moves.get(node_id, ()),
         )
         for node_id, row in sorted(found.items(), key=lambda item: item[1]["hypervisor_hostname"])
     ]
@@ -91,6 +98,16 @@ _is_of_interest = sa.or_(
     _claims.state != ClaimState.RELEASED.value,
     _claims.reason == ReleaseReason.EXPIRED.value,
 )
+
+
+def _load_moves(
+    connection: sa.Connection, condition: sa.ColumnElement[bool]
+) -> dict[int, tuple[Move, ...]]:
+    below = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+    workloads = (
+        sa.select(_claims.workload_uuid).select_from(below).where(condition, _is_of_interest)
+    )
+    return migrations.load_moves(connection, workloads)
 
 
 def _select_below(

@@ -6,13 +6,23 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from nodetracker.accounting.admission import Admission
-from nodetracker.db import claims, fleet, history, host_warnings, node_changes, nodes, services
+from nodetracker.db import (
+    claims,
+    fleet,
+    history,
+    host_warnings,
+    migrations,
+    node_changes,
+    nodes,
+    services,
+)
 from nodetracker.db.engine import Database, DatabaseSettings
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
+from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostStamps, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningRecord
@@ -143,6 +153,10 @@ class SqlStore:
         """See `Store`."""
         return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
 
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """See `Store`."""
+        return self._database.read(lambda c: claims.list_split_brains(c, host))
+
     def load_ledger_stamps(self) -> LedgerStamps:
         """See `Store`."""
         return self._database.read(fleet.load_ledger_stamps)
@@ -150,6 +164,41 @@ class SqlStore:
     def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
         """See `Store`."""
         return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
+
+    def create_migration(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Migration:
+        """See `Store`."""
+        try:
+            return self._database.write(
+                lambda c: migrations.create_migration(c, request, host, nodename, terms)
+            )
+        except ConflictError:
+            again = self._database.read(lambda c: migrations.answer_again(c, request))
+            if again is None:
+                raise
+            return again
+
+    def confirm_migration(self, uuid: str) -> Migration:
+        """See `Store`."""
+        return self._database.write(lambda c: migrations.confirm_migration(c, uuid))
+
+    def revert_migration(self, uuid: str) -> Migration:
+        """See `Store`."""
+        return self._database.write(lambda c: migrations.revert_migration(c, uuid))
+
+    def set_migration_status(self, uuid: str, status: MigrationStatus) -> Migration:
+        """See `Store`."""
+        return self._database.write(lambda c: migrations.set_migration_status(c, uuid, status))
+
+    def list_migrations(
+        self,
+        host: str | None = None,
+        uuid: str | None = None,
+        status: MigrationStatus | None = None,
+    ) -> list[Migration]:
+        """See `Store`."""
+        return self._database.read(lambda c: migrations.list_migrations(c, host, uuid, status))
 
     def list_services(
         self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
@@ -201,6 +250,8 @@ class SqlStore:
             lambda c: {
                 "history": history.purge(c, before),
                 "warnings": host_warnings.purge(c, before),
+                "migrations": migrations.purge(c, before),
+                "claims": claims.purge(c, before),
             }
         )
 

@@ -80,6 +80,23 @@ def read_pci_devices(roots: Roots) -> tuple[PciDevice, ...]:
     return tuple(sorted(devices, key=_sort_key))
 
 
+def read_netdevs(roots: Roots) -> dict[str, str]:
+    """Return the network interfaces that are PCI functions: name -> address.
+
+    Raises:
+        HostDataError: the directory is there and cannot be read.
+
+    Source: Linux Documentation/ABI/testing/sysfs-class-net.
+    """
+    base = roots.sysfs / "class/net"
+    found = {}
+    for name in list_directory(base) or ():
+        address = read_link_name(base / name / "device")
+        if address is not None and ADDRESS_PATTERN.fullmatch(address):
+            found[name] = address
+    return found
+
+
 def _sort_key(device: PciDevice) -> tuple[int, str]:
     domain, _, rest = device.address.partition(":")
     return int(domain, 16), rest

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Move
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 
@@ -54,6 +55,7 @@ class NodeChange:
             Plain JSON.
         claims: those that an audit confirmed, released or took up again, as
             they shall be; they tell of themselves and are not in the history.
+        moves: those whose migration an audit found in error, as it shall be.
     """
 
     kind: ChangeKind
@@ -66,6 +68,7 @@ class NodeChange:
     guests: ItemDiff[Guest] = field(default_factory=ItemDiff)
     devices: ItemDiff[TrackedDevice] = field(default_factory=ItemDiff)
     claims: tuple[Claim, ...] = ()
+    moves: tuple[Move, ...] = ()
     diff: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.migration import MoveRequest
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.numa_request import NumaLimits, NumaRequest
 from nodetracker.model.pci_request import PciRequest
@@ -87,6 +88,7 @@ class ClaimRequest:
         pci_requests: devices asked for by alias.
         required_traits: that the node must have.
         request_hash: tells another body from the same.
+        migration: for the destination of a move, None for a new workload.
     """
 
     uuid: str
@@ -100,6 +102,7 @@ class ClaimRequest:
     numa_limits: NumaLimits = field(default_factory=NumaLimits)
     pci_requests: tuple[PciRequest, ...] = ()
     required_traits: tuple[str, ...] = ()
+    migration: MoveRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +138,13 @@ class Claim:
     def is_active(self) -> bool:
         """True while it counts as used."""
         return self.state in ACTIVE_STATES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SplitBrain:
+    """A workload that holds claims on two nodes which no open migration ties."""
+
+    nodename: str
+    workload_uuid: str
+    other_host: str
+    other_nodename: str

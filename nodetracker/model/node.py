@@ -22,6 +22,7 @@ from nodetracker.model.host import (
     StorageInfo,
     SystemInfo,
 )
+from nodetracker.model.migration import Move
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.model.warning import HostWarning
@@ -50,6 +51,9 @@ class HostSnapshot:
     Attributes:
         uuid: the node's own stable uuid, for drivers that know one.
         overhead_mb: memory the driver adds to each guest's own, in MiB.
+        tracks_resources: False where the driver cannot tell what guests take;
+            claims are then recorded and not tested.
+        netdevs: name of a network interface -> address of its PCI function.
         warnings: what the driver noticed beside the facts.
     """
 
@@ -66,6 +70,8 @@ class HostSnapshot:
     uuid: str | None = None
     overhead_mb: int = 0
     traits: tuple[str, ...] = ()
+    tracks_resources: bool = True
+    netdevs: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[HostWarning, ...] = ()
 
     def facts(self) -> dict[str, Fact[Any]]:
@@ -126,6 +132,7 @@ class NodeValues:
     cpu_allocation_ratio: float = 0.0
     ram_allocation_ratio: float = 0.0
     disk_allocation_ratio: float = 0.0
+    ratio_origins: Mapping[str, str] = field(default_factory=dict)
     cpu_used: float = 0.0
     disk_used: float = 0.0
     total_containers: int = 0
@@ -146,6 +153,7 @@ class NodeValues:
     pcpus_used: int = 0
     reserved: Mapping[str, Any] = field(default_factory=dict)
     overhead: Mapping[str, Any] = field(default_factory=dict)
+    tracks_resources: bool = True
     inventory: Mapping[str, Any] = field(default_factory=dict)
     traits: list[str] = field(default_factory=list)
     system: Mapping[str, Any] = field(default_factory=dict)
@@ -194,6 +202,7 @@ class NodeRecord:
 
     Attributes:
         claims: active ones, and released ones whose guest may come late, by uuid.
+        moves: open migrations that one of those claims is a part of.
     """
 
     id: int
@@ -206,6 +215,7 @@ class NodeRecord:
     guests: Mapping[str, Guest] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -227,5 +237,6 @@ class NodeView:
     guests: Mapping[str, Guest]
     devices: Mapping[str, TrackedDevice]
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
     missing: tuple[str, ...] = ()
     warnings: tuple[HostWarning, ...] = ()

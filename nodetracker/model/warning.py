@@ -22,6 +22,8 @@ class WarningKind(enum.StrEnum):
     GUEST_VANISHED = "guest_vanished"
     CLAIM_LOST = "claim_lost"
     DISK_UNREADABLE = "disk_unreadable"
+    MIGRATION_ERROR = "migration_error"
+    SPLIT_BRAIN = "split_brain"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})

@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import answer_again
+from nodetracker.accounting.moves import move_of
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.migration import STAYS_ON_NODE, Migration
 from nodetracker.ports import LedgerTerms, Store
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.selection import Candidate, Selection, select_candidates
@@ -60,6 +62,33 @@ class Scheduler:
         )
         self._manager.consume(claim)
         return claim
+
+    def create_migration(self, request: ClaimRequest) -> Migration:
+        """Hold a move's destination on the best candidate that grants it.
+
+        What stays on its node asks that one alone; the same request answers
+        the same migration.
+
+        Raises:
+            ClaimRefusedError: as `create_claim`.
+            ClaimConflictError: as `create_claim`.
+            RequestError: the request asks for no move.
+        """
+        wanted = move_of(request)
+        place = self._find_claim(request.uuid)
+        if place is None and wanted.migration_type in STAYS_ON_NODE:
+            place = self._find_claim(wanted.source_claim)
+            if place is None:
+                raise ClaimRefusedError([f"there is no claim {wanted.source_claim} to move from"])
+        if place is not None:
+            return self._store.create_migration(request, place.host, place.nodename, self._terms)
+        return self._ask_each(
+            request,
+            lambda c: self._store.create_migration(request, c.host, c.nodename, self._terms),
+        )
+
+    def _find_claim(self, uuid: str) -> Claim | None:
+        return next(iter(self._store.list_claims(uuid=uuid)), None)
 
     def try_claim(self, request: ClaimRequest) -> tuple[Candidate, Admission]:
         """Return the best candidate that would grant it with its numbers; write nothing.

@@ -1,5 +1,6 @@
 """Transactions that meet: one client stands in the middle of its own while another writes."""
 
+import dataclasses
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
@@ -16,7 +18,9 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey, ApplyResult
 from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
-from tests.contract.values import create, make_values, register, update
+from tests.contract.test_ledger import TERMS
+from tests.contract.test_ledger import make_node as make_ledger_node
+from tests.contract.values import create, make_guest, make_values, register, update
 
 WAIT_SECONDS = 0.4
 
@@ -152,6 +156,39 @@ def test_a_creation_that_met_the_same_one_is_a_conflict(
     assert result.conflicts == ("n1",)
     assert list(result.records) == ["n2"]
     assert [n.values.vcpus for n in store.load_nodes("alpha")] == [5, 64]
+
+
+def test_a_confirmation_that_waited_for_an_audit_sees_the_guest_that_it_found(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    if store.engine.dialect.name == "sqlite":
+        pytest.skip("lets no other client write in the middle of a transaction")
+    guest = make_guest()
+    for host in ("alpha", "beta"):
+        make_ledger_node(store, host=host)
+    body = {"workload": {"uuid": guest.uuid}, "resources": {"VCPU": 2}}
+    claim = store.create_claim(parse_claim_request(body), "alpha", "node-1", TERMS)
+    move = {"migration": {"type": "migration", "source_claim": claim.uuid}}
+    migration = store.create_migration(parse_claim_request(body | move), "beta", "node-1", TERMS)
+    rival.execute(
+        sa.update(tables.compute_nodes)
+        .where(tables.compute_nodes.c.host == "alpha")
+        .values(generation=9)
+    )
+    listed = codec.encode_guest(dataclasses.replace(guest, claim_uuid=claim.uuid))
+    rival.execute(
+        sa.insert(tables.guests).values(
+            compute_node_id=claim.node_id, first_seen=datetime.now(UTC), **listed
+        )
+    )
+    future = pool.submit(store.confirm_migration, migration.uuid)
+    with pytest.raises(TimeoutError):
+        future.result(timeout=WAIT_SECONDS)
+    rival.commit()
+    future.result()
+    (record,) = store.load_nodes("alpha")
+    assert record.guests[guest.uuid].claim_uuid is None
+    assert record.values.memory_mb_used == 512 + guest.memory_mb
 
 
 def test_readers_wait_for_nobody(store: SqlStore, rival: sa.Connection) -> None:

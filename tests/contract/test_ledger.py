@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.db.store import SqlStore
 from nodetracker.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -24,6 +26,7 @@ from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AgentKey, LedgerTerms, Store
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 from tests.contract.values import create, make_device, make_guest, make_values, register, update
+from tests.statements import count_statements
 
 TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
@@ -47,10 +50,12 @@ def make_node(
     guests: tuple[Any, ...] = (),
     charge: Charge = NOTHING,
     devices: tuple[Any, ...] = (),
+    host: str = "alpha",
 ) -> AgentKey:
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
-    agent = register(store)
-    store.beat(agent, store.list_services()[0].report_count + 1, AuditState())
+    agent = register(store, host, f"agent-of-{host}")
+    (service,) = store.list_services(host)
+    store.beat(agent, service.report_count + 1, AuditState())
     values = make_values(
         vcpus=8,
         pcpus=2,
@@ -356,6 +361,14 @@ class TestPci:
         assert node(store).devices == before.devices
         assert sum(pool["count"] for pool in node(store).values.pci_stats) == 2
 
+    def test_a_pair_costs_two_statements_more_than_a_plain_one(self, store: Store) -> None:
+        if not isinstance(store, SqlStore):
+            pytest.skip("has no statements")
+        make_node(store, tuple(make_guest(f"guest-{n}") for n in range(50)), devices=self.VFS)
+        with count_statements(store) as statements:
+            store.abort_claim(self.claim(store).uuid)
+        assert len(statements) == 10
+
     def test_no_device_is_given_twice(self, store: Store) -> None:
         make_node(store, devices=self.VFS)
         first, second = self.claim(store), self.claim(store)
@@ -450,3 +463,16 @@ def test_of_two_that_adopt_one_guest_at_once_only_one_is_credited(stores: StoreM
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda request: claim(stores.open(), request), requests))
         assert node(store).values.vcpus_used == 1 + 2 + 2
+
+
+class TestPurging:
+    def test_released_claims_go_by_their_age_and_held_ones_stay(self, store: Store) -> None:
+        make_node(store)
+        kept, gone = claim(store, ask(VCPU=1)), claim(store, ask(VCPU=1))
+        store.abort_claim(gone.uuid)
+        assert store.purge(store.now() - timedelta(days=1))["claims"] == 0
+        before = node(store)
+        assert store.purge(store.now() + timedelta(seconds=1))["claims"] == 1
+        assert [found.uuid for found in store.list_claims()] == [kept.uuid]
+        assert node(store).generation == before.generation + 1
+        assert node(store).values == before.values

@@ -42,7 +42,7 @@ def ask_for(kind: str = "instance", **body: Any) -> Any:
         pytest.param({"kind": "container", "resources": {"VCPU": 1.001}}, id="a thousandth more"),
         pytest.param(
             {
-                "resources": {"VCPU": LARGEST, "PCPU": LARGEST, "MEMORY_MB": LARGEST},
+                "resources": {"VCPU": LARGEST, "MEMORY_MB": LARGEST},
                 "disk": {"root_gb": LARGEST, "ephemeral_gb": LARGEST, "swap_mb": LARGEST},
                 "limits": UNLIMITED,
             },

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nodetracker.conf.pci_entries import parse_aliases
+from nodetracker.bootstrap import build_terms
 from nodetracker.errors import RefusedError
 from nodetracker.ports import LedgerTerms, Store
 
@@ -24,13 +24,7 @@ class StoreCommand:
     @property
     def terms(self) -> LedgerTerms:
         """What ledger transactions go by."""
-        group = self.app.conf.compute
-        return LedgerTerms(
-            self.service_down_time,
-            int(group.claim_timeout),
-            bool(group.packing_host_numa_cells_allocation_strategy),
-            parse_aliases(self.app.conf.pci.alias or ()),
-        )
+        return build_terms(self.app.conf)
 
     @property
     def service_down_time(self) -> int:

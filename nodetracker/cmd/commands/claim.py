@@ -36,11 +36,7 @@ class CreateClaim(StoreCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the request and where it is wanted."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
-        parser.add_argument(
-            "--host", help="Instead of the request's own; without any, the best candidate's."
-        )
-        parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
+        add_request(parser, "the best candidate's")
         parser.add_argument(
             "--dry-run", action="store_true", help="Write nothing; show every resource's numbers."
         )
@@ -49,11 +45,7 @@ class CreateClaim(StoreCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Admit it and print the claim, or the numbers of a dry run."""
         request = parse_claim_request(read_json(parsed_args.file))
-        request = replace(
-            request,
-            host=parsed_args.host or request.host,
-            nodename=parsed_args.node or request.nodename,
-        )
+        request = with_place(request, parsed_args)
         if request.host is None:
             return self._schedule(request, parsed_args.dry_run)
         record = find_node(self.store, request.host, request.nodename)
@@ -145,6 +137,24 @@ class RenewClaim(OneClaim):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Renew it."""
         return show(self.store.renew_claim(parsed_args.uuid, self.terms))
+
+
+def add_request(parser: argparse.ArgumentParser, default_host: str) -> None:
+    """Add a request and where it is wanted to a command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
+    parser.add_argument(
+        "--host", help=f"Instead of the request's own; without any, {default_host}."
+    )
+    parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
+
+
+def with_place(request: ClaimRequest, parsed_args: argparse.Namespace) -> ClaimRequest:
+    """Return a request with what the command says of where it is wanted."""
+    return replace(
+        request,
+        host=parsed_args.host or request.host,
+        nodename=parsed_args.node or request.nodename,
+    )
 
 
 def read_json(name: str) -> object:

@@ -57,7 +57,7 @@ class Check(StoreCommand, Command):
 
 
 class Purge(StoreCommand, Lister):
-    """Delete history and resolved warnings that are older than some days."""
+    """Delete history, and resolved warnings, ended migrations and released claims, by their age."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the age."""

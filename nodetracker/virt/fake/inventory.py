@@ -29,6 +29,7 @@ ALL_NODES = "*"
 
 _NODE_KEYS = {
     "nodename", "uuid", "vcpus", "memory_mb", "disk_gb", "cells", "pci_devices", "guests",
+    "tracks_resources",
 }  # fmt: skip
 _LARGEST = 2**31 - 1
 
@@ -137,6 +138,9 @@ def _parse_node(entry: Mapping[str, Any], nodename: str, where: str, source: str
     )
     if len({device.address for device in devices}) != len(devices):
         raise _EntryError(f"{where}.pci_devices: an address stands twice")
+    tracks_resources = entry.get("tracks_resources", True)
+    if not isinstance(tracks_resources, bool):
+        raise _EntryError(f"{where}.tracks_resources: is neither true nor false")
     return HostSnapshot(
         nodename=nodename,
         uuid=uuid,
@@ -149,7 +153,22 @@ def _parse_node(entry: Mapping[str, Any], nodename: str, where: str, source: str
         gpus=fresh(source, ()),
         system=fresh(source, SystemInfo(nodename, "linux", "fake", "")),
         guests=fresh(source, _parse_guests(entry, where)),
+        tracks_resources=tracks_resources,
+        netdevs=_parse_netdevs(entry, where),
     )
+
+
+def _parse_netdevs(entry: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return the devices' network interfaces, name -> address."""
+    netdevs: dict[str, str] = {}
+    for index, item in enumerate(_list(entry, "pci_devices", where)):
+        name = item.get("devname")
+        if name is not None:
+            place = f"{where}.pci_devices[{index}]"
+            if not isinstance(name, str) or not name or name in netdevs:
+                raise _EntryError(f"{place}.devname: {name!r} is no name of its own")
+            netdevs[name] = _address(item["address"], f"{place}.address")
+    return netdevs
 
 
 def _cpu_info(vcpus: int, cells: tuple[NumaCell, ...], where: str) -> CpuInfo:
@@ -209,7 +228,15 @@ def _parse_device(item: Any, where: str) -> PciDevice:
     entry = _mapping(item, where)
     _refuse_unknown(
         entry,
-        {"address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr"},
+        {
+            "address",
+            "vendor_id",
+            "product_id",
+            "dev_type",
+            "numa_node",
+            "parent_addr",
+            "devname",
+        },
         where,
     )
     try:

@@ -1,7 +1,7 @@
 """Reads one node over one session: its facts as probes, each fresh or failed."""
 
 import uuid as uuid_module
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 from nodetracker.errors import HostDataError
 from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
+from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import GuestListing
@@ -80,6 +81,14 @@ class _Static:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pci:
+    """PCI functions, and this machine's interfaces by name with their functions' addresses."""
+
+    devices: tuple[PciDevice, ...]
+    netdevs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Storage:
     info: StorageInfo
     problems: tuple[tuple[str, str], ...]
@@ -143,7 +152,8 @@ class HypervisorReader:
         self._disks = disks
         storage = self._probe_storage(nodename, disks)
         memory = memory_probe.fact()
-        pci = pci_probe.fact()
+        functions = pci_probe.fact()
+        pci = _derive(functions, lambda value: value.devices)
         snapshot = HostSnapshot(
             nodename=nodename,
             uuid=_derive(document, self._node_uuid).value,
@@ -158,6 +168,7 @@ class HypervisorReader:
             if system_probe is None
             else system_probe.fact(),
             guests=_derive(reading, self._bind),
+            netdevs=functions.value.netdevs if functions.value else {},
             traits=()
             if cpu.value is None
             else name_traits(cpu.value.flags, cpu.value.threads, static.domain_capabilities),
@@ -206,9 +217,10 @@ class HypervisorReader:
             raise HostDataError(self._source, "the host has no memory")
         return MemoryInfo(self._settings.file_backed_memory or total, min(available, total))
 
-    def _read_pci(self, client: "LibvirtClient") -> tuple[PciDevice, ...]:
+    def _read_pci(self, client: "LibvirtClient") -> _Pci:
         is_dirty = self._connection.take_devices_dirty()
-        return self._devices.read(client.pci_names(), is_dirty)
+        devices = self._devices.read(client.pci_names(), is_dirty)
+        return _Pci(devices, read_netdevs(self._environment.roots) if self._is_local else {})
 
     def _read_guests(
         self,

@@ -10,10 +10,10 @@ from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.numa import read_numa_topology
-from nodetracker.host.pci import read_pci_devices
+from nodetracker.host.pci import read_netdevs, read_pci_devices
 from nodetracker.host.system import read_system_info
 from nodetracker.model.event import NodeEvent
-from nodetracker.model.fact import fresh
+from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import HypervisorInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
@@ -60,6 +60,9 @@ class LocalDriver:
         pending_pci = self._probes.start(
             self._key(f"{sys}/bus/pci", "pci"), lambda: read_pci_devices(roots)
         )
+        pending_netdevs = self._probes.start(
+            self._key(f"{sys}/class/net", "netdevs"), lambda: read_netdevs(roots)
+        )
         pending_system = self._probes.start(
             self._key(f"{proc}/sys/kernel", "system"), lambda: read_system_info(roots)
         )
@@ -68,7 +71,9 @@ class LocalDriver:
             self._key(f"{sys}/devices/system/node", "numa"),
             lambda: read_numa_topology(roots, cpu.value),
         )
-        pci = pending_pci.fact()
+        pci, netdevs = pending_pci.fact(), pending_netdevs.fact()
+        if netdevs.value is None:  # a device that a spec names by its interface must not lose it
+            pci = failed(netdevs.source, netdevs.error or "")
         pending_gpus = self._probes.start(
             self._key("NVML", "gpus"), lambda: read_gpus(roots, pci.value or ())
         )
@@ -83,6 +88,7 @@ class LocalDriver:
             gpus=pending_gpus.fact(),
             system=pending_system.fact(),
             guests=fresh("local", GuestListing()),
+            netdevs=netdevs.value or {},
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:

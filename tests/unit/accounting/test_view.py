@@ -136,6 +136,16 @@ class TestRatios:
         values = account(make_snapshot(), record, policy, NOW).values
         assert values.cpu_allocation_ratio == expected
 
+    def test_the_row_says_where_each_comes_from(self):
+        policy = Policy(configured_ratios=AllocationRatios(cpu=8.0))
+        values = account(make_snapshot(), None, policy, NOW).values
+        assert values.ratio_origins == {"cpu": "configured", "ram": "initial", "disk": "initial"}
+        again = account(make_snapshot(), make_record(values), Policy(), NOW).values
+        assert again.ratio_origins == {"cpu": "existing", "ram": "initial", "disk": "initial"}
+        older = dataclasses.replace(values, ratio_origins={})
+        kept = account(make_snapshot(), make_record(older), policy, NOW).values
+        assert kept.ratio_origins == {"cpu": "configured", "ram": "existing", "disk": "existing"}
+
 
 class TestNuma:
     cells = (

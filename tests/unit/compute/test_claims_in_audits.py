@@ -4,8 +4,9 @@ import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import LedgerTerms
 from nodetracker.settings import Policy
@@ -168,10 +169,95 @@ def test_an_orphan_with_claims_is_kept_and_warned_of(world):
     assert set(world.records()) == {"node-1", "node-2"}
     (warning,) = world.warnings(WarningKind.ORPHAN_NODE_KEPT)
     assert warning.nodename == "node-1"
+    with pytest.raises(ClaimRefusedError, match="cpu is unknown .* is not listed any more"):
+        world.claim(2)
+    assert world.audit(node(2)).changes == ()
+    world.audit(node(1), node(2))
+    world.store.abort_claim(world.claim(2).uuid)
     world.store.abort_claim(claim.uuid)
     for _ in range(3):
         world.audit(node(2))
     assert set(world.records()) == {"node-2"}
+
+
+def test_a_node_that_does_not_track_takes_every_claim(world):
+    world.audit(node(1, tracks_resources=False))
+    claim = world.claim(1, VCPU=10_000, MEMORY_MB=2**30, CUSTOM_THING=1)
+    assert world.find(claim).state is ClaimState.HELD
+    world.audit(node(1, guest(1), tracks_resources=False))
+    assert world.find(claim).state is ClaimState.CONFIRMED
+    world.store.set_service(HOST, COMPUTE_BINARY, ServiceChange(disabled=True))
+    with pytest.raises(ClaimRefusedError, match="is disabled"):
+        world.claim(2)
+
+
+class TestInstanceClaim:
+    REQUEST = parse_claim_request(
+        {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 2}}
+    )
+
+    def test_an_exception_gives_it_back(self, world):
+        def make_guest():
+            with world.tracker.instance_claim(self.REQUEST):
+                assert world.used == 2
+                raise OSError("no image")
+
+        with pytest.raises(OSError, match="no image"):
+            make_guest()
+        assert world.used == 0
+        (claim,) = world.store.list_claims()
+        assert claim.reason == "aborted"
+
+    def test_without_one_it_stays_until_it_is_ended(self, world, clock):
+        with world.tracker.instance_claim(self.REQUEST, "node-1") as claim:
+            pass
+        clock.seconds += 300
+        renewed = world.tracker.renew_claim(claim.uuid)
+        assert renewed.expires_at > claim.expires_at
+        assert world.tracker.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
+        assert world.tracker.abort_claim(claim.uuid).state is ClaimState.RELEASED
+        assert world.used == 0
+
+    def test_of_several_nodes_one_is_named(self, world):
+        world.audit(node(1), node(2))
+        with (
+            pytest.raises(RefusedError, match=r"name one of its nodes \(node-1, node-2\)"),
+            world.tracker.instance_claim(self.REQUEST),
+        ):
+            pass
+
+
+def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_warned_of(world, clock):
+    world.audit(node(1), node(2))
+    claim = world.claim(1)
+    clock.seconds += 3600
+    world.audit()
+    request = parse_claim_request(
+        {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 2}}
+    )
+    other = world.store.create_claim(request, HOST, "node-2", TERMS)
+    world.audit(node(1, guest(1)), node(2))
+    world.audit()
+    assert world.find(claim).state is ClaimState.CONFIRMED
+    here, there = sorted(world.warnings(WarningKind.SPLIT_BRAIN))
+    assert (here.nodename, here.item) == ("node-1", guest(1)["uuid"])
+    assert f"another on node node-2 of host {HOST}" in here.message
+    assert there.nodename == "node-2"
+    world.store.abort_claim(other.uuid)
+    clock.seconds += 601
+    world.audit()
+    assert world.warnings(WarningKind.SPLIT_BRAIN) == []
+
+
+def test_what_a_migration_ties_is_no_split_brain(world, clock):
+    world.audit(node(1), node(2))
+    claim = world.claim(1)
+    move = {"type": "migration", "source_claim": claim.uuid}
+    body = {"workload": {"uuid": claim.workload.uuid}, "resources": {}, "migration": move}
+    world.store.create_migration(parse_claim_request(body), HOST, "node-2", TERMS)
+    clock.seconds += 601
+    world.audit()
+    assert world.warnings(WarningKind.SPLIT_BRAIN) == []
 
 
 CELL = {"id": 0, "cpus": "0-3", "memory_mb": 65536}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodetracker.errors import HostDataError
-from nodetracker.host.pci import parse_pci_address, parse_pci_id, read_pci_devices
+from nodetracker.host.pci import parse_pci_address, parse_pci_id, read_netdevs, read_pci_devices
 from nodetracker.model.pci import PciDevice, PciDeviceType
 
 DEVICES = "sys/bus/pci/devices"
@@ -50,6 +50,24 @@ def test_virtual_functions_hang_below_their_physical_one(make_roots: MakeRoots) 
     assert (physical.vf_total, physical.vf_count, physical.parent_addr) == (63, 1, None)
     assert virtual.dev_type is PciDeviceType.VF
     assert (virtual.vf_total, virtual.vf_count, virtual.parent_addr) == (0, 0, "0000:81:00.0")
+
+
+def test_without_interfaces_there_are_none(make_roots: MakeRoots) -> None:
+    assert read_netdevs(make_roots()) == {}
+
+
+def test_interfaces_are_known_by_the_functions_behind_them(make_roots: MakeRoots) -> None:
+    net = "sys/class/net"
+    files = {f"{net}/bonding_masters": "\n", f"{net}/lo/mtu": "65536\n"}
+    links = {
+        f"{net}/ens1f0/device": "../../../0000:81:00.0",
+        f"{net}/ens1f0v3/device": "../../../0000:81:10.3",
+        f"{net}/eth0/device": "../../../virtio2",
+    }
+    assert read_netdevs(make_roots(files, links)) == {
+        "ens1f0": "0000:81:00.0",
+        "ens1f0v3": "0000:81:10.3",
+    }
 
 
 def test_an_old_kernels_physical_function_is_known_by_its_links(make_roots: MakeRoots) -> None:

@@ -27,7 +27,14 @@ from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.ports import AgentKey, LedgerTerms
 from nodetracker.settings import AgentSettings, AllocationRatios, Policy
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.builders import (
+    NOW,
+    forget_history,
+    make_guest,
+    make_incarnation,
+    make_snapshot,
+    take_service,
+)
 from tests.oracle import COUNTING, check_usage, expected_usage
 
 HOST = "host-1"
@@ -50,7 +57,6 @@ NODE = make_snapshot(
 )
 OWN_LIMITS = {  # (total - reserved) x ratio + reserved, in thousandths and MiB
     "vcpu": floor((6000 - 1000) * Fraction("1.5")) + 1000,
-    "pcpu": 2,
     "memory": 8192,
     "disk": floor((61440 - 700) * Fraction("1.25")) + 700,
 }
@@ -73,7 +79,6 @@ def resources(draw):
     """Draw what a request asks for, disk in parts; small amounts, so that several fit."""
     return {
         "milli": draw(st.integers(0, 5000)),
-        "PCPU": draw(st.integers(0, 2)),
         "MEMORY_MB": draw(st.sampled_from([0, 1, 500, 1024, 4000, 7650, 7681])),
         "root_gb": draw(st.integers(0, 40)),
         "swap_mb": draw(st.sampled_from([0, 1, 512, 1024, 1535])),
@@ -88,7 +93,6 @@ def make_body(number, drawn, claim_uuid):
         "workload": {"uuid": guest.uuid, "kind": guest.kind.value},
         "resources": {
             "VCPU": milli / 1000 if guest.kind is CONTAINER else milli // 1000,
-            "PCPU": drawn["PCPU"],
             "MEMORY_MB": drawn["MEMORY_MB"],
         },
         "disk": {"root_gb": drawn["root_gb"], "swap_mb": drawn["swap_mb"]},
@@ -146,7 +150,6 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = expected_usage(self.record(), self.store.list_claims())
         return {
             "vcpu": 1000 + round(expected["cpu_used"] * 1000),
-            "pcpu": expected["pcpus_used"],
             "memory": expected["memory_mb_used"],
             "disk": 700 + round(expected["disk_used"] * 1024),
         }
@@ -166,7 +169,6 @@ class LedgerMachine(RuleBasedStateMachine):
         is_instance = body["workload"]["kind"] == "instance"
         return {
             "vcpu": round(wanted["VCPU"] * 1000),
-            "pcpu": wanted["PCPU"],
             "memory": wanted["MEMORY_MB"] + (30 if is_instance else 0),
             "disk": disk["root_gb"] * 1024 + disk["swap_mb"],
         }
@@ -272,6 +274,16 @@ class LedgerMachine(RuleBasedStateMachine):
             assert before.state.value == "released"
         assert self.used() == used
 
+    @rule()
+    def purge(self):
+        used = self.used()
+        self.store.purge(self.now())
+        assert self.used() == used
+        for uuid in self.bodies.keys() - self.claims().keys():
+            del self.bodies[uuid]
+            self.aborted.discard(uuid)
+        assert all(claim.state.value in COUNTING for claim in self.claims().values())
+
     # Guests and time.
 
     @rule(number=numbers)
@@ -325,7 +337,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def restart(self):
         incarnation = make_incarnation()
         service = take_service(self.store, HOST, incarnation)
-        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch)
+        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
         self.reports += 1
         self.store.beat(self.key, self.reports, AuditState())
         self.tracker = ResourceTracker(
@@ -335,7 +347,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def see(self, listing):
         self.driver.guests = failed("test", "broken") if listing is None else fresh("test", listing)
         report = self.tracker.audit(self.key)
-        self.store.purge(self.now())  # the store copies its history at every call
+        forget_history(self.store)
         if listing is not None and listing.is_complete:
             assert report.is_good, report.errors
 
@@ -361,7 +373,7 @@ class LedgerMachine(RuleBasedStateMachine):
             body = self.bodies[uuid]
             asked = self.asked(body)
             assert claim.workload.uuid == body["workload"]["uuid"]
-            assert (claim.amounts.vcpu_milli, claim.amounts.pcpus) == (asked["vcpu"], asked["pcpu"])
+            assert (claim.amounts.vcpu_milli, claim.amounts.pcpus) == (asked["vcpu"], 0)
             assert claim.amounts.memory_mb == body["resources"]["MEMORY_MB"]
             assert claim.amounts.disk_mb == asked["disk"]
 

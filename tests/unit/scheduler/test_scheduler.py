@@ -1,9 +1,16 @@
+import dataclasses
 import uuid
 
 import pytest
 
+from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.accounting.usage import Charge
-from nodetracker.errors import ClaimConflictError, ClaimRefusedError, StoreUnavailableError
+from nodetracker.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    RequestError,
+    StoreUnavailableError,
+)
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import delete
@@ -104,3 +111,47 @@ def test_an_overfull_node_takes_what_costs_nothing_of_it():
     world.add(charge=Charge(99000, 0, 0))
     scheduler = Scheduler(world.store, HostManager(world.store), TERMS)
     assert scheduler.create_claim(ask(DISK_GB=1)).nodename == "n1"
+
+
+def ask_move(source, kind, **resources):
+    body = {"workload": {"uuid": source.workload.uuid}, "resources": resources}
+    return parse_claim_request(body | {"migration": {"type": kind, "source_claim": source.uuid}})
+
+
+class TestMoves:
+    def test_a_move_takes_the_best_node_that_may_take_it(self, world, scheduler):
+        source = scheduler.create_claim(ask(VCPU=1))
+        assert source.nodename == "large"
+        migration = scheduler.create_migration(ask_move(source, "migration", VCPU=1))
+        assert (migration.source_node, migration.dest_node) == ("large", "middle")
+
+    def test_a_resize_may_stay_and_a_rebuild_has_to(self, world, scheduler):
+        source = scheduler.create_claim(ask(VCPU=1))
+        grown = scheduler.create_migration(ask_move(source, "resize", VCPU=2))
+        assert grown.dest_node == "large"
+        other = world.store.create_claim(ask(VCPU=1), "h3", "small", TERMS)
+        with pytest.raises(ClaimRefusedError, match="Free vcpu 0.00"):
+            scheduler.create_migration(ask_move(other, "rebuild", VCPU=1))
+
+    def test_the_same_request_answers_the_same_migration(self, scheduler):
+        source = scheduler.create_claim(ask(VCPU=1))
+        request = ask_move(source, "migration", VCPU=1)
+        migration = scheduler.create_migration(request)
+        assert scheduler.create_migration(request) == migration
+
+    def test_no_room_names_every_node(self, scheduler):
+        source = scheduler.create_claim(ask(VCPU=1))
+        with pytest.raises(ClaimRefusedError) as caught:
+            scheduler.create_migration(ask_move(source, "migration", VCPU=7))
+        assert caught.value.reasons == (
+            "h1/large: node large of host h1 has the workload already",
+            "others: cpu: 2 of 3 nodes",
+        )
+
+    def test_what_is_not_there_is_said_so(self, scheduler):
+        source = dataclasses.replace(scheduler.create_claim(ask(VCPU=1)), uuid=str(uuid.uuid4()))
+        for kind in ("rebuild", "migration"):
+            with pytest.raises(ClaimRefusedError, match=f"there is no claim {source.uuid}"):
+                scheduler.create_migration(ask_move(source, kind, VCPU=1))
+        with pytest.raises(RequestError, match="migration"):
+            scheduler.create_migration(ask(VCPU=1))

@@ -52,6 +52,8 @@ def test_the_documented_file_is_read_whole():
     guests = snapshot.guests.value.guests
     assert [guest.vcpu_milli for guest in guests] == [2000, 125]
     assert guests[1].kind is WorkloadKind.CONTAINER
+    assert snapshot.tracks_resources
+    assert snapshot.netdevs == {}
     assert inventory.failure_of("node-2") == "boom"
     assert inventory.failure_of("node-1") == "hang"
 
@@ -155,3 +157,25 @@ def test_no_text_raises_anything_else(text):
         parse_inventory(text, "f")
     except HostDataError:
         pass
+
+
+def test_a_node_may_not_track_and_its_devices_have_interfaces():
+    devices = "pci_devices: [{address: '0000:81:00.0', vendor_id: a, product_id: b, devname: eth1}]"
+    text = f"nodes: [{NODE % f', tracks_resources: false, {devices}'}]"
+    snapshot = parse_inventory(text, "fake").snapshots["n1"]
+    assert not snapshot.tracks_resources
+    assert snapshot.netdevs == {"eth1": "0000:81:00.0"}
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("tracks_resources: maybe", "nodes[0].tracks_resources: is neither true nor false"),
+        (
+            "pci_devices: [{address: '0000:81:00.0', vendor_id: a, product_id: b, devname: 7}]",
+            "nodes[0].pci_devices[0].devname: 7 is no name of its own",
+        ),
+    ],
+)
+def test_what_they_cannot_be_is_named(more, reason):
+    assert parse_inventory(f"nodes: [{NODE % f', {more}'}]", "fake").errors["n1"] == reason

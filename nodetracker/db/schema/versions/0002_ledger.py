@@ -22,8 +22,13 @@ _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 
 def upgrade() -> None:
-    """Make both tables; devices learn which spec names them."""
+    """Make both tables; devices learn which spec names them, nodes how claims are judged."""
     op.add_column("pci_devices", sa.Column("tags", _JSON, nullable=True))
+    op.add_column("compute_nodes", sa.Column("ratio_origins", _JSON, nullable=True))
+    op.add_column(
+        "compute_nodes",
+        sa.Column("tracks_resources", sa.Boolean(), nullable=False, server_default=sa.true()),
+    )
     op.create_table(
         "claims",
         sa.Column("id", _ID, nullable=False, autoincrement=True),

@@ -1,0 +1,136 @@
+"""migration create, list, show, set, confirm, revert."""
+
+import argparse
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.moves import move_of
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.cmd.commands.claim import add_request, read_json, with_place
+from nodetracker.cmd.commands.node import find_node
+from nodetracker.errors import NotFoundError
+from nodetracker.model.migration import OPEN, Migration, MigrationStatus
+from nodetracker.scheduler.host_manager import HostManager
+from nodetracker.scheduler.scheduler import Scheduler
+
+COLUMNS = (
+    "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
+    "dest_node", "source_claim", "dest_claim", "created_at",
+)  # fmt: skip
+
+
+class CreateMigration(StoreCommand, ShowOne):
+    """Hold a move's destination beside its source, or say why that cannot be."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the request and where it is wanted."""
+        parser = super().get_parser(prog_name)
+        add_request(parser, "the best candidate's, or the source's for a rebuild")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Admit it and print the migration."""
+        request = with_place(parse_claim_request(read_json(parsed_args.file)), parsed_args)
+        move_of(request)
+        if request.host is None:
+            scheduler = Scheduler(self.store, HostManager(self.store), self.terms)
+            return show(scheduler.create_migration(request))
+        node = find_node(self.store, request.host, request.nodename)
+        return show(self.store.create_migration(request, node.host, node.nodename, self.terms))
+
+
+class ListMigrations(StoreCommand, Lister):
+    """List migrations, oldest first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what to leave out."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", help="Only those from or to this host.")
+        parser.add_argument(
+            "--status", choices=[status.value for status in MigrationStatus], help="Only these."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the migrations."""
+        status = MigrationStatus(parsed_args.status) if parsed_args.status else None
+        found = self.store.list_migrations(parsed_args.host, status=status)
+        return columns_of([render_migration(migration) for migration in found], COLUMNS)
+
+
+class OneMigration(StoreCommand, ShowOne):
+    """Base of commands on one migration."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the migration."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("uuid", metavar="UUID")
+        return parser
+
+
+class ShowMigration(OneMigration):
+    """Show one migration."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read it."""
+        found = self.store.list_migrations(uuid=parsed_args.uuid)
+        if not found:
+            raise NotFoundError(f"there is no migration {parsed_args.uuid}")
+        return show(found[0])
+
+
+class SetMigration(OneMigration):
+    """Say how far a migration is; its claims stay as they are."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add how far."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--status", required=True, choices=[status.value for status in OPEN])
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Write it."""
+        status = MigrationStatus(parsed_args.status)
+        return show(self.store.set_migration_status(parsed_args.uuid, status))
+
+
+class ConfirmMigration(OneMigration):
+    """End a migration at its destination: the source's claim is released."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Confirm it."""
+        return show(self.store.confirm_migration(parsed_args.uuid))
+
+
+class RevertMigration(OneMigration):
+    """End a migration at its source: the destination's claim is released."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Revert it."""
+        return show(self.store.revert_migration(parsed_args.uuid))
+
+
+def render_migration(migration: Migration) -> dict[str, Any]:
+    """Return the columns of ``migration list`` for one migration."""
+    return {
+        "uuid": migration.uuid,
+        "workload_uuid": migration.workload_uuid,
+        "migration_type": migration.migration_type.value,
+        "status": migration.status.value,
+        "source_host": migration.source_host,
+        "source_node": migration.source_node,
+        "dest_host": migration.dest_host,
+        "dest_node": migration.dest_node,
+        "source_claim": migration.source_claim,
+        "dest_claim": migration.dest_claim,
+        "created_at": render_time(migration.created_at),
+    }
+
+
+def show(migration: Migration) -> tuple[Any, Any]:
+    """Return one migration as cliff wants it."""
+    row = render_migration(migration)
+    return tuple(row), tuple(row.values())

@@ -1,0 +1,699 @@
+"""Moves over every store: across hosts, on one node, ended either way, and met by one another."""
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.usage import Charge
+from nodetracker.db.store import SqlStore
+from nodetracker.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    NotFoundError,
+    RefusedError,
+    RequestError,
+)
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, SplitBrain
+from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.ports import LedgerTerms, Store
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.test_ledger import TERMS, make_node
+from tests.contract.values import make_device, make_guest, update
+from tests.statements import count_statements
+
+GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
+CHARGE = Charge(2000, 1024, 10240)
+WORKLOAD = GUEST.uuid
+
+
+@pytest.fixture(params=BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> Store:
+    return stores.open()
+
+
+def ask(workload: str = WORKLOAD, **more: Any) -> Any:
+    resources = {"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 10} | more.pop("resources", {})
+    return parse_claim_request({"workload": {"uuid": workload}, "resources": resources} | more)
+
+
+def ask_move(source: Claim, kind: str = "migration", **more: Any) -> Any:
+    migration = {"type": kind, "source_claim": source.uuid}
+    return ask(more.pop("workload", source.workload.uuid), migration=migration, **more)
+
+
+def claim(store: Store, request: Any, host: str = "alpha") -> Claim:
+    return store.create_claim(request, host, "node-1", TERMS)
+
+
+def move(store: Store, request: Any, host: str = "beta") -> Migration:
+    return store.create_migration(request, host, "node-1", TERMS)
+
+
+def node(store: Store, host: str = "alpha") -> NodeRecord:
+    (record,) = store.load_nodes(host)
+    return record
+
+
+def find(store: Store, claim_uuid: str) -> Claim:
+    (found,) = store.list_claims(uuid=claim_uuid)
+    return found
+
+
+def used(store: Store) -> tuple[int, int]:
+    """Return the CPUs used on both hosts, of which one is reserved on each."""
+    return node(store, "alpha").values.vcpus_used, node(store, "beta").values.vcpus_used
+
+
+def cover(store: Store, agent: Any, guest: Guest, claim_uuid: str | None, **columns: Any) -> None:
+    """Write what an audit writes that sees a guest which a claim covers."""
+    record = node(store, agent.host)
+    changed = make_guest(
+        guest.name,
+        vcpu_milli=guest.vcpu_milli,
+        memory_mb=guest.memory_mb,
+        disk_mb=guest.disk_mb,
+        claim_uuid=claim_uuid,
+        missing_since=columns.pop("missing_since", None),
+    )
+    if guest.uuid in record.guests:
+        diff: ItemDiff[Guest] = ItemDiff(changed=(changed,))
+    else:
+        diff = ItemDiff(added=(changed,))
+    assert not store.apply_changes(agent, [update(record, diff, **columns)], 60).conflicts
+
+
+@pytest.fixture
+def source(store: Store) -> Claim:
+    """A claim on alpha, confirmed by its guest; beta is empty."""
+    make_node(store, (GUEST,), CHARGE)
+    make_node(store, host="beta")
+    return claim(store, ask())
+
+
+class TestBeginning:
+    def test_both_sides_are_held_by_one_commit_each_seen_by_its_agent(
+        self, store: Store, source: Claim
+    ) -> None:
+        before = node(store), node(store, "beta")
+        migration = move(store, ask_move(source))
+        dest = find(store, migration.dest_claim)
+        assert (migration.status, migration.migration_type) == ("accepted", "migration")
+        assert (migration.source_host, migration.source_node) == ("alpha", "node-1")
+        assert (migration.dest_host, migration.dest_node) == ("beta", "node-1")
+        assert (migration.source_claim, migration.workload_uuid) == (source.uuid, WORKLOAD)
+        assert (dest.kind, dest.migration_uuid) == (ClaimKind.MOVE, migration.uuid)
+        assert dest.state is ClaimState.HELD
+        assert used(store) == (3, 3)
+        for record, host in zip(before, ("alpha", "beta"), strict=True):
+            after = node(store, host)
+            assert after.generation == record.generation + 1
+            (found,) = after.moves
+            assert found.migration == migration
+            assert (found.is_source_active, found.is_dest_active) == (True, True)
+        assert store.list_migrations() == [migration]
+
+    def test_on_one_node_the_destination_comes_on_top_of_the_source(
+        self, store: Store, source: Claim
+    ) -> None:
+        move(store, ask_move(source, "resize", resources={"VCPU": 4}), "alpha")
+        assert used(store) == (7, 1)
+        with pytest.raises(ClaimRefusedError, match="Free vcpu 1.00"):
+            claim(store, ask(str(uuid.uuid4()), resources={"VCPU": 2}))
+
+    def test_a_destination_that_does_not_fit_leaves_no_trace(
+        self, store: Store, source: Claim
+    ) -> None:
+        before = node(store), node(store, "beta")
+        with pytest.raises(ClaimRefusedError) as caught:
+            move(store, ask_move(source, resources={"VCPU": 9, "MEMORY_MB": 9999}))
+        assert caught.value.reasons == (
+            "Free vcpu 7.00 VCPU < requested 9 VCPU",
+            "Free memory 7680.00 MB < requested 9999 MB",
+        )
+        assert (node(store), node(store, "beta")) == before
+        assert store.list_migrations() == []
+
+    def test_a_source_host_that_is_down_can_be_evacuated_but_takes_nothing(
+        self, store: Store, source: Claim
+    ) -> None:
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        migration = move(store, ask_move(source, "evacuation"))
+        assert store.confirm_migration(migration.uuid).status is MigrationStatus.DONE
+        back = ask_move(find(store, migration.dest_claim))
+        with pytest.raises(ClaimRefusedError, match="host alpha is down"):
+            move(store, back, "alpha")
+
+    @pytest.mark.parametrize(
+        ("kind", "host", "reason"),
+        [
+            ("migration", "alpha", "node node-1 of host alpha has the workload already"),
+            ("live-migration", "alpha", "has the workload already"),
+            ("evacuation", "alpha", "has the workload already"),
+            ("rebuild", "beta", "a rebuild stays on node node-1 of host alpha"),
+        ],
+    )
+    def test_each_type_has_its_places(
+        self, store: Store, source: Claim, kind: str, host: str, reason: str
+    ) -> None:
+        with pytest.raises(ClaimRefusedError, match=reason):
+            move(store, ask_move(source, kind), host)
+
+    def test_every_reason_is_named_together(self, store: Store, source: Claim) -> None:
+        store.abort_claim(source.uuid)
+        other = str(uuid.uuid4())
+        with pytest.raises(ClaimRefusedError) as caught:
+            move(store, ask_move(source, workload=other, resources={"VCPU": 9}))
+        assert caught.value.reasons == (
+            f"claim {source.uuid} is of workload {WORKLOAD}",
+            f"claim {source.uuid} is released (aborted)",
+            "Free vcpu 7.00 VCPU < requested 9 VCPU",
+        )
+
+    def test_what_is_not_there_is_said_so(self, store: Store, source: Claim) -> None:
+        with pytest.raises(ClaimRefusedError, match="there is no node node-1 on host ghost"):
+            move(store, ask_move(source), "ghost")
+        ghost = str(uuid.uuid4())
+        request = ask(migration={"type": "resize", "source_claim": ghost})
+        with pytest.raises(ClaimRefusedError, match=f"there is no claim {ghost} to move from"):
+            move(store, request)
+        with pytest.raises(RequestError, match="migration: is missing"):
+            move(store, ask())
+        with pytest.raises(RequestError, match="a request for a migration"):
+            claim(store, ask_move(source), "beta")
+
+    def test_a_claim_is_a_part_of_one_open_move_at_most(self, store: Store, source: Claim) -> None:
+        first = move(store, ask_move(source))
+        make_node(store, host="gamma")
+        for side in (source.uuid, first.dest_claim):
+            with pytest.raises(ClaimRefusedError, match=f"migration {first.uuid}, which is accept"):
+                move(store, ask_move(find(store, side)), "gamma")
+        store.revert_migration(first.uuid)
+        assert move(store, ask_move(source), "gamma").dest_host == "gamma"
+
+    def test_the_same_request_answers_the_same_migration(self, store: Store, source: Claim) -> None:
+        name = str(uuid.uuid4())
+        migration = move(store, ask_move(source, uuid=name, resources={"VCPU": 7}))
+        assert migration.dest_claim == name
+        assert move(store, ask_move(source, uuid=name, resources={"VCPU": 7})) == migration
+        assert used(store) == (3, 8)
+        store.confirm_migration(migration.uuid)
+        again = move(store, ask_move(source, uuid=name, resources={"VCPU": 7}))
+        assert again.status is MigrationStatus.CONFIRMED
+        with pytest.raises(ClaimConflictError, match=name):
+            move(store, ask_move(source, uuid=name, resources={"VCPU": 6}))
+
+
+class TestEnding:
+    def test_confirming_releases_the_source_and_keeps_the_destination(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        before = node(store), node(store, "beta")
+        ended = store.confirm_migration(migration.uuid)
+        assert ended.status is MigrationStatus.CONFIRMED
+        assert store.list_migrations(uuid=migration.uuid) == [ended]
+        released, kept = find(store, source.uuid), find(store, migration.dest_claim)
+        assert (released.state, released.reason) == (ClaimState.RELEASED, "moved")
+        assert (kept.state, kept.expires_at) == (ClaimState.CONFIRMED, None)
+        after = node(store), node(store, "beta")
+        assert [r.generation for r in after] == [r.generation + 1 for r in before]
+        assert [r.moves for r in after] == [(), ()]
+
+    def test_a_guest_that_is_still_at_the_source_counts_as_unclaimed(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source, resources={"VCPU": 4}))
+        store.confirm_migration(migration.uuid)
+        assert node(store).guests[WORKLOAD].claim_uuid is None
+        assert used(store) == (3, 5)
+
+    def test_a_guest_that_left_the_source_gives_its_room_back(self, store: Store) -> None:
+        agent = make_node(store, (GUEST,), CHARGE)
+        make_node(store, host="beta")
+        held = claim(store, ask())
+        migration = move(store, ask_move(held))
+        cover(store, agent, GUEST, held.uuid, missing_since=store.now())
+        store.confirm_migration(migration.uuid)
+        assert node(store).guests == {}
+        assert used(store) == (1, 3)
+
+    def test_reverting_releases_the_destination_and_leaves_the_source(
+        self, store: Store, source: Claim
+    ) -> None:
+        before = node(store), node(store, "beta")
+        migration = move(store, ask_move(source))
+        ended = store.revert_migration(migration.uuid)
+        assert ended.status is MigrationStatus.REVERTED
+        assert find(store, migration.dest_claim).reason == "reverted"
+        assert find(store, source.uuid) == source
+        after = node(store), node(store, "beta")
+        assert [r.values for r in after] == [r.values for r in before]
+        assert [r.generation for r in after] == [r.generation + 2 for r in before]
+
+    @pytest.mark.parametrize(("is_confirmed", "left"), [(True, 4), (False, 2)])
+    def test_on_one_node_what_stays_is_charged_and_covers_the_guest(
+        self, store: Store, source: Claim, is_confirmed: bool, left: int
+    ) -> None:
+        migration = move(store, ask_move(source, "resize", resources={"VCPU": 4}), "alpha")
+        assert used(store) == (7, 1)
+        end = store.confirm_migration if is_confirmed else store.revert_migration
+        end(migration.uuid)
+        kept = migration.dest_claim if is_confirmed else source.uuid
+        record = node(store)
+        assert (record.values.vcpus_used, list(record.claims)) == (1 + left, [kept])
+        assert record.guests[WORKLOAD].claim_uuid == kept
+
+    def test_both_guests_of_a_live_migration_are_covered_by_their_own_nodes(
+        self, store: Store
+    ) -> None:
+        make_node(store, (GUEST,), CHARGE)
+        beta = make_node(store, host="beta")
+        held = claim(store, ask())
+        migration = move(store, ask_move(held, "live-migration"))
+        cover(store, beta, GUEST, migration.dest_claim)
+        assert node(store).guests[WORKLOAD].claim_uuid == held.uuid
+        store.revert_migration(migration.uuid)
+        assert node(store, "beta").guests[WORKLOAD].claim_uuid is None
+        assert used(store) == (3, 3)  # the guest at the destination counts by itself
+
+    def test_ending_again_changes_nothing_and_the_other_end_is_refused(
+        self, store: Store, source: Claim
+    ) -> None:
+        for end, other, told in (
+            (store.revert_migration, store.confirm_migration, "reverted"),
+            (store.confirm_migration, store.revert_migration, "confirmed"),
+        ):
+            migration = move(store, ask_move(source))
+            ended = end(migration.uuid)
+            after = node(store), node(store, "beta"), store.list_claims()
+            assert end(migration.uuid) == ended
+            with pytest.raises(RefusedError, match=f"migration {migration.uuid} is {told}"):
+                other(migration.uuid)
+            assert (node(store), node(store, "beta"), store.list_claims()) == after
+
+    def test_either_end_needs_no_agent(self, store: Store, source: Claim) -> None:
+        migrations = [move(store, ask_move(source))]
+        for host in ("alpha", "beta"):
+            store.set_service(host, COMPUTE_BINARY, ServiceChange(forced_down=True))
+        store.revert_migration(migrations[0].uuid)
+        store.set_service("beta", COMPUTE_BINARY, ServiceChange(forced_down=False))
+        migrations.append(move(store, ask_move(source)))
+        store.set_service("beta", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        store.confirm_migration(migrations[1].uuid)
+        assert [m.status for m in store.list_migrations()] == ["reverted", "confirmed"]
+
+    def test_what_is_not_there_is_not_found(self, store: Store, source: Claim) -> None:
+        calls: tuple[Callable[[str], Migration], ...] = (
+            store.confirm_migration,
+            store.revert_migration,
+            lambda name: store.set_migration_status(name, MigrationStatus.ERROR),
+        )
+        for call in calls:
+            with pytest.raises(NotFoundError, match="there is no migration ghost"):
+                call("ghost")
+
+
+class TestCellsAndDevices:
+    """A pinned workload with a network function: each end gives back what its side had."""
+
+    ALIAS = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
+    TERMS = LedgerTerms(60, 600, aliases={"nic": ALIAS})
+    VFS = tuple(make_device(f"10000:81:00.{number}", numa_node=number - 1) for number in (1, 2))
+    ASKED: ClassVar[dict[str, Any]] = {
+        "resources": {"VCPU": 0, "PCPU": 1},
+        "pci_requests": [{"alias": "nic"}],
+    }
+
+    @pytest.fixture
+    def pinned(self, store: Store) -> Claim:
+        make_node(store, devices=self.VFS)
+        make_node(store, host="beta", devices=self.VFS)
+        held = store.create_claim(ask(**self.ASKED), "alpha", "node-1", self.TERMS)
+        return store.confirm_claim(held.uuid)
+
+    def move(self, store: Store, source: Claim, kind: str, host: str) -> Migration:
+        request = ask_move(source, kind, **self.ASKED)
+        return store.create_migration(request, host, "node-1", self.TERMS)
+
+    def taken(self, store: Store, host: str) -> tuple[int, dict[str, str | None], int]:
+        """Return how many CPUs are pinned, whose each device in use is, and how many are free."""
+        record = node(store, host)
+        pinned = [
+            cpu for cell in record.values.numa_topology["cells"] for cpu in cell["pinned_cpus"]
+        ]
+        assert len(pinned) == record.values.pcpus_used
+        devices = {
+            device.status.value: device.claim_uuid
+            for device in record.devices.values()
+            if device.claim_uuid is not None
+        }
+        return len(pinned), devices, sum(pool["count"] for pool in record.values.pci_stats)
+
+    def test_confirming_takes_them_at_the_destination_and_frees_the_source_s(
+        self, store: Store, pinned: Claim
+    ) -> None:
+        migration = self.move(store, pinned, "migration", "beta")
+        dest = migration.dest_claim
+        assert self.taken(store, "alpha") == (1, {"allocated": pinned.uuid}, 1)
+        assert self.taken(store, "beta") == (1, {"claimed": dest}, 1)
+        store.confirm_migration(migration.uuid)
+        assert self.taken(store, "alpha") == (0, {}, 2)
+        assert self.taken(store, "beta") == (1, {"allocated": dest}, 1)
+
+    def test_reverting_frees_the_destination_s(self, store: Store, pinned: Claim) -> None:
+        before = node(store, "beta")
+        migration = self.move(store, pinned, "migration", "beta")
+        store.revert_migration(migration.uuid)
+        assert self.taken(store, "alpha") == (1, {"allocated": pinned.uuid}, 1)
+        assert self.taken(store, "beta") == (0, {}, 2)
+        assert node(store, "beta").devices == before.devices
+
+    @pytest.mark.parametrize("is_confirmed", [True, False])
+    def test_on_one_node_both_sides_have_their_own_until_the_end(
+        self, store: Store, pinned: Claim, is_confirmed: bool
+    ) -> None:
+        migration = self.move(store, pinned, "resize", "alpha")
+        dest = migration.dest_claim
+        assert self.taken(store, "alpha") == (2, {"allocated": pinned.uuid, "claimed": dest}, 0)
+        with pytest.raises(ClaimRefusedError, match="nic"):
+            store.create_claim(ask(str(uuid.uuid4()), **self.ASKED), "alpha", "node-1", self.TERMS)
+        end = store.confirm_migration if is_confirmed else store.revert_migration
+        end(migration.uuid)
+        stays = dest if is_confirmed else pinned.uuid
+        assert self.taken(store, "alpha") == (1, {"allocated": stays}, 1)
+        (kept,) = (claim for claim in store.list_claims() if claim.is_active)
+        assert kept.numa is not None
+        pins = [cell["pinned_cpus"] for cell in node(store).values.numa_topology["cells"]]
+        assert sorted(pins) == [[], list(kept.numa.cells[0].pins.values())]
+        assert node(store).devices[kept.devices[0]].claim_uuid == stays
+
+    def test_aborting_the_destination_frees_its_own(self, store: Store, pinned: Claim) -> None:
+        migration = self.move(store, pinned, "migration", "beta")
+        store.abort_claim(migration.dest_claim)
+        assert self.taken(store, "beta") == (0, {}, 2)
+        assert self.taken(store, "alpha") == (1, {"allocated": pinned.uuid}, 1)
+
+
+class TestAborting:
+    def test_aborting_the_destination_cancels_the_migration(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        store.abort_claim(migration.dest_claim)
+        (found,) = store.list_migrations()
+        assert found.status is MigrationStatus.CANCELLED
+        assert used(store) == (3, 1)
+        for end in (store.confirm_migration, store.revert_migration):
+            with pytest.raises(RefusedError, match="is cancelled"):
+                end(migration.uuid)
+        assert store.abort_claim(source.uuid).reason == "aborted"
+
+    def test_the_source_of_a_running_migration_is_not_aborted(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        before = node(store)
+        with pytest.raises(RefusedError, match=f"source of migration {migration.uuid}"):
+            store.abort_claim(source.uuid)
+        assert node(store) == before
+        store.confirm_migration(migration.uuid)
+        assert store.abort_claim(source.uuid).reason == "moved"
+
+    def test_a_destination_that_was_confirmed_is_a_claim_like_any_other(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        store.confirm_migration(migration.uuid)
+        assert store.abort_claim(migration.dest_claim).reason == "aborted"
+        assert store.list_migrations()[0].status is MigrationStatus.CONFIRMED
+
+
+class TestStatus:
+    def test_it_goes_forward_to_an_error_and_to_an_end_and_never_back(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        for status in (MigrationStatus.MIGRATING, MigrationStatus.FINISHED):
+            assert store.set_migration_status(migration.uuid, status).status is status
+            assert store.set_migration_status(migration.uuid, status).status is status
+        for status in (MigrationStatus.PRE_MIGRATING, MigrationStatus.CONFIRMED):
+            with pytest.raises(RefusedError, match=f"is finished, not to be {status}"):
+                store.set_migration_status(migration.uuid, status)
+        store.set_migration_status(migration.uuid, MigrationStatus.ERROR)
+        assert used(store) == (3, 3)
+        assert store.revert_migration(migration.uuid).status is MigrationStatus.REVERTED
+        with pytest.raises(RefusedError, match="is reverted"):
+            store.set_migration_status(migration.uuid, MigrationStatus.ERROR)
+
+    def test_migrations_are_listed_by_either_host_and_by_status(
+        self, store: Store, source: Claim
+    ) -> None:
+        make_node(store, host="gamma")
+        first = store.revert_migration(move(store, ask_move(source)).uuid)
+        second = move(store, ask_move(source), "gamma")
+        assert store.list_migrations() == [first, second]
+        assert store.list_migrations("alpha") == [first, second]
+        assert store.list_migrations("gamma") == [second]
+        assert store.list_migrations(status=MigrationStatus.REVERTED) == [first]
+        (alpha,) = store.list_services("alpha")
+        store.rename_host("alpha", "omega", COMPUTE_BINARY, alpha)
+        assert [m.source_host for m in store.list_migrations("omega")] == ["omega", "omega"]
+
+
+class TestPurging:
+    def test_a_claim_that_a_migration_tells_of_goes_with_it(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        store.abort_claim(store.create_claim(ask(str(uuid.uuid4())), "beta", "node-1", TERMS).uuid)
+        later = store.now() + timedelta(seconds=1)
+        assert counted(store.purge(later)) == (0, 1)
+        store.confirm_migration(migration.uuid)
+        assert counted(store.purge(store.now() - timedelta(days=1))) == (0, 0)
+        assert counted(store.purge(store.now() + timedelta(seconds=1))) == (1, 1)
+        assert [found.uuid for found in store.list_claims()] == [migration.dest_claim]
+        assert store.list_migrations() == []
+
+
+def counted(deleted: Mapping[str, int]) -> tuple[int, int]:
+    return deleted["migrations"], deleted["claims"]
+
+
+class TestSplitBrains:
+    def test_claims_on_two_nodes_without_an_open_migration_are_told_on_both_sides(
+        self, store: Store, source: Claim
+    ) -> None:
+        migration = move(store, ask_move(source))
+        assert store.list_split_brains("alpha") == []
+        store.revert_migration(migration.uuid)
+        other = claim(store, ask(), "beta")
+        assert store.list_split_brains("alpha") == [
+            SplitBrain("node-1", WORKLOAD, "beta", "node-1")
+        ]
+        assert store.list_split_brains("beta") == [
+            SplitBrain("node-1", WORKLOAD, "alpha", "node-1")
+        ]
+        store.abort_claim(other.uuid)
+        assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
+
+
+class TestAudits:
+    def test_an_error_that_an_audit_found_is_written_unless_the_migration_has_ended(
+        self, store: Store
+    ) -> None:
+        alpha = make_node(store)
+        make_node(store, host="beta")
+        held = claim(store, ask())
+        for is_ended in (False, True):
+            migration = move(store, ask_move(held))
+            record = node(store)
+            error = dataclasses.replace(migration, status=MigrationStatus.ERROR)
+            if is_ended:
+                # Touches its own node only, so the audit of the other does not conflict.
+                store.abort_claim(migration.dest_claim)
+            change = dataclasses.replace(
+                update(record), moves=(dataclasses.replace(record.moves[0], migration=error),)
+            )
+            result = store.apply_changes(alpha, [change], 60)
+            (found,) = store.list_migrations(uuid=migration.uuid)
+            if is_ended:
+                assert found.status is MigrationStatus.CANCELLED
+            else:
+                assert found.status is MigrationStatus.ERROR
+                assert result.records == {"node-1": node(store)}
+                store.revert_migration(migration.uuid)
+
+    def test_an_expired_destination_is_reverted_for_good_and_not_confirmed(
+        self, store: Store
+    ) -> None:
+        make_node(store)
+        beta = make_node(store, host="beta")
+        migration = move(store, ask_move(claim(store, ask())))
+        record = node(store, "beta")
+        expired = dataclasses.replace(
+            record.claims[migration.dest_claim], state=ClaimState.RELEASED, reason="expired"
+        )
+        error = dataclasses.replace(
+            record.moves[0],
+            migration=dataclasses.replace(migration, status=MigrationStatus.ERROR),
+            is_dest_active=False,
+        )
+        change = dataclasses.replace(
+            update(record, vcpus_used=1, cpu_used=0.0), claims=(expired,), moves=(error,)
+        )
+        result = store.apply_changes(beta, [change], 60)
+        assert result.records == {"node-1": node(store, "beta")}
+        with pytest.raises(RefusedError, match=r"is released \(expired\); revert it"):
+            store.confirm_migration(migration.uuid)
+        store.revert_migration(migration.uuid)
+        assert find(store, migration.dest_claim).reason == "reverted"
+        assert node(store, "beta").claims == {}
+        assert node(store, "beta").values.vcpus_used == 1
+
+
+class TestMeeting:
+    def test_of_confirming_and_aborting_at_once_one_prevails(self, stores: StoreMaker) -> None:
+        store = stores.open()
+        make_node(store, (GUEST,), CHARGE)
+        make_node(store, host="beta")
+        held = claim(store, ask())
+        for _ in range(4):
+            migration = move(store, ask_move(held))
+            calls = (
+                lambda m=migration: stores.open().confirm_migration(m.uuid).status,
+                lambda m=migration: stores.open().abort_claim(m.dest_claim).reason,
+            )
+            answers = at_once(*calls)
+            (found,) = store.list_migrations(uuid=migration.uuid)
+            if found.status is MigrationStatus.CONFIRMED:  # and the destination aborted after it
+                assert answers == ["confirmed", "aborted"]
+                assert used(store) == (3, 1)
+                held = claim(store, ask())
+            else:
+                assert found.status is MigrationStatus.CANCELLED
+                assert answers[1] == "aborted"
+                assert isinstance(answers[0], RefusedError)
+                assert used(store) == (3, 1)
+
+    def test_two_that_confirm_at_once_agree(self, stores: StoreMaker) -> None:
+        store = stores.open()
+        make_node(store, (GUEST,), CHARGE)
+        make_node(store, host="beta")
+        migration = move(store, ask_move(claim(store, ask())))
+        calls = [lambda: stores.open().confirm_migration(migration.uuid)] * 4
+        first, *others = at_once(*calls)
+        assert others == [first] * 3
+        assert used(store) == (3, 3)
+        assert node(store, "beta").generation == 3
+
+    def test_confirming_and_reverting_at_once_leaves_one_claim(self, stores: StoreMaker) -> None:
+        store = stores.open()
+        make_node(store)
+        make_node(store, host="beta")
+        migration = move(store, ask_move(claim(store, ask())))
+        answers = at_once(
+            lambda: stores.open().confirm_migration(migration.uuid),
+            lambda: stores.open().revert_migration(migration.uuid),
+        )
+        assert sum(isinstance(answer, RefusedError) for answer in answers) == 1
+        assert sum(c.is_active for c in store.list_claims()) == 1
+        assert sum(used(store)) == 4
+
+    def test_the_same_request_at_once_is_granted_once(self, stores: StoreMaker) -> None:
+        store = stores.open()
+        make_node(store)
+        make_node(store, host="beta")
+        held, name = claim(store, ask()), str(uuid.uuid4())
+        calls = [lambda: move(stores.open(), ask_move(held, uuid=name))] * 4
+        first, *others = at_once(*calls)
+        assert others == [first] * 3
+        assert used(store) == (3, 3)
+
+    def test_eight_that_move_both_ways_meet_no_deadlock_and_lose_nothing(
+        self, stores: StoreMaker
+    ) -> None:
+        store = stores.open()
+        make_node(store)
+        make_node(store, host="beta")
+        tiny = {"VCPU": 0, "MEMORY_MB": 10, "DISK_GB": 1}
+
+        def carry(number: int) -> None:
+            mine = stores.open()
+            here, there = ("alpha", "beta") if number % 2 else ("beta", "alpha")
+            held = claim(mine, ask(str(uuid.uuid4()), resources=tiny), here)
+            for turn in range(4):
+                migration = move(mine, ask_move(held, resources=tiny), there)
+                if turn % 2:
+                    mine.revert_migration(migration.uuid)
+                else:
+                    mine.confirm_migration(migration.uuid)
+                    held = find(mine, migration.dest_claim)
+                    here, there = there, here
+
+        answers = at_once(*[lambda number=number: carry(number) for number in range(8)])
+        assert answers == [None] * 8
+        memory = [node(store, host).values.memory_mb_used for host in ("alpha", "beta")]
+        assert sum(memory) == 2 * 512 + 8 * 10
+        for host in ("alpha", "beta"):
+            record = node(store, host)
+            assert record.values.memory_mb_used == 512 + 10 * len(record.claims)
+            assert record.moves == ()
+
+
+def at_once(*calls: Any) -> list[Any]:
+    """Call everything in threads of its own; return what each answered or raised."""
+
+    def answer(call: Any) -> Any:
+        try:
+            return call()
+        except RefusedError as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(answer, calls))
+
+
+@pytest.mark.parametrize("guests", [0, 100])
+def test_statements_are_bounded_however_many_guests_there_are(
+    stores: StoreMaker, guests: int
+) -> None:
+    store = stores.open()
+    if not isinstance(store, SqlStore):
+        pytest.skip("has no statements")
+    below = tuple(make_guest(f"guest-{number}") for number in range(guests))
+    make_node(store, (GUEST, *below), CHARGE)
+    make_node(store, below, host="beta")
+    held = claim(store, ask())
+    with count_statements(store) as began:
+        migration = move(store, ask_move(held))
+    with count_statements(store) as read:
+        store.load_nodes("alpha")
+    with count_statements(store) as ended:
+        store.confirm_migration(migration.uuid)
+    with count_statements(store) as again:
+        store.confirm_migration(migration.uuid)
+    assert (len(began), len(read), len(ended), len(again)) == (9, 5, 11, 5)
+
+
+def test_a_silent_destination_refuses(store: Store, source: Claim) -> None:
+    silent = LedgerTerms(service_down_time=-1, claim_timeout=600)
+    with pytest.raises(ClaimRefusedError, match="host beta is down"):
+        store.create_migration(ask_move(source), "beta", "node-1", silent)

@@ -1,0 +1,160 @@
+"""Moves from the command line, beside two running agents."""
+
+import json
+import signal
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.programs import Programs, Running, wait_until
+
+GUEST = {
+    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+    "name": "vm-1",
+    "vcpus": 2,
+    "memory_mb": 2048,
+    "disk_gb": 20,
+}
+COLUMNS = [
+    "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
+    "dest_node", "source_claim", "dest_claim", "created_at",
+]  # fmt: skip
+
+
+class Site:
+    """Two hosts on one database, and their agents."""
+
+    def __init__(self, directory: Path) -> None:
+        connection = f"sqlite:///{directory}/db.sqlite"
+        self.hosts = {
+            name: Programs(directory / name, connection, name, update_resources_interval=1)
+            for name in ("alpha", "beta")
+        }
+        for name in self.hosts:
+            self.write(name)
+        self.manage = self.hosts["alpha"].manage
+        self.ask = self.hosts["alpha"].ask
+        assert self.manage("db", "sync").returncode == 0
+
+    def write(self, host: str, *guests: Any) -> None:
+        node = {"nodename": host, "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+        path = self.hosts[host].inventory
+        path.write_text(yaml.safe_dump({"nodes": [node | {"guests": list(guests)}]}))
+
+    def start(self, host: str) -> Running:
+        agent = self.hosts[host].start()
+        agent.wait_for("is at work")
+        return agent
+
+    def request(self, memory_mb: int, **body: Any) -> str:
+        path = self.hosts["alpha"].directory / "request.json"
+        resources = {"VCPU": 2, "MEMORY_MB": memory_mb, "DISK_GB": 20}
+        body = {"workload": {"uuid": GUEST["uuid"]}, "resources": resources} | body
+        path.write_text(json.dumps(body))
+        return str(path)
+
+    def claim(self) -> dict[str, Any]:
+        claim: dict[str, Any] = self.ask("claim", "create", self.request(2048), "--host", "alpha")
+        self.write("alpha", GUEST)
+        wait_until(lambda: self.state(claim["uuid"]) == "confirmed")
+        return claim
+
+    def move(self, claim: dict[str, Any], kind: str, memory_mb: int = 2048) -> dict[str, Any]:
+        move = {"type": kind, "source_claim": claim["uuid"]}
+        request = self.request(memory_mb, migration=move, host="beta")
+        migration: dict[str, Any] = self.ask("migration", "create", request)
+        return migration
+
+    def state(self, claim_uuid: str) -> str:
+        return str(self.ask("claim", "show", claim_uuid)["state"])
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """Return what is used beyond what each host reserves."""
+        alpha, beta = (row["memory_mb_used"] - 512 for row in self.ask("node", "list"))
+        return alpha, beta
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_live_migration_and_one_that_is_reverted(site: Site) -> None:
+    with site.start("alpha") as alpha, site.start("beta") as beta:
+        claim = site.claim()
+        migration = site.move(claim, "live-migration")
+        assert list(migration) == COLUMNS
+        assert (migration["status"], migration["migration_type"]) == ("accepted", "live-migration")
+        assert (migration["source_host"], migration["dest_host"]) == ("alpha", "beta")
+        assert site.used == (2048, 2048)
+        refused = site.manage("claim", "abort", claim["uuid"])
+        assert refused.returncode == 1
+        assert f"is the source of migration {migration['uuid']}" in refused.stderr
+        site.write("beta", GUEST)
+        wait_until(lambda: site.state(migration["dest_claim"]) == "confirmed")
+        status = ("migration", "set", migration["uuid"], "--status", "finished")
+        assert site.ask(*status)["status"] == "finished"
+        assert site.ask("migration", "confirm", migration["uuid"])["status"] == "confirmed"
+        assert site.used == (2048, 2048)  # the source's guest counts by itself
+        site.write("alpha")
+        wait_until(lambda: site.used == (0, 2048))
+        assert site.ask("migration", "confirm", migration["uuid"])["status"] == "confirmed"
+        done = site.manage("migration", "revert", migration["uuid"])
+        told = f"migration {migration['uuid']} is confirmed"
+        assert (done.returncode, done.stderr.strip()) == (1, told)
+
+        back = {"type": "migration", "source_claim": migration["dest_claim"]}
+        request = site.request(4096, migration=back)
+        second = site.ask("migration", "create", request, "--host", "alpha")
+        assert site.used == (4096, 2048)
+        assert site.ask("migration", "revert", second["uuid"])["status"] == "reverted"
+        assert site.used == (0, 2048)
+        listed = site.ask("migration", "list")
+        assert [row["status"] for row in listed] == ["confirmed", "reverted"]
+        assert listed[0] == site.ask("migration", "show", migration["uuid"])
+        assert site.ask("migration", "list", "--status", "reverted") == [listed[1]]
+        assert site.ask("warning", "list") == []
+        for agent in (alpha, beta):
+            assert agent.stop() == 0
+            assert "Traceback" not in agent.output()
+
+
+def test_an_evacuation_outlives_the_death_of_both_agents(site: Site) -> None:
+    with site.start("alpha") as alpha, site.start("beta") as beta:
+        claim = site.claim()
+        alpha.stop(signal.SIGKILL)
+        migration = site.move(claim, "evacuation", 3072)
+        assert site.used == (2048, 3072)
+        beta.stop(signal.SIGKILL)
+        site.write("beta", GUEST)
+        assert site.ask("migration", "confirm", migration["uuid"])["status"] == "done"
+        assert site.used == (2048, 3072)
+        assert site.state(claim["uuid"]) == "released"
+    with site.start("alpha"), site.start("beta"):
+        assert site.used == (2048, 3072)  # the host came back with the guest still on it
+        site.write("alpha")
+        wait_until(lambda: site.used == (0, 3072))
+
+
+def test_what_cannot_be_meant_is_one_line(site: Site) -> None:
+    ghost = str(uuid.uuid4())
+    with site.start("beta"):
+        for arguments, told in (
+            (("create", site.request(1)), "migration: is missing"),
+            (("show", "ghost"), "there is no migration ghost"),
+            (("confirm", "ghost"), "there is no migration ghost"),
+            (("revert", "ghost"), "there is no migration ghost"),
+        ):
+            done = site.manage("migration", *arguments)
+            assert (done.returncode, done.stderr.strip()) == (1, told)
+        move = {"type": "resize", "source_claim": ghost}
+        request = site.request(1, migration=move, host="beta")
+        done = site.manage("migration", "create", request)
+        assert done.stderr.strip() == f"there is no claim {ghost} to move from"
+        done = site.manage("claim", "create", request)
+        assert "makes it a request for a migration" in done.stderr
+        assert site.ask("migration", "list") == []
