@@ -230,11 +230,11 @@ class HypervisorReader:
     ) -> Fact[Reading]:
         if states.value is None:
             return failed(self._source, states.error or "")
-        listed, told = states.value, amounts.value or []
+        listed, told = states.value, amounts.value
         return self._start(nodename, "guests", lambda: self._read_documents(listed, told)).fact()
 
     def _read_documents(
-        self, listed: list[DomainStatistics], told: list[DomainStatistics]
+        self, listed: list[DomainStatistics], told: list[DomainStatistics] | None
     ) -> Reading:
         dirty = self._connection.take_dirty()
         try:
