@@ -135,7 +135,7 @@ class ComputeManager:
         Raises:
             ConfigError: the configuration does not fit the nodes.
         """
-        if DriverCapability.EVENTS in self._driver.capabilities:
+        if self.has_events:
             self._driver.events(self._take_event)
         try:
             self._try_audit(startup=True)
@@ -145,6 +145,11 @@ class ComputeManager:
     def inventory_host(self) -> None:
         """The periodic task: audit all nodes, and keep an outage to one log line."""
         self._try_audit(startup=False)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether the driver tells events."""
+        return DriverCapability.EVENTS in self._driver.capabilities
 
     def handle_events(self) -> None:
         """Audit the nodes whose events are due, after waiting until one is."""
