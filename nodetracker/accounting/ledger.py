@@ -10,7 +10,7 @@ from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa_fit import NumaRefusal, fit_numa
 from nodetracker.accounting.numa_usage import decode_host_cells, sum_usage, topology_with_usage
 from nodetracker.accounting.pci_admission import PciAdmission
-from nodetracker.accounting.pci_state import allocate_devices, claim_devices
+from nodetracker.accounting.pci_state import allocate_devices, claim_devices, free_devices
 from nodetracker.accounting.usage import (
     Charge,
     charge_of_claim,
@@ -36,8 +36,9 @@ class LockedNode:
         values: only what admission and usage need; the rest is as a new row's.
         service: of the host's agent, None when there is none.
         guest: of the workload in question as stored, None when there is none.
-        placements: of the node's active claims on NUMA cells; read only where
-            the claim in question has one or asks for one.
+        placements: of the node's active claims, and of unclaimed guests but the
+            workload's own, on NUMA cells; read only where the claim in
+            question has one or asks for one, or the guest has one.
         devices: its PCI devices by address; read only where the claim in
             question has one or asks for one.
         now: the database's time.
@@ -83,7 +84,7 @@ def judge_claim(
         return replace(answer, refusals=tuple(refusals))
     topology = node.values.numa_topology
     pci = PciAdmission(
-        node.devices,
+        own_devices(node),
         request.pci_requests,
         aliases,
         {cell["id"]: cell.get("socket") for cell in topology.get("cells", ())},
@@ -171,7 +172,29 @@ def charge_row(node: LockedNode, added: Charge, removed: Charge) -> dict[str, An
 def give_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
     """Return the node's devices once a claim that was admitted has its own."""
     give = allocate_devices if claim.state is ClaimState.CONFIRMED else claim_devices
-    return give(node.devices, claim.devices, claim.uuid)
+    return _leave_guest_its(give(own_devices(node), claim.devices, claim.uuid), node)
+
+
+def take_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
+    """Return the node's devices once a claim has given its own back; a guest keeps what it has."""
+    return _leave_guest_its(free_devices(node.devices, claim.uuid), node)
+
+
+def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
+    """Return the devices as a claim of the workload may have them: its guest's are its own."""
+    return node.devices if node.guest is None else free_devices(node.devices, node.guest.uuid)
+
+
+def _leave_guest_its(
+    devices: Mapping[str, TrackedDevice], node: LockedNode
+) -> dict[str, TrackedDevice]:
+    left = dict(devices)
+    if node.guest is None or node.guest.missing_since is not None:
+        return left
+    for address in node.guest.pins.devices:
+        if address in left and left[address].is_available:
+            left = allocate_devices(left, [address], node.guest.uuid)
+    return left
 
 
 def topology_column(

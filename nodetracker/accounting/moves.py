@@ -202,6 +202,11 @@ def list_departing(moves: Iterable[Move]) -> frozenset[str]:
     )
 
 
+def list_moving(moves: Iterable[Move]) -> frozenset[str]:
+    """Return the workloads that are being moved: their guests go and come as part of it."""
+    return frozenset(move.migration.workload_uuid for move in moves if move.migration.is_running)
+
+
 def judge_moves(
     nodename: str, moves: Sequence[Move], claims: Mapping[str, Claim]
 ) -> tuple[tuple[Move, ...], tuple[HostWarning, ...]]:

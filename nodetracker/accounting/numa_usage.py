@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodetracker.accounting.inventory import numa_columns
+from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.numa import NumaTopology, PagePool
 from nodetracker.model.numa_host import CellUsage, HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
@@ -81,6 +84,38 @@ def _sum_parts(parts: Sequence[CellPlacement], pinned_cpus: CpuSet) -> CellUsage
         shared_vcpus=sum(part.vcpus for part in parts),
         memory_mb=sum(part.memory_mb for part in parts),
         pages=dict(sorted(pages.items())),
+    )
+
+
+def list_placements(claims: Iterable[Claim], guests: Iterable[Guest]) -> tuple[NumaPlacement, ...]:
+    """Return all that counts on a node's cells: active claims, and guests that none covers."""
+    return (
+        *(claim.numa for claim in claims if claim.is_active and claim.numa is not None),
+        *(
+            guest.pins.placement
+            for guest in guests
+            if guest.claim_uuid is None and guest.pins.placement is not None
+        ),
+    )
+
+
+def offered_pins(pins: GuestPins, policy: Policy) -> GuestPins:
+    """Return a guest's pins with those to CPUs that are not for pinning as floating ones.
+
+    Without `cpu_dedicated_set` no CPU may be pinned by claims, so a pin is a
+    matter between the guest and whoever made it.
+    """
+    dedicated = policy.cpu_dedicated_set or frozenset()
+    return replace(
+        pins,
+        cells=tuple(
+            replace(
+                cell,
+                vcpus=cell.vcpus + sum(cpu not in dedicated for cpu in cell.pins.values()),
+                pins={guest: cpu for guest, cpu in cell.pins.items() if cpu in dedicated},
+            )
+            for cell in pins.cells
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nodetracker.errors import RefusedError
+from nodetracker.model.guest import Guest
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice, track_device
 from nodetracker.model.pci_spec import DeviceSpec, find_tags
 
@@ -91,6 +92,29 @@ def free_devices(devices: Devices, claim_uuid: str) -> dict[str, TrackedDevice]:
         if device.claim_uuid != claim_uuid or device.status is not PciStatus.REMOVED
     }
     return settle(kept)
+
+
+def hold_for_guests(
+    devices: Devices, guests: Iterable[Guest], claims: Collection[str]
+) -> dict[str, TrackedDevice]:
+    """Give devices that guests have, and no claim, to these guests themselves.
+
+    What the host passes through to a guest is nobody else's, whether or not a
+    claim was asked. A guest that has a device no longer gives it back.
+
+    Args:
+        claims: uuids of all active claims; any other holder is a guest.
+    """
+    has = {address: guest.uuid for guest in guests for address in guest.pins.devices}
+    held = dict(devices)
+    for holder in {device.claim_uuid for device in devices.values()} - {None, *claims}:
+        own = list_held(held, str(holder))
+        if any(has.get(address) != holder for address in own):
+            held = free_devices(held, str(holder))
+    for address, uuid in sorted(has.items()):
+        if address in held and held[address].is_available:
+            held = allocate_devices(held, [address], uuid)
+    return held
 
 
 def list_held(devices: Devices, claim_uuid: str) -> tuple[str, ...]:

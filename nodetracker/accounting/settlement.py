@@ -89,7 +89,8 @@ def settle(
         late = _find_expired(settled.values(), uuid)
         if late is None:
             continue
-        if not _may_reopen(late, settled.values(), cells, devices or {}):
+        others = [guest for guest in listed.values() if guest.uuid not in covered | {uuid: late}]
+        if not _may_reopen(late, settled.values(), others, cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
         else:
             settled[late.uuid] = covered[uuid] = replace(
@@ -176,15 +177,21 @@ def _find_expired(claims: Iterable[Claim], workload_uuid: str) -> Claim | None:
 def _may_reopen(
     late: Claim,
     claims: Iterable[Claim],
+    unclaimed: Iterable[Guest],
     cells: Sequence[HostCell],
     devices: Mapping[str, TrackedDevice],
 ) -> bool:
     """Tell whether CPUs, pages and devices of an expired claim are nobody else's by now."""
-    if any(address not in devices or not devices[address].is_available for address in late.devices):
+    if any(
+        address not in devices
+        or not (devices[address].is_available or devices[address].claim_uuid == late.workload.uuid)
+        for address in late.devices
+    ):
         return False
     if late.numa is None:
         return True
     placements = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
+    placements |= {g.uuid: g.pins.placement for g in unclaimed if g.pins.placement is not None}
     before = find_conflicts(cells, placements)
     return find_conflicts(cells, placements | {late.uuid: late.numa}) == before
 

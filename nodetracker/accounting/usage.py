@@ -55,9 +55,14 @@ def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
     """Return what an unclaimed guest costs: what a claim of its amounts would.
 
     Powered-off guests cost the same as running ones: they may be started at
-    any time without asking.
+    any time without asking. CPUs that are pinned are charged as such.
     """
-    amounts = Amounts(vcpu_milli=guest.vcpu_milli, memory_mb=guest.memory_mb, disk_mb=guest.disk_mb)
+    amounts = Amounts(
+        vcpu_milli=max(0, guest.vcpu_milli - guest.pins.pcpus * MILLI),
+        pcpus=guest.pins.pcpus,
+        memory_mb=guest.memory_mb,
+        disk_mb=guest.disk_mb,
+    )
     return charge_of_claim(amounts, guest.kind, overhead_mb)
 
 

@@ -8,14 +8,20 @@ from typing import Any
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
 from nodetracker.accounting.ledger import topology_column
-from nodetracker.accounting.moves import judge_moves, list_departing
-from nodetracker.accounting.numa_usage import decode_host_cells
+from nodetracker.accounting.moves import judge_moves, list_departing, list_moving
+from nodetracker.accounting.numa_usage import decode_host_cells, list_placements, offered_pins
 from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import allocate_devices, free_devices, sync_devices
+from nodetracker.accounting.pci_state import (
+    allocate_devices,
+    free_devices,
+    hold_for_guests,
+    sync_devices,
+)
 from nodetracker.accounting.settlement import ListingTime, settle
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
+from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
@@ -48,15 +54,20 @@ def account(
         being made, if any.
     """
     cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
-    snapshot = replace(snapshot, cpu=_usable_cpu(snapshot.cpu, policy))
+    snapshot = replace(
+        snapshot,
+        cpu=_usable_cpu(snapshot.cpu, policy),
+        guests=_bound_guests(snapshot.guests, policy),
+    )
     before = stored.values if stored else NodeValues()
+    time = time or ListingTime(now)
     known = _known_columns(snapshot, policy, before)
     settlement = settle(
         snapshot.nodename,
         stored.claims if stored else {},
         stored.guests if stored else {},
         snapshot.guests,
-        time or ListingTime(now),
+        replace(time, gone=time.gone - list_moving(stored.moves if stored else ())),
         decode_host_cells(before.numa_topology),
         stored.devices if stored else {},
         list_departing(stored.moves if stored else ()),
@@ -70,12 +81,17 @@ def account(
         claims,
         policy,
     )
+    devices = hold_for_guests(
+        devices,
+        [guest for guest in guests.values() if guest.missing_since is None],
+        [claim.uuid for claim in claims.values() if claim.is_active],
+    )
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     values = replace(before, **known, facts=facts)
     total = usage.charge_of_ledger(
         claims.values(), guests.values(), values.overhead.get("memory_mb", 0)
     )
-    placements = [claim.numa for claim in claims.values() if claim.is_active and claim.numa]
+    placements = list_placements(claims.values(), guests.values())
     values = replace(
         values,
         numa_topology=topology_column(values.numa_topology, placements),
@@ -106,6 +122,16 @@ def _usable_cpu(cpu: Fact[CpuInfo], policy: Policy) -> Fact[CpuInfo]:
         if none_left:
             return failed(cpu.source, f"{option}: none of {render_cpu_set(lacking)} is online")
     return cpu
+
+
+def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing]:
+    if fact.value is None:
+        return fact
+    guests = tuple(
+        replace(guest, pins=offered_pins(guest.pins, policy)) if guest.pins.cells else guest
+        for guest in fact.value.guests
+    )
+    return replace(fact, value=replace(fact.value, guests=guests))
 
 
 def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
@@ -158,6 +184,7 @@ def _devices_now(
     for claim in claims.values():
         if not claim.devices or before.get(claim.uuid) == claim:
             continue
+        devices = free_devices(devices, claim.workload.uuid)  # what its guest has is its own
         if claim.is_active:
             # What is not to be had any more must not cost the audit.
             own = [a for a in claim.devices if a in devices and _may_have(devices[a], claim)]

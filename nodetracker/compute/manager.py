@@ -30,6 +30,7 @@ from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
 
+_BUSY_SECONDS = 0.02
 _UNKNOWN = ""  # no reason at all: what an earlier run of the agent left is not known
 
 
@@ -74,6 +75,7 @@ class ComputeManager:
         self._takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
         self._events = EventQueue(monotonic)
         self._tracker = ResourceTracker(settings, driver, store, monotonic, clock)
+        self._tracker.watch_events(self._take_urgent)
         self._database = OutageLog("The database", StoreError, LOG, monotonic)
         self._want_audit: Callable[[], None] = _ignore
         self._want_events_audit: Callable[[], None] = _ignore
@@ -133,7 +135,7 @@ class ComputeManager:
         Raises:
             ConfigError: the configuration does not fit the nodes.
         """
-        if DriverCapability.EVENTS in self._driver.capabilities:
+        if self.has_events:
             self._driver.events(self._take_event)
         try:
             self._try_audit(startup=True)
@@ -144,12 +146,18 @@ class ComputeManager:
         """The periodic task: audit all nodes, and keep an outage to one log line."""
         self._try_audit(startup=False)
 
+    @property
+    def has_events(self) -> bool:
+        """Whether the driver tells events."""
+        return DriverCapability.EVENTS in self._driver.capabilities
+
     def handle_events(self) -> None:
         """Audit the nodes whose events are due, after waiting until one is."""
         while (delay := self._events.delay()) is not None:
-            if delay == 0:
+            # A running audit looks for events itself while it waits for slow nodes.
+            if delay == 0 and not self._audit_lock.locked():
                 self._database.run("audit", partial(self._audit_events, self._events.take()))
-            elif self._stopping.wait(delay):
+            elif self._stopping.wait(delay or _BUSY_SECONDS):
                 return
 
     def post_start_hook(self) -> None:
@@ -182,6 +190,16 @@ class ComputeManager:
         return self._audit(
             lambda agent: self._tracker.audit(agent, startup, self._judge_state_path())
         )
+
+    def _take_urgent(self) -> frozenset[str]:
+        """Return the nodes whose events are due, for the audit that runs now."""
+        if self._events.delay() != 0:
+            return frozenset()
+        batch = self._events.take()
+        self._tracker.note_gone(batch.gone)
+        if "" in batch.nodenames:
+            self._want_audit()
+        return batch.nodenames
 
     def _audit_events(self, batch: EventBatch) -> AuditReport:
         with self._audit_lock:  # first, so that it is known however this audit ends

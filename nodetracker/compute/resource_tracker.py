@@ -65,6 +65,9 @@ MAX_CONFLICT_ROUNDS = 3
 MAX_CLOCK_SKEW_SECONDS = 5.0
 """A host's clock that is further off the database's is warned of."""
 
+_LOOK_SECONDS = 0.05
+"""How often events are looked for while a slow node is waited for."""
+
 _DOES_NOT_ANSWER = "does not answer"
 
 
@@ -100,6 +103,7 @@ class ResourceTracker:
         self._monotonic = monotonic
         self._clock = clock
         self._progress: Callable[[], None] = _ignore
+        self._take_urgent: Callable[[], Collection[str]] = tuple
         self._clock_skew: float | None = None
         self._told_skew = 0.0
         self._readers = WorkerPool("audit", settings.max_concurrent_audits)
@@ -126,6 +130,10 @@ class ResourceTracker:
         """Call something at each step of an audit; every step is bounded in time."""
         self._progress = progress
 
+    def watch_events(self, take_urgent: Callable[[], Collection[str]]) -> None:
+        """Ask for nodes that events concern while an audit waits for slow ones."""
+        self._take_urgent = take_urgent
+
     def note_gone(self, gone: Mapping[str, Collection[str]]) -> None:
         """Take note of guests that were undefined or destroyed, until a listing has judged it.
 
@@ -149,6 +157,9 @@ class ResourceTracker:
         for snapshots in self._read(sorted(named)):
             self._write(run, snapshots)
         run.warnings += [w for w in self._told_warnings or () if w.nodename not in named]
+        run.warnings += [
+            _explain_split_brain(found) for found in self._split_brains if found.nodename in named
+        ]
         self._errors = {n: e for n, e in self._errors.items() if n not in named} | run.errors
         return self._report(run, named)
 
@@ -291,9 +302,27 @@ class ResourceTracker:
                 slow[name] = task
         if first or not slow:
             yield first
-        rest = [self._await(name, task) for name, task in slow.items()]
+        rest: list[HostSnapshot] = []
+        for name, task in slow.items():
+            self._progress()
+            for others in self._read_meanwhile(task, slow):
+                yield [others]
+            rest.append(self._await(name, task))
         if rest:
             yield rest
+
+    def _read_meanwhile(
+        self, task: Task[HostSnapshot], slow: Collection[str]
+    ) -> Iterator[HostSnapshot]:
+        """Give nodes whose events are due while a slow one is waited for, within its budget."""
+        over_at = time.monotonic() + self._settings.probe_timeout
+        while not task.is_done and time.monotonic() < over_at:
+            for name in self._take_urgent():
+                if name in self._records and name not in slow and name not in self._hung:
+                    other = self._readers.submit(partial(self._read_one, name))
+                    if other.wait_until(time.monotonic() + SETTLE_SECONDS):
+                        yield self._outcome(name, other)
+            task.wait_until(time.monotonic() + _LOOK_SECONDS)
 
     def _read_one(self, nodename: str) -> HostSnapshot:
         failure: tuple[str, str] | None = None
@@ -310,7 +339,6 @@ class ResourceTracker:
         return snapshot
 
     def _await(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
-        self._progress()
         # Every probe is bounded, so this bound is for drivers that run none.
         if task.wait(self._settings.probe_timeout * 2):
             return self._outcome(nodename, task)
@@ -379,6 +407,8 @@ class ResourceTracker:
         if is_gone:  # what nobody can read any more is unknown at once
             policy = replace(policy, held_fact_expiry=-1)
         pending = {snapshot.nodename: snapshot for snapshot in snapshots}
+        if not is_gone:
+            run.forget(pending)
         self._count_absences(snapshots)
         for _ in range(MAX_CONFLICT_ROUNDS):
             now = self._load(run.agent)
@@ -610,6 +640,12 @@ class _Run:
         self.began = began
         self.errors: dict[str, str] = {}
         self.warnings = list(standing)
+
+    def forget(self, nodenames: Collection[str]) -> None:
+        """Forget what an earlier reading of nodes in the same audit gave."""
+        self.warnings = [w for w in self.warnings if w.nodename not in nodenames]
+        for name in nodenames:
+            self.errors.pop(name, None)
 
     def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
         """Keep why a node's row was not written."""

@@ -22,7 +22,7 @@ class ComputeService:
     """Runs one manager: audits in one thread, heartbeats in another.
 
     Heartbeats go on whatever the driver does, also during the first audit. A
-    third thread audits the nodes that the driver's events name.
+    third thread audits the nodes that the driver's events name, if it tells any.
     """
 
     def __init__(self, settings: AgentSettings, manager: ComputeManager) -> None:
@@ -97,7 +97,8 @@ class ComputeService:
             self._fail(error)
         else:
             self._audits.start()
-            self._events.start()
+            if self._manager.has_events:
+                self._events.start()
             on_started()
         finally:
             self._started.set()

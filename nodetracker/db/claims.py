@@ -17,7 +17,7 @@ from nodetracker.accounting import ledger, moves
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import allocate_devices, free_devices
+from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
@@ -101,7 +101,11 @@ def grant(
         sa.insert(tables.claims).values(compute_node_id=node.id, **codec.encode_claim(claim))
     )
     added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    placements = None if claim.numa is None else (*node.placements, claim.numa)
+    placements = None
+    if claim.numa is not None:
+        placements = (*node.placements, claim.numa)
+    elif _has_cells(node):
+        placements = node.placements
     devices = ledger.give_devices(node, claim) if claim.devices else None
     _charge(connection, node, added, ledger.credit_of(node), placements, devices)
     if node.guest is not None:
@@ -185,8 +189,9 @@ def release(
         else:
             connection.execute(sa.delete(tables.guests).where(_is_guest(node)))
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    placements = None if claim.numa is None else _read_placements(connection, node.id)
-    devices = free_devices(node.devices, claim.uuid) if claim.devices else None
+    is_placed = claim.numa is not None or _has_cells(node)
+    placements = _read_placements(connection, node.id) if is_placed else None
+    devices = ledger.take_devices(node, claim) if claim.devices else None
     _charge(connection, node, added, removed, placements, devices)
     return released
 
@@ -317,13 +322,32 @@ def _lock_for(
     return next(iter(found.values()), None)
 
 
-def _read_placements(connection: sa.Connection, node_id: int) -> tuple[NumaPlacement, ...]:
-    """Return where the node's active claims are on its NUMA cells."""
+def _has_cells(node: LockedNode) -> bool:
+    """Tell whether the workload's guest is bound to NUMA cells."""
+    return node.guest is not None and bool(node.guest.pins.cells)
+
+
+def _read_placements(
+    connection: sa.Connection, node_id: int, but: str = ""
+) -> tuple[NumaPlacement, ...]:
+    """Return where the node's active claims and unclaimed guests are on its NUMA cells.
+
+    Args:
+        but: uuid of a workload whose guest is left out.
+    """
     found = connection.execute(
-        sa.select(_claims.numa).where(
-            _claims.compute_node_id == node_id,
-            _claims.state != ClaimState.RELEASED.value,
-            _claims.numa.is_not(None),
+        sa.union_all(
+            sa.select(_claims.numa).where(
+                _claims.compute_node_id == node_id,
+                _claims.state != ClaimState.RELEASED.value,
+                _claims.numa.is_not(None),
+            ),
+            sa.select(_guests.pins).where(
+                _guests.compute_node_id == node_id,
+                _guests.claim_uuid.is_(None),
+                _guests.pins.is_not(None),
+                _guests.uuid != but,
+            ),
         )
     ).scalars()
     return tuple(decode_placement(data) for data in found if data is not None)
@@ -360,10 +384,11 @@ def read_for(
 ) -> dict[int, LockedNode]:
     """Read what admitting a request needs of locked nodes, by their ids."""
     nodes = read_beside(connection, rows, request.workload.uuid, bool(request.pci_requests))
-    if request.numa is None:
-        return nodes
+    workload = request.workload.uuid
     return {
-        node.id: replace(node, placements=_read_placements(connection, node.id))
+        node.id: replace(node, placements=_read_placements(connection, node.id, workload))
+        if request.numa is not None or _has_cells(node)
+        else node
         for node in nodes.values()
     }
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
-from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.numa_placement import decode_placement, encode_placement
+from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning
@@ -168,7 +168,11 @@ def decode_node(
 def encode_guest(guest: Guest) -> dict[str, Any]:
     """Return the columns of a ``guests`` row that the driver decides."""
     row = {name: getattr(guest, name) for name in GUEST_COLUMNS}
-    return row | {"kind": guest.kind.value, "power_state": guest.power_state.value}
+    return row | {
+        "kind": guest.kind.value,
+        "power_state": guest.power_state.value,
+        "pins": None if guest.pins == GuestPins() else encode_pins(guest.pins),
+    }
 
 
 def decode_guest(row: Row) -> Guest:
@@ -176,7 +180,20 @@ def decode_guest(row: Row) -> Guest:
     fields = {name: row[name] for name in GUEST_COLUMNS}
     fields["kind"] = WorkloadKind(fields["kind"])
     fields["power_state"] = PowerState(fields["power_state"])
+    fields["pins"] = decode_pins(fields["pins"])
     return Guest(**fields)
+
+
+def encode_pins(pins: GuestPins) -> dict[str, Any]:
+    """Return the column ``pins`` of a guest that is bound to anything."""
+    return {"cells": encode_cells(pins.cells), "devices": list(pins.devices)}
+
+
+def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
+    """Build what the column ``pins`` holds."""
+    if data is None:
+        return GuestPins()
+    return GuestPins(decode_placement(data).cells, tuple(data.get("devices", ())))
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.moves import Ending
+from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import allocate_devices, free_devices
+from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import codec, decisions
 from nodetracker.db.decisions import Decision, Holder, LockedRow
@@ -550,7 +551,7 @@ class MemoryStore:
             service=None if service is None else _gate_of(service),
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
-            placements=_placements(tables, record.id),
+            placements=_placements(tables, record.id, workload_uuid),
             devices=record.devices,
         )
 
@@ -771,7 +772,7 @@ def _release(tables: _Tables, node: LockedNode, claim: Claim, reason: ReleaseRea
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
     _charge(tables, node, added, removed)
     if claim.devices:
-        _set_devices(tables, node, free_devices(node.devices, claim.uuid))
+        _set_devices(tables, node, ledger.take_devices(node, claim))
     return released
 
 
@@ -793,11 +794,10 @@ def _charge(tables: _Tables, node: LockedNode, added: Charge, removed: Charge) -
     )
 
 
-def _placements(tables: _Tables, node_id: int) -> tuple[NumaPlacement, ...]:
-    return tuple(
-        claim.numa
-        for claim in tables.claims.values()
-        if claim.node_id == node_id and claim.is_active and claim.numa is not None
+def _placements(tables: _Tables, node_id: int, but: str = "") -> tuple[NumaPlacement, ...]:
+    return list_placements(
+        (claim for claim in tables.claims.values() if claim.node_id == node_id),
+        (guest for uuid, guest in tables.nodes[node_id].guests.items() if uuid != but),
     )
 
 

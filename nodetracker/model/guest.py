@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+
 
 class WorkloadKind(enum.StrEnum):
     """What a workload is."""
@@ -26,6 +28,29 @@ class PowerState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GuestPins:
+    """What of its host a guest is bound to, whoever bound it.
+
+    Attributes:
+        cells: its CPUs and memory by host cell; none while it floats freely.
+        devices: addresses of the PCI devices that it has.
+    """
+
+    cells: tuple[CellPlacement, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    @property
+    def placement(self) -> NumaPlacement | None:
+        """Where it is on the host's cells, as a claim would say it."""
+        return NumaPlacement(self.cells) if self.cells else None
+
+    @property
+    def pcpus(self) -> int:
+        """How many of its CPUs are pinned to one of the host's each."""
+        return sum(len(cell.pins) for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True)
 class Guest:
     """One workload on a node.
 
@@ -36,6 +61,8 @@ class Guest:
         memory_mb, disk_mb: MiB that are promised to it.
         power_state: powered-off guests count in full all the same.
         project_id: its owner, "" when the driver cannot tell.
+        pins: what it is bound to; those of its CPUs that are pinned count in
+            `vcpu_milli` too.
         details: what else its driver tells of it, as plain JSON; for people,
             nothing is computed from it.
         claim_uuid: the claim that covers it, None while it is unclaimed; the
@@ -52,6 +79,7 @@ class Guest:
     disk_mb: int
     power_state: PowerState = PowerState.NOSTATE
     project_id: str = ""
+    pins: GuestPins = GuestPins()
     details: Mapping[str, Any] = field(default_factory=dict)
     claim_uuid: str | None = None
     missing_since: datetime | None = None

@@ -1,6 +1,6 @@
 """Where a workload's guest cells are on its host: what ``claims.numa`` and ``guests.pins`` hold."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,20 +52,23 @@ def encode_placement(placement: NumaPlacement) -> dict[str, Any]:
     {'host_cell': 1, 'vcpus': 0, 'memory_mb': 512, 'page_size_kb': None, 'pages': 0,
      'pins': {'0': 4}, 'isolated': []}
     """
-    return {
-        "cells": [
-            {
-                "host_cell": cell.host_cell,
-                "vcpus": cell.vcpus,
-                "memory_mb": cell.memory_mb,
-                "page_size_kb": cell.page_size_kb,
-                "pages": cell.pages,
-                "pins": {str(guest): host for guest, host in sorted(cell.pins.items())},
-                "isolated": sorted(cell.isolated),
-            }
-            for cell in placement.cells
-        ]
-    }
+    return {"cells": encode_cells(placement.cells)}
+
+
+def encode_cells(cells: Iterable[CellPlacement]) -> list[dict[str, Any]]:
+    """Return cells as plain JSON data."""
+    return [
+        {
+            "host_cell": cell.host_cell,
+            "vcpus": cell.vcpus,
+            "memory_mb": cell.memory_mb,
+            "page_size_kb": cell.page_size_kb,
+            "pages": cell.pages,
+            "pins": {str(guest): host for guest, host in sorted(cell.pins.items())},
+            "isolated": sorted(cell.isolated),
+        }
+        for cell in cells
+    ]
 
 
 def decode_placement(data: Mapping[str, Any]) -> NumaPlacement:

@@ -82,7 +82,8 @@ class TrackedDevice(PciDevice):
     see `nodetracker.accounting.pci_state`.
 
     Attributes:
-        claim_uuid: the claim that has it, None when none has.
+        claim_uuid: the claim that has it, or the guest where none covers it;
+            None when nobody has.
         tags: of the first device spec that names it; None when none does.
     """
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from nodetracker.accounting import ledger
 from nodetracker.accounting.admission import Admission, free_amounts
 from nodetracker.accounting.ledger import LockedNode
+from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.usage import Charge, charge_of_claim
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -87,6 +88,9 @@ class HostState:
             service=self.service,
             guest=self.node.unclaimed.get(workload_uuid),
             now=now,
-            placements=tuple(claim.numa for claim in self.node.claims if claim.numa),
+            placements=list_placements(
+                self.node.claims,
+                (guest for uuid, guest in self.node.unclaimed.items() if uuid != workload_uuid),
+            ),
             devices=self.node.devices,
         )

@@ -3,7 +3,8 @@
 `python -m tests.bench [--json FILE] [--database URL]`: the audits' statements
 are counted, and those of claims with how fast they go, on SQLite or on the
 database named, which gets the schema and keeps the rows, so name one that is
-there for this. The programs always run on SQLite.
+there for this. The programs always run on SQLite. Where libvirt and QEMU are
+installed, a libvirtd of its own is audited too.
 """
 
 import argparse
@@ -20,7 +21,9 @@ from nodetracker.db.store import open_store
 from tests.bench.audits import AuditCosts, measure_audits
 from tests.bench.claims import ClaimCosts, measure_claims
 from tests.bench.containers import can_measure, measure_containers
+from tests.bench.hypervisor import HypervisorCosts, define_domains, measure_hypervisor
 from tests.bench.programs import measure_rest, measure_start
+from tests.functional.servers.libvirtd import Libvirtd, find_missing
 
 SIZES = ((1, 0), (1, 1), (1, 100), (1, 1000), (100, 0), (100, 1), (1000, 0), (1000, 1))
 """Nodes, and guests of each."""
@@ -31,6 +34,9 @@ CONTAINERS = (1, 200)
 
 CLAIMED_NODES = (0, 100, 1000)
 """Guests of the node that claims are made on."""
+
+DOMAINS = (0, 200, 1000)
+"""Domains that a real libvirtd has, none of them running."""
 
 
 def main() -> None:
@@ -45,6 +51,7 @@ def main() -> None:
         audits = [costs.as_row() for costs in _measure_audits(url, directory)]
         claims = [costs.as_row() for costs in _measure_claims(url, directory)]
         containers = _measure_containers(directory)
+        hypervisors = [costs.as_row() for costs in _measure_hypervisors(url, directory)]
         programs = _measure_programs(directory)
     _print_table(audits)
     print()
@@ -52,6 +59,9 @@ def main() -> None:
     print()
     if containers:
         _print_table(containers)
+        print()
+    if hypervisors:
+        _print_table(hypervisors)
         print()
     for what, figures in programs.items():
         print(f"{what}: " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
@@ -62,6 +72,7 @@ def main() -> None:
                     "audits": audits,
                     "claims": claims,
                     "containers": containers,
+                    "hypervisors": hypervisors,
                     "programs": programs,
                 },
                 indent=2,
@@ -103,6 +114,24 @@ def _measure_containers(directory: Path) -> list[dict[str, int | float]]:
     for count in CONTAINERS:
         _tell(f"readings of a dockerd with {count} containers")
         measured.append(dataclasses.asdict(measure_containers(directory, count)))
+    return measured
+
+
+def _measure_hypervisors(url: str, directory: Path) -> list[HypervisorCosts]:
+    if find_missing():
+        _tell(f"no libvirtd: {find_missing()}")
+        return []
+    store = open_store(DatabaseSettings(url))
+    measured = []
+    for domains in DOMAINS:
+        _tell(f"audits of a libvirtd with {domains} domains")
+        libvirtd = Libvirtd()
+        try:
+            define_domains(libvirtd, domains)
+            measured.append(measure_hypervisor(libvirtd, store, directory))
+        finally:
+            libvirtd.remove()
+    store.close()
     return measured
 
 

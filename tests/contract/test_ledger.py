@@ -19,8 +19,10 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.guest import GuestPins
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AgentKey, LedgerTerms, Store
@@ -341,6 +343,78 @@ class TestNuma:
         make_node(store)
         claim(store, ask(PCPU=2, numa={"nodes": 2}))
         assert self.pinned(store) == [[4], [9]]
+
+
+class TestBoundGuests:
+    """What guests are bound to that no claim covers is nobody else's."""
+
+    GUEST = make_guest(
+        "web",
+        vcpu_milli=1000,
+        memory_mb=1024,
+        disk_mb=10240,
+        pins=GuestPins((CellPlacement(0, 0, 1024, pins={0: 4}),), ("10000:81:00.1",)),
+    )
+    CHARGE = Charge(0, 1024, 10240, 1)
+    HELD = make_device("10000:81:00.1", status=PciStatus.ALLOCATED, claim_uuid=GUEST.uuid)
+    FREE = make_device("10000:81:00.2")
+    TERMS = LedgerTerms(
+        60, 600, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)}
+    )
+
+    def make(self, store: Store) -> None:
+        make_node(store, (self.GUEST,), self.CHARGE, (self.HELD, self.FREE))
+
+    def ask_device(self, workload: str | None = None, count: int = 1) -> Any:
+        return ask(workload, pci_requests=[{"alias": "nic", "count": count}])
+
+    def claim(self, store: Store, request: Any) -> Claim:
+        return store.create_claim(request, "alpha", "node-1", self.TERMS)
+
+    def holders(self, store: Store) -> dict[str, str | None]:
+        return {address: device.claim_uuid for address, device in node(store).devices.items()}
+
+    def test_they_are_stored_as_they_are(self, store: Store) -> None:
+        self.make(store)
+        assert node(store).guests[self.GUEST.uuid].pins == self.GUEST.pins
+
+    def test_a_pinned_cpu_is_given_to_nobody_else(self, store: Store) -> None:
+        self.make(store)
+        granted = self.claim(store, ask(PCPU=1))
+        assert granted.numa is not None
+        assert list(granted.numa.cells[0].pins.values()) == [9]
+        with pytest.raises(ClaimRefusedError, match="Free pcpu 0.00"):
+            self.claim(store, ask(PCPU=1))
+
+    def test_a_claim_takes_over_what_its_guest_is_pinned_to(self, store: Store) -> None:
+        self.make(store)
+        before = node(store)
+        other = self.claim(store, ask(PCPU=1))
+        granted = self.claim(store, ask(self.GUEST.uuid, PCPU=1, MEMORY_MB=1024, DISK_GB=10))
+        assert granted.numa is not None
+        assert list(granted.numa.cells[0].pins.values()) == [4]
+        assert node(store).values.pcpus_used == 2
+        store.abort_claim(other.uuid)
+        store.abort_claim(granted.uuid)
+        assert node(store).values.pcpus_used == before.values.pcpus_used
+        cells = node(store).values.numa_topology["cells"]
+        assert [cell["pinned_cpus"] for cell in cells] == [[4], []]
+
+    def test_a_device_is_given_to_nobody_else(self, store: Store) -> None:
+        self.make(store)
+        assert self.claim(store, self.ask_device()).devices == (self.FREE.address,)
+        with pytest.raises(ClaimRefusedError, match="nic"):
+            self.claim(store, self.ask_device())
+
+    def test_a_claim_takes_over_its_guest_s_devices_and_leaves_them_to_it(
+        self, store: Store
+    ) -> None:
+        self.make(store)
+        before = self.holders(store)
+        granted = self.claim(store, self.ask_device(self.GUEST.uuid, 2))
+        assert set(self.holders(store).values()) == {granted.uuid}
+        store.abort_claim(granted.uuid)
+        assert self.holders(store) == before
 
 
 class TestPci:

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from nodetracker.db import migration
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.host.memory import read_memory_info
@@ -24,6 +25,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from tests.bench.hypervisor import define_domains, measure_hypervisor
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.programs import Programs, Running, wait_until
 
@@ -191,6 +193,27 @@ def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent)
     agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
     libvirtd.virsh("attach-disk", "web", str(more), "vdb", "--subdriver", "qcow2")
     agent.follows(lambda: agent.node().guests[FIRST].disk_mb == 4096, "attach-disk")
+
+
+def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -> None:
+    sets = {"cpu_shared_set": "0", "cpu_dedicated_set": "1"}
+    with Agent(tmp_path, libvirtd.uri, **sets) as agent:
+        libvirtd.define(domain_xml("web", FIRST))
+        libvirtd.virsh("start", "web")
+        agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+        assert (agent.node().values.vcpus_used, agent.node().values.pcpus_used) == (1, 0)
+        libvirtd.virsh("vcpupin", "web", "0", "1", "--live")
+        agent.follows(lambda: agent.node().values.pcpus_used == 1, "vcpupin")
+        (cell,) = agent.node().values.numa_topology["cells"]
+        assert cell["pinned_cpus"] == [1]
+        assert agent.node().guests[FIRST].pins.pcpus == 1
+        request = tmp_path / "pinned.json"
+        request.write_text(json.dumps({"workload": {"uuid": SECOND}, "resources": {"PCPU": 1}}))
+        refused = agent.programs.manage("claim", "create", str(request), "--host", "host-1")
+        assert refused.returncode == 1
+        assert "NUMA" in refused.stderr
+        libvirtd.virsh("vcpupin", "web", "0", "0-1", "--live")
+        agent.follows(lambda: agent.node().values.pcpus_used == 0, "unpinned")
 
 
 def test_memory_is_the_kernel_s_and_what_libvirt_says_else_is_warned_of(
@@ -407,3 +430,18 @@ def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: Agent) -> No
     libvirtd.virsh("destroy", "web")
     agent.follows(lambda: agent.state() is PowerState.SHUTDOWN, "destroy after a storm")
     assert len(agent.store.list_history("host-1")) - before <= 10
+
+
+def test_two_hundred_domains_cost_few_round_trips_and_no_write(
+    mortal: Libvirtd, tmp_path: Path
+) -> None:
+    define_domains(mortal, 200)
+    store = open_store(DatabaseSettings(f"sqlite:///{tmp_path}/bench.sqlite"))
+    migration.sync(store.engine)
+    costs = measure_hypervisor(mortal, store, tmp_path)
+    store.close()
+    print(costs)
+    assert costs.domains == 200
+    assert costs.steady_round_trips <= 10
+    assert costs.statements <= 3
+    assert costs.writes == 0

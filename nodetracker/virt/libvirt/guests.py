@@ -62,6 +62,11 @@ class GuestDisk:
     path: str
     amounts: DiskAmounts
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is kept as a file, on a filesystem or in a pool of files."""
+        return self.kind in {"file", "volume"}
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -108,15 +113,16 @@ class GuestReader:
     def read(
         self,
         states: Sequence[DomainStatistics],
-        amounts: Sequence[DomainStatistics],
+        amounts: Sequence[DomainStatistics] | None,
         dirty: Iterable[str],
     ) -> Reading:
         """Build the listing, reading the documents that are missing or out of date.
 
         Args:
             states: every domain, with its state.
-            amounts: bulk statistics, empty when they could not be had: sizes
-                of disks stay as last known then.
+            amounts: bulk statistics, None when they could not be had: sizes
+                of disks stay as last known then, and a guest with one that was
+                never known is unreadable rather than smaller than it is.
             dirty: uuids that events named.
 
         Raises:
@@ -128,14 +134,14 @@ class GuestReader:
     def _read(
         self,
         states: Sequence[DomainStatistics],
-        amounts: Sequence[DomainStatistics],
+        amounts: Sequence[DomainStatistics] | None,
         dirty: set[str],
     ) -> Reading:
         known = {state.uuid for state in states}
-        fingerprints = {told.uuid: _fingerprint(told.values) for told in amounts}
+        fingerprints = {told.uuid: _fingerprint(told.values) for told in amounts or ()}
         self._entries = {uuid: entry for uuid, entry in self._entries.items() if uuid in known}
         self._disks = {uuid: disks for uuid, disks in self._disks.items() if uuid in known}
-        for told in amounts:
+        for told in amounts or ():
             self._disks.setdefault(told.uuid, {}).update(_parse_disks(told.values))
         guests, unreadable, disks = [], [], []
         domains: dict[str, Domain] = {}
@@ -148,6 +154,12 @@ class GuestReader:
                 continue
             domain = entry.domain
             own = _disks_of(domain, self._disks.get(domain.uuid, {}))
+            unknown = [
+                disk.target for disk in own if disk.is_file and disk.amounts.capacity is None
+            ]
+            if amounts is None and unknown:
+                unreadable.append(f"domain {domain.name}: the size of {unknown[0]} is not known")
+                continue
             domains[domain.uuid] = domain
             disks += own
             guests.append(_guest(domain, state, own))
@@ -228,7 +240,7 @@ def _disks_of(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[GuestD
 
 
 def _guest(domain: Domain, state: DomainStatistics, disks: Sequence[GuestDisk]) -> Guest:
-    size = sum(disk.amounts.capacity or 0 for disk in disks if disk.kind in {"file", "volume"})
+    size = sum(disk.amounts.capacity or 0 for disk in disks if disk.is_file)
     return Guest(
         uuid=domain.uuid,
         name=domain.name,

@@ -1,7 +1,7 @@
 """Reads one node over one session: its facts as probes, each fresh or failed."""
 
 import uuid as uuid_module
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -11,8 +11,10 @@ from xml.etree.ElementTree import Element
 from nodetracker.errors import HostDataError
 from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
+from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import (
     Gpu,
     HypervisorInfo,
@@ -21,11 +23,13 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.node import HostSnapshot
+from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.libvirt import capabilities as host_capabilities
 from nodetracker.virt.libvirt.answers import DomainStatistics
+from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.guests import GuestDisk, GuestReader, Reading
@@ -77,6 +81,14 @@ class _Static:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pci:
+    """PCI functions, and this machine's interfaces by name with their functions' addresses."""
+
+    devices: tuple[PciDevice, ...]
+    netdevs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Storage:
     info: StorageInfo
     problems: tuple[tuple[str, str], ...]
@@ -101,6 +113,7 @@ class HypervisorReader:
         self._guests = GuestReader(session.client.domain_xml)
         self._devices = DeviceReader(session.client.device_xml)
         self._disks: tuple[GuestDisk, ...] = ()
+        self._topology = NumaTopology()
         self._static: _Static | None = None
 
     def read(self, nodename: str) -> HostSnapshot:
@@ -134,11 +147,13 @@ class HypervisorReader:
             numa = failed(self._source, cpu.error or "")
         amounts = amounts_probe.fact()
         reading = self._read_guests(nodename, states_probe.fact(), amounts)
+        self._topology = numa.value or self._topology
         disks = self._disks if reading.value is None else reading.value.disks
         self._disks = disks
         storage = self._probe_storage(nodename, disks)
         memory = memory_probe.fact()
-        pci = pci_probe.fact()
+        functions = pci_probe.fact()
+        pci = _derive(functions, lambda value: value.devices)
         snapshot = HostSnapshot(
             nodename=nodename,
             uuid=_derive(document, self._node_uuid).value,
@@ -152,7 +167,8 @@ class HypervisorReader:
             system=fresh(self._source, SystemInfo(self.session.identity.hostname, "", "", ""))
             if system_probe is None
             else system_probe.fact(),
-            guests=_derive(reading, lambda value: value.listing),
+            guests=_derive(reading, self._bind),
+            netdevs=functions.value.netdevs if functions.value else {},
             traits=()
             if cpu.value is None
             else name_traits(cpu.value.flags, cpu.value.threads, static.domain_capabilities),
@@ -201,9 +217,10 @@ class HypervisorReader:
             raise HostDataError(self._source, "the host has no memory")
         return MemoryInfo(self._settings.file_backed_memory or total, min(available, total))
 
-    def _read_pci(self, client: "LibvirtClient") -> tuple[PciDevice, ...]:
+    def _read_pci(self, client: "LibvirtClient") -> _Pci:
         is_dirty = self._connection.take_devices_dirty()
-        return self._devices.read(client.pci_names(), is_dirty)
+        devices = self._devices.read(client.pci_names(), is_dirty)
+        return _Pci(devices, read_netdevs(self._environment.roots) if self._is_local else {})
 
     def _read_guests(
         self,
@@ -213,11 +230,11 @@ class HypervisorReader:
     ) -> Fact[Reading]:
         if states.value is None:
             return failed(self._source, states.error or "")
-        listed, told = states.value, amounts.value or []
+        listed, told = states.value, amounts.value
         return self._start(nodename, "guests", lambda: self._read_documents(listed, told)).fact()
 
     def _read_documents(
-        self, listed: list[DomainStatistics], told: list[DomainStatistics]
+        self, listed: list[DomainStatistics], told: list[DomainStatistics] | None
     ) -> Reading:
         dirty = self._connection.take_dirty()
         try:
@@ -225,6 +242,16 @@ class HypervisorReader:
         except BaseException:
             self._connection.give_back(dirty)
             raise
+
+    def _bind(self, reading: Reading) -> GuestListing:
+        """Return the listing with what each guest is bound to on the cells as last read."""
+        return replace(
+            reading.listing,
+            guests=tuple(
+                replace(guest, pins=bind_domain(reading.domains[guest.uuid], self._topology))
+                for guest in reading.listing.guests
+            ),
+        )
 
     def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[_Storage]:
         images = self._settings.images_type

@@ -13,7 +13,6 @@ from nodetracker.virt.libvirt.answers import PoolInfo
 from nodetracker.virt.libvirt.guests import GuestDisk
 from nodetracker.virt.libvirt.xml import parse_document
 
-_FILE_KINDS = frozenset({"file", "volume"})
 _BLOCK_BYTES = 512
 
 FILE_POOLS = frozenset({"dir", "fs", "netfs", "gluster", "vstorage"})
@@ -50,7 +49,7 @@ def measure_overcommit(
     total = 0
     problems = []
     for disk in disks:
-        if disk.kind not in _FILE_KINDS:
+        if not disk.is_file:
             continue
         item = f"{disk.owner}/{disk.target}"
         capacity, taken = disk.amounts.capacity, disk.amounts.allocation

@@ -1,6 +1,8 @@
 """A libvirtd of its own with QEMU, whose configuration, sockets and state lie in one directory."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -9,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.process import ServerProcess
 
 _BOUND = {
     "run": "/run/libvirt",
@@ -30,16 +32,24 @@ namespaces = [ ]
 """
 
 
+_PROGRAMS = ("libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "tini", "unshare")
+
+
+def find_missing() -> str:
+    """Return what a libvirtd of one's own needs and is not there, "" when all is."""
+    missing = [name for name in _PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"needs {', '.join(missing)}: see bindep.txt"
+    if importlib.util.find_spec("libvirt") is None:
+        return "needs libvirt-python: see bindep.txt"
+    if os.geteuid() != 0:
+        return "a libvirtd of its own needs root, for its mount namespace"
+    return ""
+
+
 def require_libvirt() -> None:
     """Skip, or fail where ``CI=true``, without what a libvirtd of one's own needs."""
-    require("libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "tini", "unshare")
-    reason = ""
-    try:
-        import libvirt  # noqa: F401
-    except ImportError:
-        reason = "needs libvirt-python: see bindep.txt"
-    if os.geteuid() != 0:
-        reason = "a libvirtd of its own needs root, for its mount namespace"
+    reason = find_missing()
     if reason:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 

@@ -582,3 +582,26 @@ def test_an_audit_of_a_node_without_a_row_is_one_of_all(agent):
     report = agent.tracker.audit_nodes(agent.key, {"node-2"})
     assert report.read is None
     assert set(report.nodes) == {"node-1", "node-2"}
+
+
+def test_events_of_other_nodes_are_served_while_a_slow_one_is_waited_for(store, clock, tmp_path):
+    agent = Agent(store, tmp_path / "inventory.yaml", clock, probe_timeout=5)
+    agent.audit(node(1), node(2))
+    asked = []
+
+    def take_urgent():
+        if asked:
+            return ()
+        agent.path.write_text(
+            yaml.safe_dump({"nodes": [node(1), node(2, guest(2))], "fail": {"node-1": "hang"}})
+        )
+        agent.tracker._driver.get_available_nodes()  # reads the file
+        asked.append(set(agent.records()["node-2"].guests))
+        return ("node-2",)
+
+    agent.tracker.watch_events(take_urgent)
+    report = agent.audit(node(1), node(2), fail={"node-1": "hang"})
+    assert asked == [set()]
+    assert set(agent.records()["node-2"].guests) == {guest(2)["uuid"]}
+    assert [change.nodename for change in report.changes].count("node-2") == 1
+    assert len({warning.key for warning in report.warnings}) == len(report.warnings)

@@ -58,7 +58,7 @@ class Hypervisor:
 
     def read(self, *dirty, has_amounts=True):
         self.read_names.clear()
-        told = self.told() if has_amounts else []
+        told = self.told() if has_amounts else None
         return self.reader.read(self.listed(), told, {uuid_of(name) for name in dirty})
 
     def vcpus_seen(self, **more):
@@ -96,6 +96,15 @@ def test_without_statistics_documents_are_as_last_read():
     assert host.read().listing.guests[0].disk_mb == 5120
     assert host.read(has_amounts=False).listing.guests[0].disk_mb == 5120
     assert host.read_names == []
+
+
+def test_without_statistics_a_guest_of_unknown_size_is_not_told_to_be_smaller():
+    host = Hypervisor("a")
+    listing = host.read(has_amounts=False).listing
+    assert listing.guests == ()
+    assert listing.unreadable == ("domain a: the size of vda is not known",)
+    host.disks["a"] = {"block.0.capacity": 2**30}
+    assert host.read().listing.guests[0].disk_mb == 1024
 
 
 def test_a_capacity_that_is_told_no_more_is_as_last_known():

@@ -1,0 +1,124 @@
+"""What an audit of a real libvirtd costs: its round trips and statements, counted, and its time."""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nodetracker.compute.resource_tracker import ResourceTracker
+from nodetracker.db.store import SqlStore
+from nodetracker.host.roots import Roots
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.ports import AgentKey
+from nodetracker.settings import AgentSettings, Policy
+from nodetracker.virt.libvirt.connection import ConnectionTimes
+from nodetracker.virt.libvirt.driver import LibvirtDriver
+from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint, parse_endpoints
+from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.builders import make_incarnation, take_service
+from tests.functional.servers.libvirtd import Libvirtd, domain_xml
+from tests.statements import count_statements
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HypervisorCosts:
+    """One audit of a hypervisor's only node, the first one and a steady one.
+
+    Attributes:
+        statements, writes: of the steady one.
+    """
+
+    domains: int
+    first_round_trips: int
+    first_seconds: float
+    steady_round_trips: int
+    steady_seconds: float
+    steady_cpu_seconds: float
+    statements: int
+    writes: int
+
+    def as_row(self) -> dict[str, int | float]:
+        """Return the figures by name."""
+        return {name: round(getattr(self, name), 6) for name in self.__slots__}
+
+
+def define_domains(libvirtd: Libvirtd, count: int) -> None:
+    """Define so many domains over one connection."""
+    import libvirt
+
+    connection = libvirt.open(libvirtd.uri)
+    for number in range(count):
+        name = f"bench-{number}"
+        connection.defineXML(domain_xml(name, str(uuid.uuid5(uuid.NAMESPACE_DNS, name))))
+    connection.close()
+
+
+def measure_hypervisor(libvirtd: Libvirtd, store: SqlStore, directory: Path) -> HypervisorCosts:
+    """Audit a hypervisor as it is, twice; the store has a schema."""
+    trips = [0]
+    driver = _make_driver(libvirtd, directory, trips)
+    driver.init_host()
+    host = f"bench-{uuid.uuid4()}"
+    service = take_service(store, host, make_incarnation(agent_id=str(uuid.uuid4())))
+    agent = AgentKey(
+        host, COMPUTE_BINARY, service.incarnation.agent_id, service.epoch, service.uuid
+    )
+    settings = AgentSettings(host=host, state_path=str(directory), policy=Policy())
+    tracker = ResourceTracker(settings, driver, store)
+    driver.get_available_nodes()  # waits until it is connected
+    try:
+        first_trips, first_seconds, _ = _measure(lambda: tracker.audit(agent), trips)
+        (domains,) = (len(record.guests) for record in store.load_nodes(host))
+        with count_statements(store) as seen:
+            steady_trips, seconds, cpu = _measure(lambda: tracker.audit(agent), trips)
+    finally:
+        driver.close()
+    return HypervisorCosts(
+        domains=domains,
+        first_round_trips=first_trips,
+        first_seconds=first_seconds,
+        steady_round_trips=steady_trips,
+        steady_seconds=seconds,
+        steady_cpu_seconds=cpu,
+        statements=len(seen),
+        writes=sum(not text.lstrip().upper().startswith("SELECT") for text in seen.statements),
+    )
+
+
+def _measure(audit: Callable[[], Any], trips: list[int]) -> tuple[int, float, float]:
+    """Return round trips, seconds and CPU seconds of one audit that must be good."""
+    before, began, cpu = trips[0], time.monotonic(), time.process_time()
+    report = audit()
+    assert report.is_good, report
+    return trips[0] - before, time.monotonic() - began, time.process_time() - cpu
+
+
+def _make_driver(libvirtd: Libvirtd, directory: Path, trips: list[int]) -> LibvirtDriver:
+    from nodetracker.virt.libvirt.client import LibvirtClient, open_client
+
+    class CountingClient(LibvirtClient):
+        def _guarded(self, call: Callable[[], T]) -> T:
+            trips[0] += 1
+            return super()._guarded(call)
+
+        def _unless_gone(self, call: Callable[[], T]) -> T | None:
+            trips[0] += 1  # the look-up before the document
+            return super()._unless_gone(call)
+
+    def open_(endpoint: HypervisorEndpoint) -> LibvirtClient:
+        return CountingClient(endpoint, open_client(endpoint)._connection)
+
+    environment = DriverEnvironment("bench", str(directory), Roots(), ProbeRunner(20.0))
+    return LibvirtDriver(
+        parse_endpoints([libvirtd.uri]),
+        environment,
+        LibvirtSettings(),
+        ConnectionTimes(20.0, 5, 3),
+        open_,
+    )

@@ -1,0 +1,81 @@
+"""What a domain is bound to on the host's cells."""
+
+import pytest
+
+from nodetracker.model.guest import GuestPins
+from nodetracker.model.numa import NumaCell, NumaTopology
+from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.virt.libvirt.binding import bind_domain
+from nodetracker.virt.libvirt.domain import Domain, GuestNode
+
+MIB = 2**20
+TWO = NumaTopology(
+    (NumaCell(0, frozenset({0, 1, 2, 3}), 8192), NumaCell(4, frozenset({4, 5, 6, 7}), 8192))
+)
+ONE = NumaTopology((NumaCell(0, frozenset(range(8)), 8192),))
+
+
+def domain(vcpus=2, **more):
+    return Domain("u", "web", vcpus, vcpus, 64 * MIB, **more)
+
+
+def cpus(*ids):
+    return frozenset(ids)
+
+
+@pytest.mark.parametrize("topology", [ONE, TWO, NumaTopology()])
+def test_who_is_bound_to_nothing_counts_nowhere(topology):
+    assert bind_domain(domain(), topology) == GuestPins()
+
+
+def test_devices_are_told_in_any_case():
+    found = bind_domain(domain(devices=("0000:81:00.0",)), NumaTopology())
+    assert found == GuestPins((), ("0000:81:00.0",))
+
+
+def test_single_cpus_are_pins_and_the_memory_is_with_them():
+    found = bind_domain(domain(affinity={0: cpus(4), 1: cpus(6)}), TWO)
+    assert found.cells == (CellPlacement(4, 0, 64, pins={0: 4, 1: 6}),)
+    assert found.pcpus == 2
+
+
+def test_a_set_of_one_cell_floats_in_it():
+    found = bind_domain(domain(affinity={0: cpus(0, 1), 1: cpus(2)}), TWO)
+    assert found.cells == (CellPlacement(0, 1, 64, pins={1: 2}),)
+
+
+def test_a_set_of_several_cells_counts_nowhere():
+    assert bind_domain(domain(affinity={0: cpus(3, 4), 1: cpus(3, 4)}), TWO) == GuestPins()
+
+
+def test_memory_of_a_guest_that_is_partly_bound_is_not_certain():
+    found = bind_domain(domain(affinity={0: cpus(0)}), TWO)
+    assert found.cells == (CellPlacement(0, 0, 0, pins={0: 0}),)
+
+
+def test_memory_is_where_numatune_puts_it():
+    found = bind_domain(domain(memory_nodes={None: cpus(4)}, page_kb=2048), TWO)
+    assert found.cells == (CellPlacement(4, 0, 64, 2048, 32),)
+
+
+def test_guest_cells_have_their_own_memory():
+    found = bind_domain(
+        domain(
+            affinity={0: cpus(0), 1: cpus(4)},
+            nodes={0: GuestNode(cpus(0), 16 * MIB), 1: GuestNode(cpus(1), 48 * MIB)},
+            memory_nodes={0: cpus(0), 1: cpus(4)},
+        ),
+        TWO,
+    )
+    assert found.cells == (
+        CellPlacement(0, 0, 16, pins={0: 0}),
+        CellPlacement(4, 0, 48, pins={1: 4}),
+    )
+
+
+def test_huge_pages_of_a_host_with_one_cell_are_that_cell_s():
+    assert bind_domain(domain(page_kb=2048), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
+
+
+def test_vcpus_that_are_not_plugged_in_are_not_bound():
+    assert bind_domain(domain(vcpus=1, affinity={1: cpus(5)}), TWO) == GuestPins()

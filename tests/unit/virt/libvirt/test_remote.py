@@ -1,0 +1,55 @@
+"""A hypervisor of another machine: what of this one must not be taken for its own."""
+
+import pytest
+
+from nodetracker.errors import DriverFeatureError
+from nodetracker.host.roots import Roots
+from nodetracker.ports import DriverCapability
+from nodetracker.virt.libvirt.endpoint import parse_endpoints
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.libvirt_nodes import require_binding
+
+
+@pytest.fixture
+def driver(tmp_path):
+    require_binding()
+    from nodetracker.virt.libvirt.client import LibvirtClient, open_client
+    from nodetracker.virt.libvirt.connection import ConnectionTimes
+    from nodetracker.virt.libvirt.driver import LibvirtDriver
+    from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+
+    (here,) = parse_endpoints(["test:///default"])
+    made = LibvirtDriver(
+        parse_endpoints(["far=test+ssh://root@far-1/default"]),
+        DriverEnvironment("host-1", str(tmp_path), Roots(), ProbeRunner(5)),
+        LibvirtSettings(),
+        ConnectionTimes(5, 0, 3),
+        lambda endpoint: LibvirtClient(endpoint, open_client(here)._connection),
+    )
+    made.init_host()
+    yield made
+    made.close()
+
+
+def test_its_disk_is_its_pool_and_nothing_is_this_machine_s(driver):
+    assert driver.get_available_nodes().nodenames == ("far",)
+    snapshot = driver.get_available_resource("far")
+    disk = snapshot.storage.value.instances
+    assert (disk.device, disk.total_mb, disk.available_mb) == ("default-pool", 102400, 102400)
+    assert snapshot.storage.value.disks == ()
+    system = snapshot.system.value
+    assert (system.os, system.kernel_version, system.boot_id, system.booted_at) == (
+        "", "", None, None,
+    )  # fmt: skip
+    assert snapshot.gpus.value == ()
+    assert snapshot.netdevs == {}
+    assert snapshot.cpu.value.online == frozenset(range(16))
+
+
+def test_its_uptime_is_not_known(driver):
+    assert DriverCapability.REMOTE_NODES in driver.capabilities
+    assert DriverCapability.UPTIME not in driver.capabilities
+    driver.get_available_nodes()
+    with pytest.raises(DriverFeatureError):
+        driver.get_host_uptime("far")
