@@ -3,22 +3,21 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from nodetracker.errors import (
     ConfigError,
     DriverFeatureError,
     DriverUnavailableError,
-    HostDataError,
 )
-from nodetracker.host.system import read_system_info
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSettings
+from nodetracker.virt.machine import read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 
 if TYPE_CHECKING:  # its module imports the binding
@@ -106,11 +105,7 @@ class LibvirtDriver:
         """Return the time since this machine booted; libvirt tells no other's."""
         if not self._connection(nodename).endpoint.is_local:
             raise DriverFeatureError("libvirt does not tell the uptime of another machine")
-        roots = self._environment.roots
-        booted_at = read_system_info(roots).booted_at
-        if booted_at is None:
-            raise HostDataError(f"{roots.procfs}/stat", "has no btime line")
-        return datetime.now(UTC) - booted_at
+        return read_uptime(self._environment.roots)
 
     def host_power_action(self, action: str) -> None:
         """Refuse: libvirt does not switch its host."""
