@@ -52,6 +52,7 @@ class Agent:
         url: str,
         host: str = HOST,
         driver: str = "docker",
+        extra: str = "",
         **options: Any,
     ) -> None:
         docker = {"base_url": url, "timeout": 2} | options
@@ -59,7 +60,7 @@ class Agent:
         self.programs = Programs(
             directory,
             host=host,
-            extra=f"[docker]\n{lines}",
+            extra=f"{extra}[docker]\n{lines}",
             driver=driver,
             probe_timeout=5,
             update_resources_interval=2,

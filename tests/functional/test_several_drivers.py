@@ -10,9 +10,10 @@ import yaml
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
 from nodetracker.model.fact import FactState
-from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord
 from tests.functional.servers.engines import Dockerd
+from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.functional.test_docker import HOST, Agent, create
 
 DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}
@@ -104,3 +105,50 @@ def test_a_local_first_driver_gives_the_facts(dockerd: Dockerd, tmp_path: Path) 
         assert node.values.engine["name"] == "docker"
     finally:
         host.agent.stop()
+
+
+@pytest.fixture
+def libvirtd() -> Iterator[Libvirtd]:
+    """A libvirtd with two domains, one of which runs."""
+    made = Libvirtd()
+    for number, uuid in enumerate(UUIDS):
+        made.define(domain_xml(f"vm-{number}", uuid, vcpus=2, memory_mb=64))
+    made.virsh("start", "vm-0")
+    yield made
+    made.remove()
+
+
+def test_libvirt_and_docker_are_one_row(
+    libvirtd: Libvirtd, dockerd: Dockerd, tmp_path: Path
+) -> None:
+    extra = f"[libvirt]\nconnection_uris = {libvirtd.uri}\n"
+    agent = Agent(tmp_path / "agent", dockerd.url, driver="libvirt,docker", extra=extra)
+    try:
+        agent.wait(lambda node: counts(node) == (2, 3))
+        (node,) = agent.store.load_nodes(HOST)
+        values = node.values
+        assert values.hypervisor_type == "QEMU"
+        assert values.engine["name"] == "docker"
+        assert (values.running_vms, values.running_containers) == (2, 3)
+        assert values.memory_mb == read_memory_info(Roots()).total_mb
+        assert values.memory_mb_used == 512 + 2 * 64 + 3 * 64
+        assert values.cpu_used == 2 * 2 + 3 * 0.5
+        libvirtd.virsh("start", "vm-1")
+        agent.wait(lambda node: node.guests[UUIDS[1]].power_state is PowerState.RUNNING)
+        libvirtd.virsh("undefine", "vm-1")
+        libvirtd.virsh("destroy", "vm-1")
+        agent.wait(lambda node: counts(node) == (1, 3))
+        libvirtd.freeze()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+        client = dockerd.client()
+        client.remove_container("web-2", force=True)
+        agent.wait(lambda node: counts(node) == (1, 2))
+        client.start(create(client, "web-2"))
+        client.close()
+        libvirtd.thaw()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        agent.wait(lambda node: counts(node) == (1, 3))
+        (node,) = agent.store.load_nodes(HOST)
+        assert node.values.memory_mb_used == 512 + 64 + 3 * 64
+    finally:
+        agent.stop()

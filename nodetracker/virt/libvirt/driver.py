@@ -53,7 +53,7 @@ class LibvirtDriver:
         self._has_listed = False
         is_local = all(endpoint.is_local for endpoint in endpoints)
         self.capabilities = frozenset(
-            {DriverCapability.EVENTS}
+            {DriverCapability.EVENTS, DriverCapability.INSTANCES}
             | ({DriverCapability.UPTIME} if is_local else {DriverCapability.REMOTE_NODES})
         )
 
