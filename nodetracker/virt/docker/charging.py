@@ -64,6 +64,7 @@ class ContainerCharger:
         self._cpu_meter = CpuMeter()
         self._images: Pending[int] | None = None
         self._images_at: float | None = None
+        self._images_mb: int | None = None
 
     def charge(self, containers: Sequence[Container]) -> Charges:
         """Measure what must be, within the budget of a probe, and charge every container."""
@@ -114,17 +115,15 @@ class ContainerCharger:
         return measured
 
     def _take_images(self, now: float) -> dict[str, int]:
-        """Return what images take if that was measured since; no reading waits for it."""
-        if self._images is not None:
-            if not self._images.is_done:
-                return {}
-            images_mb = self._images.fact().value
-            self._images = None
-            return {} if images_mb is None else {"images_disk_used_mb": images_mb}
-        if self._images_at is None or now - self._images_at >= IMAGES_SECONDS:
+        """Return what images took when they were measured last; no reading waits for it."""
+        if self._images is not None and self._images.is_done:
+            measured_mb, self._images = self._images.fact().value, None
+            self._images_mb = self._images_mb if measured_mb is None else measured_mb
+        is_due = self._images_at is None or now - self._images_at >= IMAGES_SECONDS
+        if is_due and self._images is None:
             self._images_at = now
             self._images = self._probes.start(self._key("images"), self._read_images)
-        return {}
+        return {} if self._images_mb is None else {"images_disk_used_mb": self._images_mb}
 
     def _read_images(self) -> int:
         answer = self._client.read_disk_use()
