@@ -379,13 +379,18 @@ def test_a_frozen_qemu_does_not_hide_the_other_guests(mortal: Libvirtd, tmp_path
         wait_until(lambda: "disk_unreadable" not in agent.warnings(), 30)
 
 
+@pytest.mark.parametrize("interval", [-1, 1])
 def test_one_hypervisor_that_is_away_costs_the_others_nothing(
-    mortal: Libvirtd, libvirtd: Libvirtd, tmp_path: Path
+    mortal: Libvirtd, libvirtd: Libvirtd, tmp_path: Path, interval: int
 ) -> None:
-    with Agent(tmp_path, f"one={mortal.uri}", f"two={libvirtd.uri}") as agent:
+    uris = f"one={mortal.uri}", f"two={libvirtd.uri}"
+    with Agent(tmp_path, *uris, interval=interval) as agent:
         assert set(agent.nodes()) == {"one", "two"}
         mortal.freeze()
         try:
+            libvirtd.define(domain_xml("db", SECOND))
+            agent.follows(lambda: SECOND in agent.nodes()["two"].guests, "beside a frozen one")
+            # An audit waits for the frozen one by now.
             libvirtd.define(domain_xml("web", FIRST))
             agent.follows(lambda: FIRST in agent.nodes()["two"].guests, "beside a frozen one")
         finally:
