@@ -98,9 +98,11 @@ class Agent:
 def agent(engine: Engine, tmp_path: Path) -> Iterator[Agent]:
     """An agent that has made its row."""
     made = Agent(tmp_path / "agent", engine.url)
-    made.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
-    yield made
-    made.stop()
+    try:
+        made.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        yield made
+    finally:
+        made.stop()
 
 
 def create(client: Any, name: str, **config: Any) -> str:
@@ -363,9 +365,9 @@ def test_labels_follow_the_daemons_configuration(dockerd: Dockerd, tmp_path: Pat
         dockerd.reload()
         agent.wait(lambda node: node.values.labels == {"url": "a=b", "empty": "", "name": "wéb"})
     finally:
+        agent.stop()
         dockerd.config.write_text("{}")
         dockerd.reload()
-        agent.stop()
 
 
 def test_memory_that_ran_out_is_an_event(dockerd: Dockerd, tmp_path: Path) -> None:

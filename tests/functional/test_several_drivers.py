@@ -51,9 +51,11 @@ class Host:
 def host(dockerd: Dockerd, tmp_path: Path) -> Iterator[Host]:
     """A host whose facts are docker's."""
     made = Host(tmp_path / "agent", dockerd.url, "docker,fake")
-    made.agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
-    yield made
-    made.agent.stop()
+    try:
+        made.agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        yield made
+    finally:
+        made.agent.stop()
 
 
 def counts(node: NodeRecord) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Container engines for tests: a dockerd and a podman service, each with its own files."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -154,7 +155,8 @@ class Dockerd(Engine):
         containerd = psutil.Process(self._containerd_pid())
         daemon = psutil.Process(self.daemon_pid())
         for process in (daemon, containerd):
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends with the daemon
+                process.kill()
         # A restart meets who is not quite gone; the first process may be slow to reap them.
         psutil.wait_procs([daemon, containerd], timeout=20)
         self.process.stop()
