@@ -1,4 +1,4 @@
-"""Fixtures for all tests: real database servers, one of each, started when first asked for."""
+"""Fixtures for all tests: real servers, one of each, started when first asked for."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
+from tests.functional.servers.rabbitmq import RabbitMQ
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +21,13 @@ def mariadb() -> Iterator[MariaDB]:
 def postgresql() -> Iterator[PostgreSQL]:
     """A PostgreSQL server that no test stops."""
     server = PostgreSQL()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A RabbitMQ server that no test stops."""
+    server = RabbitMQ()
     yield server
     server.remove()
