@@ -8,10 +8,10 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodetracker.accounting.admission import Admission
-from nodetracker.model.audit import AuditReport
+from nodetracker.model.audit import AuditOutcome, AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
@@ -203,8 +203,17 @@ class Store(Protocol):
             ConflictError: the row is another by now; decide again.
         """
 
-    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+    def beat(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+    ) -> None:
         """Write the heartbeat's columns by one UPDATE, the time being the database's.
+
+        Args:
+            host_time: the agent's own clock, whose skew is stored; None = this process's.
 
         Raises:
             FencedError: no row has this agent_id and epoch and a lower report_count.
@@ -410,3 +419,78 @@ class AuditObserver(Protocol):
 
     def audited(self, report: AuditReport) -> None:
         """Take note of one audit."""
+
+
+class HostAgent(Protocol):
+    """What the agent of one host does for others; served over RPC, called by `AgentDirectory`.
+
+    Every method may raise StoreError: the agent's database did not take it.
+    """
+
+    def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
+        """Audit the host now and say how it went.
+
+        Args:
+            nodename: say it of this node alone.
+
+        Raises:
+            NotFoundError: the driver lists no such node and there is no row of it.
+        """
+
+    def instance_claim(self, request: Mapping[str, Any]) -> Claim:
+        """Hold what a workload asks for on a node of this host; see `Store.create_claim`.
+
+        Args:
+            request: as JSON; without a nodename it is the host's only node.
+
+        Raises:
+            RequestError: it cannot be meant.
+            RefusedError: it is for another host, or does not say which of several nodes.
+        """
+
+    def confirm_claim(self, claim_uuid: str) -> Claim:
+        """See `Store.confirm_claim`."""
+
+    def abort_claim(self, claim_uuid: str) -> Claim:
+        """See `Store.abort_claim`."""
+
+    def renew_claim(self, claim_uuid: str) -> Claim:
+        """See `Store.renew_claim`."""
+
+    def move_claim(self, request: Mapping[str, Any]) -> Migration:
+        """Hold a move's destination on a node of this host; see `Store.create_migration`."""
+
+    def confirm_migration(self, uuid: str) -> Migration:
+        """See `Store.confirm_migration`."""
+
+    def revert_migration(self, uuid: str) -> Migration:
+        """See `Store.revert_migration`."""
+
+    def set_host_enabled(self, enabled: bool, reason: str | None = None) -> ServiceRecord:
+        """Take the host out of, or back into, what is scheduled to."""
+
+    def host_maintenance_mode(self, mode: bool) -> ServiceRecord:
+        """Take no new claims, or again; what runs stays, and moves nowhere by itself."""
+
+    def host_power_action(self, action: str) -> None:
+        """See `Driver.host_power_action`."""
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """See `Driver.get_host_uptime`."""
+
+    def get_node_view(self, nodename: str) -> NodeRecord:
+        """Return a node as it is stored, with guests, devices and claims.
+
+        Raises:
+            NotFoundError: this host has none.
+        """
+
+
+class AgentDirectory(Protocol):
+    """Finds the agents of other hosts."""
+
+    def agent_of(self, host: str) -> HostAgent:
+        """Return the agent of a host; it is not asked before a method is called.
+
+        Its methods raise RpcUnavailableError when no answer comes in time.
+        """

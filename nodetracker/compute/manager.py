@@ -60,6 +60,7 @@ class ComputeManager:
         self._store = store
         self._observers = tuple(observers)
         self._monotonic = monotonic
+        self._clock = clock
         self._stopping = threading.Event()
         self._takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
         self._tracker = ResourceTracker(settings, driver, store, monotonic, clock)
@@ -223,7 +224,7 @@ class ComputeManager:
     def _beat(self, agent: AgentKey) -> None:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
-        self._store.beat(agent, self._tried_count, self.audit_state())
+        self._store.beat(agent, self._tried_count, self.audit_state(), self._clock())
         self._report_count = self._tried_count
         self._beaten_at = self._monotonic()
 

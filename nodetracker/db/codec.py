@@ -294,6 +294,8 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
         columns["disabled_reason"] = change.disabled_reason if change.disabled else None
     if change.forced_down is not None:
         columns["forced_down"] = change.forced_down
+    if change.maintenance is not None:
+        columns["maintenance"] = change.maintenance
     return columns
 
 

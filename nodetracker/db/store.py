@@ -104,9 +104,16 @@ class SqlStore:
             lambda c: services.register_agent(c, host, binary, topic, version, incarnation, seen)
         )
 
-    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+    def beat(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+    ) -> None:
         """See `Store`."""
-        self._database.write(lambda c: services.beat(c, agent, report_count, state, self._clock()))
+        asked_at = host_time or self._clock()
+        self._database.write(lambda c: services.beat(c, agent, report_count, state, asked_at))
 
     def create_claim(
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms

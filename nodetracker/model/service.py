@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 
 COMPUTE_BINARY = "nodetracker-compute"
+CONDUCTOR_BINARY = "nodetracker-conductor"
+API_BINARY = "nodetracker-api"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,14 @@ class ServiceChange:
         disabled: takes the host out of, or back into, what is scheduled to.
         disabled_reason: why; kept only with `disabled`, forgotten on enabling.
         forced_down: makes the service down however often it is heard of.
+        maintenance: keeps new claims out; what runs stays, and `disabled` with
+            its reason is another matter.
     """
 
     disabled: bool | None = None
     disabled_reason: str | None = None
     forced_down: bool | None = None
+    maintenance: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
