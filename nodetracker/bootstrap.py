@@ -5,6 +5,7 @@ one that knows which concrete driver and store there are.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,19 +17,20 @@ from oslo_utils import netutils
 
 from nodetracker.accounting.health import judge_health
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.db.engine import DatabaseSettings
-from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import ConfigError
+from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
-from nodetracker.ports import AuditObserver, Driver
+from nodetracker.ports import AgentDirectory, AuditObserver, Driver, HostAgent, LedgerTerms, Store
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
@@ -42,13 +44,20 @@ from nodetracker.virt.loader import load_plugin
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 
-if TYPE_CHECKING:  # imported late: a command needs neither of them
+if TYPE_CHECKING:  # imported late: not every program needs them
+    from nodetracker.db.engine import DatabaseSettings
+    from nodetracker.db.store import SqlStore
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint
+    from nodetracker.rpc.caller import RpcCaller
+    from nodetracker.rpc.server import RpcServer
+    from nodetracker.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)
 
 _LONGEST_NAME = 255
+_AGENT_CALLS = 4
+"""Calls that an agent answers side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class Agent:
 
     settings: AgentSettings
     incarnation: Incarnation
-    store: SqlStore
+    store: Store
     probes: ProbeRunner
     driver: Driver
     manager: ComputeManager
@@ -77,7 +86,7 @@ class Agent:
 def build_agent(
     conf: cfg.ConfigOpts,
     observers: Sequence[AuditObserver] = (),
-    store: SqlStore | None = None,
+    store: Store | None = None,
     is_served: bool = True,
 ) -> Agent:
     """Put an agent together; nothing is connected or started.
@@ -85,14 +94,16 @@ def build_agent(
     Args:
         observers: are told of every audit.
         store: to be used instead of one of its own.
-        is_served: whether it gets an endpoint, if ``[metrics]`` wants one.
+        is_served: whether it answers others: by an endpoint, if ``[metrics]``
+            wants one, and by RPC, if there is a ``transport_url``.
 
     Raises:
         ConfigError: a value cannot be used; the message names it.
         IdentityError: the agent's identity cannot be read or made.
     """
     settings = build_settings(conf)
-    store = store or build_store(conf)
+    broker = Broker(conf)
+    store = store or build_store(conf, broker=broker)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
@@ -104,24 +115,122 @@ def build_agent(
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
     )
-    service = ComputeService(settings, manager)
+    server: RpcServer | None = None
+    if is_served and broker.is_configured:
+        operations = HostOperations(settings.host, manager, driver, store, build_terms(conf))
+        server = broker.serve_agent(settings.host, operations, manager.database_clock)
+    service = ComputeService(settings, manager, server)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint)
 
 
-def build_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> SqlStore:
-    """Make the store that ``[database]`` names; it connects at its first use.
+class Broker:
+    """The process's way to the message broker; the library is imported when it is first used."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._lock = threading.Lock()
+        self._transport: Transport | None = None
+        self._caller: RpcCaller | None = None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether there is a broker at all."""
+        return bool(self._conf.transport_url)
+
+    def connect(self) -> "Transport":
+        """Return the transport.
+
+        Raises:
+            ConfigError: ``transport_url`` is unset or cannot be used.
+        """
+        from nodetracker.rpc.transport import Transport
+
+        with self._lock:
+            if self._transport is None:
+                if not self.is_configured:
+                    raise ConfigError("[DEFAULT] transport_url: is unset, and this needs a broker")
+                self._transport = Transport(self._conf, self._conf.transport_url)
+            return self._transport
+
+    @property
+    def caller(self) -> "RpcCaller":
+        """What makes this process's calls.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        from nodetracker.rpc.caller import RpcCaller
+
+        transport = self.connect()
+        with self._lock:
+            self._caller = self._caller or RpcCaller(lambda: transport, DatabaseClock())
+            return self._caller
+
+    def find_agents(self) -> AgentDirectory:
+        """Return the client of the agents.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        from nodetracker.rpc.client import RpcAgentDirectory
+
+        return RpcAgentDirectory(self.caller)
+
+    def serve_agent(self, host: str, agent: HostAgent, clock: DatabaseClock) -> "RpcServer":
+        """Return the server of an agent; it is not started.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        from nodetracker.rpc.client import COMPUTE
+        from nodetracker.rpc.server import RpcServer
+
+        self.connect()  # so that a value that cannot be used ends the start
+        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
+
+
+def build_store(
+    conf: cfg.ConfigOpts, is_read_only: bool = False, broker: Broker | None = None
+) -> Store:
+    """Make the store that the configuration names: the database's, or the conductors'.
+
+    It connects at its first use.
 
     Args:
         is_read_only: for a program that only looks; it leaves no file behind.
+        broker: the process's own, if it has one already.
 
     Raises:
         ConfigError: the URL cannot be used, or its database module is missing.
     """
+    if conf.conductor.use_local:
+        return build_sql_store(conf, is_read_only)
+    from nodetracker.conductor.client import open_conductor_store
+
+    return open_conductor_store((broker or Broker(conf)).caller)
+
+
+def build_sql_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> "SqlStore":
+    """Make the store over the database that ``[database]`` names; see `build_store`."""
+    from nodetracker.db.store import open_store
+
     return open_store(replace(build_database_settings(conf), is_read_only=is_read_only))
 
 
-def build_database_settings(conf: cfg.ConfigOpts) -> DatabaseSettings:
+def build_terms(conf: cfg.ConfigOpts) -> LedgerTerms:
+    """Read what ledger transactions go by."""
+    return LedgerTerms(
+        int(conf.service_down_time),
+        int(conf.compute.claim_timeout),
+        bool(conf.compute.packing_host_numa_cells_allocation_strategy),
+        parse_aliases(conf.pci.alias or ()),
+    )
+
+
+def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
     """Read the ``[database]`` group."""
+    from nodetracker.db.engine import DatabaseSettings
+
     values = {name: conf[DATABASE_GROUP][name] for name in conf[DATABASE_GROUP]}
     connection = values.pop("connection")
     if not connection:
@@ -195,6 +304,7 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
             rootfs=Path(conf["host"]["rootfs"]),
         ),
         probes=probes,
+        power=PowerSwitch(conf.compute.allow_power_actions),
     )
     return plugin.build(environment, values)
 

@@ -30,6 +30,9 @@ class DriverCapability(enum.Enum):
     POWER_ACTIONS = "power_actions"
 
 
+POWER_ACTIONS = ("reboot", "shutdown", "startup")
+
+
 class Driver(Protocol):
     """Facts and guests of the nodes that one hypervisor, engine or file stands for.
 
@@ -484,6 +487,16 @@ class HostAgent(Protocol):
         Raises:
             NotFoundError: this host has none.
         """
+
+
+class CallServer(Protocol):
+    """Answers calls of others in threads of its own."""
+
+    def start(self) -> None:
+        """Begin in the background; returns at once."""
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Take no more calls and let those that run end; False when some still run then."""
 
 
 class AgentDirectory(Protocol):

@@ -12,7 +12,7 @@ from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from nodetracker.bootstrap import build_store
+from nodetracker.bootstrap import Broker, build_sql_store, build_store
 from nodetracker.cmd.commands import (
     candidate,
     claim,
@@ -28,6 +28,7 @@ from nodetracker.cmd.commands import (
 from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
+from nodetracker.ports import AgentDirectory, Store
 
 PROGRAM = "nodetracker-manage"
 
@@ -45,8 +46,10 @@ COMMANDS: dict[str, type[Command]] = {
     "db purge": db.Purge,
     "db sync": db.Sync,
     "db version": db.Version,
+    "host action": host.ActOnHost,
     "host list": host.ListHosts,
     "host rename": host.RenameHost,
+    "host set": host.SetHost,
     "host show": host.ShowHost,
     "migration confirm": migration.ConfirmMigration,
     "migration create": migration.CreateMigration,
@@ -54,6 +57,7 @@ COMMANDS: dict[str, type[Command]] = {
     "migration revert": migration.RevertMigration,
     "migration set": migration.SetMigration,
     "migration show": migration.ShowMigration,
+    "node audit": node.AuditNode,
     "node delete": node.DeleteNode,
     "node history": node.NodeHistory,
     "node list": node.ListNodes,
@@ -115,9 +119,30 @@ class ManageApp(App):
         return conf
 
     @cached_property
-    def store(self) -> SqlStore:
+    def broker(self) -> Broker:
+        """The way to the message broker."""
+        return Broker(self.conf)
+
+    @cached_property
+    def store(self) -> Store:
         """The store that the configuration names; it connects at its first use."""
-        return build_store(self.conf)
+        return build_store(self.conf, broker=self.broker)
+
+    @cached_property
+    def sql_store(self) -> SqlStore:
+        """The database itself, for what is done to its schema."""
+        return build_sql_store(self.conf)
+
+    @cached_property
+    def agents(self) -> AgentDirectory:
+        """The agents of all hosts; calls to them end with the database's time known.
+
+        Raises:
+            ConfigError: there is no ``transport_url``.
+        """
+        agents = self.broker.find_agents()
+        self.broker.caller.clock.tell(self.store.now())
+        return agents
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import find_state_problem
-from nodetracker.compute.outage import OutageLog
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
@@ -17,6 +17,7 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.outage import OutageLog
 from nodetracker.ports import AgentKey, AuditObserver, Driver, Store
 from nodetracker.settings import AgentSettings
 
@@ -98,6 +99,11 @@ class ComputeManager:
         self._want_audit = want_audit
         self._watching = watching
         self._tracker.watch_progress(auditing)
+
+    @property
+    def database_clock(self) -> DatabaseClock:
+        """The database's time, as the last audit was told it."""
+        return self._tracker.database_clock
 
     # The hooks, in the order in which the service calls them.
 

@@ -15,6 +15,7 @@ HOST_OPTION = cfg.StrOpt(
 )
 """Read as ``conf.DEFAULT.host``: ``conf.host`` is the group of that name."""
 
+
 class _TransportUrl(cfg.StrOpt):
     """Stands for the messaging library's own option of the same name.
 

@@ -9,13 +9,18 @@ from oslo_log import _options as log_options  # where the library's own entry po
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import compute, default, host, metrics, pci
+from nodetracker.conf import compute, conductor, default, host, metrics, pci
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
-_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING")
+_QUIET_LIBRARIES = (
+    "alembic=WARNING",
+    "oslo.messaging=WARNING",
+    "oslo_db=WARNING",
+    "sqlalchemy=WARNING",
+)
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
@@ -25,6 +30,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (compute.GROUP, compute.OPTIONS),
         (host.GROUP, host.OPTIONS),
         (pci.GROUP, pci.OPTIONS),
+        (conductor.GROUP, conductor.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
         *(
             (plugin.group, plugin.options)

@@ -109,9 +109,7 @@ def check_unclaimed(what: str, claims: Sequence[str]) -> None:
     if claims:
         more = len(claims) - _NAMED_CLAIMS
         names = ", ".join(claims[:_NAMED_CLAIMS]) + (f" and {more} more" if more > 0 else "")
-        raise RefusedError(
-            f"{what} holds {len(claims)} claims; move or abort them first: {names}"
-        )
+        raise RefusedError(f"{what} holds {len(claims)} claims; move or abort them first: {names}")
 
 
 def check_rename(

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from nodetracker.clock import DatabaseClock
 from nodetracker.errors import RpcError, RpcUnavailableError, RpcVersionError
 from nodetracker.rpc.answers import decode_error
-from nodetracker.rpc.clock import DatabaseClock
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.transport import Transport
 from nodetracker.workers import Task, WorkerPool

@@ -75,9 +75,7 @@ class Interface:
 class _Proxy:
     """Stands for whoever serves an interface; methods are made when they are asked for."""
 
-    def __init__(
-        self, interface: Interface, call: Callable[[Method, dict[str, Any]], Any]
-    ) -> None:
+    def __init__(self, interface: Interface, call: Callable[[Method, dict[str, Any]], Any]) -> None:
         self._interface = interface
         self._call = call
 

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 from nodetracker.errors import RequestError
@@ -49,15 +49,13 @@ def encode(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)
-        }
+        return {item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Collection):
         return [encode(item) for item in value]
     raise TypeError(f"{type(value).__name__} cannot travel")
 
 
-@lru_cache(maxsize=None)
+@cache
 def make_reader(hint: Any) -> Reader:
     """Return what reads a type.
 
@@ -171,8 +169,13 @@ def _make_fixed_tuple(readers: tuple[Reader, ...]) -> Reader:
     return read
 
 
+def _read_integer_key(plain: Any, path: str) -> Any:
+    """Read a key that was an integer; JSON has none but texts."""
+    return _convert(int, plain, path, "integer")
+
+
 def _make_mapping(key_hint: Any, item_hint: Any) -> Reader:
-    read_key = int if key_hint is int else make_reader(key_hint)
+    read_key = _read_integer_key if key_hint is int else make_reader(key_hint)
     read_item = make_reader(item_hint)
 
     def read(plain: Any, path: str) -> Any:
@@ -181,12 +184,7 @@ def _make_mapping(key_hint: Any, item_hint: Any) -> Reader:
         result = {}
         for key, item in plain.items():
             own_path = f"{path}.{key}" if path else str(key)
-            own_key = (
-                _convert(int, key, own_path, "integer")
-                if key_hint is int
-                else read_key(key, own_path)  # type: ignore[call-arg,arg-type]
-            )
-            result[own_key] = read_item(item, own_path)
+            result[read_key(key, own_path)] = read_item(item, own_path)
         return result
 
     return read
@@ -220,7 +218,11 @@ class _Lazy:
     def _prepare(self) -> None:
         hints = typing.get_type_hints(self._class)
         bound: dict[Any, Any] = dict(
-            zip(getattr(self._class, "__parameters__", ()), typing.get_args(self._hint))
+            zip(
+                getattr(self._class, "__parameters__", ()),
+                typing.get_args(self._hint),
+                strict=False,
+            )
         )
         fields = dataclasses.fields(self._class)
         self._required = frozenset(

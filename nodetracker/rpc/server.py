@@ -11,9 +11,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from nodetracker.clock import DatabaseClock
 from nodetracker.errors import NodetrackerError, RpcError, RpcUnavailableError
 from nodetracker.rpc.answers import encode_error
-from nodetracker.rpc.clock import DatabaseClock
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.serializer import encode
 from nodetracker.rpc.transport import Transport
@@ -115,9 +115,7 @@ class RpcServer:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_serving.is_set() and not self._stopping.is_set():
             if time.monotonic() >= deadline:
-                LOG.warning(
-                    "The message broker cannot be reached yet; all else goes on without it"
-                )
+                LOG.warning("The message broker cannot be reached yet; all else goes on without it")
                 return
             self._is_serving.wait(0.1)
 

@@ -19,17 +19,18 @@ def import_library() -> Any:
     from oslo_service import backend
 
     backend.init_backend(backend.BackendType.THREADING)
-    import oslo_messaging
+    import oslo_messaging as library
     from oslo_config import cfg
     from oslo_messaging._drivers import impl_rabbit  # where its options stand
 
-    oslo_messaging.set_transport_defaults(EXCHANGE)
+    messaging: Any = library
+    messaging.set_transport_defaults(EXCHANGE)
     cfg.set_defaults(
         impl_rabbit.rabbit_opts,
         heartbeat_timeout_threshold=HEARTBEAT_SECONDS,
         rabbit_qos_prefetch_count=PREFETCH,
     )
-    return oslo_messaging
+    return messaging
 
 
 class Transport:
@@ -53,7 +54,12 @@ class Transport:
         self._conf = conf
         self._url = url
         self._check(conf, url)
-        self.rpc = self.library.get_rpc_transport(conf, url=url)
+        try:
+            self.rpc = self.library.get_rpc_transport(conf, url=url)
+        except self.library.DriverLoadFailure as error:
+            raise ConfigError(
+                f"[DEFAULT] transport_url: there is no driver {error.driver!r}"
+            ) from None
 
     def make_notification_transport(self) -> Any:
         """Return the library's transport of notifications; it may have a broker of its own."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from nodetracker.clock import DatabaseClock
 from nodetracker.errors import (
     ClaimRefusedError,
     NotFoundError,
@@ -23,7 +24,6 @@ from nodetracker.errors import (
 from nodetracker.ports import HostAgent
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.client import COMPUTE, RpcAgentDirectory
-from nodetracker.rpc.clock import DatabaseClock
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.server import RpcServer
 from nodetracker.rpc.transport import Transport
@@ -129,7 +129,9 @@ def test_values_and_errors_come_back_as_they_were_there(world: World) -> None:
 
 
 def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(world: World) -> None:
-    with pytest.raises(RpcError, match="host-1 failed at host_power_action: KeyError; see its log") as caught:
+    with pytest.raises(
+        RpcError, match="host-1 failed at host_power_action: KeyError; see its log"
+    ) as caught:
         world.client.host_power_action("reboot")
     assert not isinstance(caught.value, RpcUnavailableError)
 

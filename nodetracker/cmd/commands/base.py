@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nodetracker.conf.pci_entries import parse_aliases
+from nodetracker.bootstrap import build_terms
 from nodetracker.errors import RefusedError
-from nodetracker.ports import LedgerTerms, Store
+from nodetracker.ports import AgentDirectory, LedgerTerms, Store
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -24,13 +24,17 @@ class StoreCommand:
     @property
     def terms(self) -> LedgerTerms:
         """What ledger transactions go by."""
-        group = self.app.conf.compute
-        return LedgerTerms(
-            self.service_down_time,
-            int(group.claim_timeout),
-            bool(group.packing_host_numa_cells_allocation_strategy),
-            parse_aliases(self.app.conf.pci.alias or ()),
-        )
+        return build_terms(self.app.conf)
+
+    @property
+    def agents(self) -> AgentDirectory:
+        """The agents of all hosts.
+
+        Raises:
+            ConfigError: there is no ``transport_url``, by which they are asked.
+        """
+        agents: AgentDirectory = self.app.agents
+        return agents
 
     @property
     def service_down_time(self) -> int:

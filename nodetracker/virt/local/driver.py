@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from nodetracker.errors import DriverFeatureError, HostDataError
+from nodetracker.errors import HostDataError
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
@@ -23,13 +23,18 @@ from nodetracker.virt.probes import ProbeKey
 class LocalDriver:
     """The machine that the agent runs on, or the one whose files lie below the roots."""
 
-    capabilities = frozenset({DriverCapability.UPTIME})
-
     def __init__(self, environment: DriverEnvironment) -> None:
         self._host = environment.host
         self._roots = environment.roots
         self._instances_path = Path(environment.instances_path)
         self._probes = environment.probes
+        self._power = environment.power
+
+    @property
+    def capabilities(self) -> frozenset[DriverCapability]:
+        """What this driver can do; power actions only where they are allowed."""
+        allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
+        return frozenset({DriverCapability.UPTIME, *allowed})
 
     def init_host(self) -> None:
         """Do nothing: files need no connection."""
@@ -91,8 +96,8 @@ class LocalDriver:
         return datetime.now(UTC) - booted_at
 
     def host_power_action(self, action: str) -> None:
-        """Refuse: this driver does not switch its own machine."""
-        raise DriverFeatureError(f"the local driver cannot {action} this host")
+        """Switch this machine."""
+        self._power.act(action)
 
     def _key(self, source: str, name: str) -> ProbeKey:
         return ProbeKey(source, self._host, name)
