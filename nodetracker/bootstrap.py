@@ -189,6 +189,16 @@ class Broker:
         return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
 
 
+def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
+    """Return (group, options) of the messaging library; nothing where it is not installed."""
+    from nodetracker.rpc.transport import list_options
+
+    try:
+        return list_options()
+    except ImportError:
+        return []
+
+
 def build_store(
     conf: cfg.ConfigOpts, is_read_only: bool = False, broker: Broker | None = None
 ) -> Store:

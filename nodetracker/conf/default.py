@@ -35,7 +35,6 @@ TRANSPORT_URL = _TransportUrl(
 )
 
 OPTIONS = (
-    TRANSPORT_URL,
     cfg.StrOpt(
         "my_ip",
         sample_default="<address of the default route>",

@@ -24,7 +24,10 @@ _QUIET_LIBRARIES = (
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """Return (group, options) of nodetracker's own and of every installed driver."""
+    """Return (group, options) of nodetracker's own and of every installed driver.
+
+    ``transport_url`` is among the messaging library's.
+    """
     return [
         (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
         (compute.GROUP, compute.OPTIONS),
@@ -84,7 +87,7 @@ def _register_others(conf: cfg.ConfigOpts) -> None:
     for group, report in report_options.list_opts():
         conf.register_opts(report, group=group)
     conf.register_opt(default.HOST_OPTION, group=default.GROUP)
-    conf.register_opts(default.OPTIONS)
+    conf.register_opts((default.TRANSPORT_URL, *default.OPTIONS))
     for group, options in list_opts():
         if group != default.GROUP:
             conf.register_opts(options, group=group)

@@ -25,12 +25,26 @@ def import_library() -> Any:
 
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
+    cfg.set_defaults(messaging.transport._transport_opts, transport_url=None)  # as our own
     cfg.set_defaults(
         impl_rabbit.rabbit_opts,
         heartbeat_timeout_threshold=HEARTBEAT_SECONDS,
         rabbit_qos_prefetch_count=PREFETCH,
     )
     return messaging
+
+
+def list_options() -> list[Any]:
+    """Return (group, options) of the library, defaults as nodetracker has them.
+
+    Raises:
+        ImportError: the library is not installed.
+    """
+    import_library()
+    from oslo_messaging import opts
+
+    options: list[Any] = opts.list_opts()
+    return options
 
 
 class Transport:
