@@ -6,6 +6,7 @@ one that knows which concrete driver and store there are.
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -28,7 +29,7 @@ from nodetracker.errors import ConfigError
 from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
-from nodetracker.model.service import Incarnation
+from nodetracker.model.service import CONDUCTOR_BINARY, Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.ports import AgentDirectory, AuditObserver, Driver, HostAgent, LedgerTerms, Store
 from nodetracker.settings import (
@@ -45,6 +46,7 @@ from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 
 if TYPE_CHECKING:  # imported late: not every program needs them
+    from nodetracker.conductor.service import ConductorService
     from nodetracker.db.engine import DatabaseSettings
     from nodetracker.db.store import SqlStore
     from nodetracker.metrics.agent import AgentMetrics
@@ -199,6 +201,47 @@ def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
         return []
 
 
+def build_conductor(conf: cfg.ConfigOpts) -> "ConductorService":
+    """Put a conductor together; nothing is connected or started.
+
+    Raises:
+        ConfigError: a value cannot be used; the message names it.
+    """
+    from nodetracker.conductor.broker_watch import BrokerWatch
+    from nodetracker.conductor.interface import CONDUCTOR
+    from nodetracker.conductor.membership import Membership
+    from nodetracker.conductor.service import ConductorService
+    from nodetracker.db.store import open_store
+    from nodetracker.rpc.server import RpcServer
+
+    check_values(conf)
+    host, interval = _host_name(conf), conf.report_interval
+    broker = Broker(conf)
+    broker.connect()
+    # Each worker may hold a connection, and the heartbeat must never wait for one.
+    database = build_database_settings(conf)
+    pool = {"max_pool_size": conf.conductor.workers + 1}
+    store = open_store(replace(database, options={**database.options, **pool}))
+    clock = DatabaseClock()
+    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
+    caller, now = broker.caller, CONDUCTOR.methods["now"]
+    watch = BrokerWatch(lambda: caller.call(CONDUCTOR, host, now, {}, min(5.0, interval)))
+    incarnation = read_incarnation(str(uuid.uuid4()), interval)
+    membership = Membership(
+        store,
+        host,
+        CONDUCTOR_BINARY,
+        CONDUCTOR.topic,
+        version("nodetracker"),
+        incarnation,
+        clock,
+        watch.state,
+    )
+    return ConductorService(
+        host, store, server, membership, watch, interval, conf.graceful_shutdown_timeout
+    )
+
+
 def build_store(
     conf: cfg.ConfigOpts, is_read_only: bool = False, broker: Broker | None = None
 ) -> Store:
@@ -217,7 +260,9 @@ def build_store(
         return build_sql_store(conf, is_read_only)
     from nodetracker.conductor.client import open_conductor_store
 
-    return open_conductor_store((broker or Broker(conf)).caller)
+    return open_conductor_store(
+        (broker or Broker(conf)).caller, beat_seconds=float(conf.report_interval)
+    )
 
 
 def build_sql_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> "SqlStore":

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.rabbitmq import RabbitMQ
@@ -31,3 +32,11 @@ def rabbitmq() -> Iterator[RabbitMQ]:
     server = RabbitMQ()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def conductor(rabbitmq: RabbitMQ) -> Iterator[Conductor]:
+    """A conductor that no test stops."""
+    conductor = Conductor(rabbitmq.url)
+    yield conductor
+    conductor.stop()

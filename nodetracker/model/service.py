@@ -9,6 +9,9 @@ COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
 API_BINARY = "nodetracker-api"
 
+BROKER = "broker"
+"""What of a conductor's `AuditState` is not fine when the broker carries no calls."""
+
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
@@ -93,7 +96,10 @@ class AuditState:
             not named below; None = never.
         nodes: nodename -> {"age_seconds": float | None, "error": str} of each
             node that is not fine.
+        by_broker: the heartbeat came through the message broker, so that one
+            that is silent may be no more than cut off.
     """
 
     age_seconds: float | None = None
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    by_broker: bool = False

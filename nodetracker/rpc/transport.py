@@ -43,8 +43,8 @@ def list_options() -> list[Any]:
     import_library()
     from oslo_messaging import opts
 
-    options: list[Any] = opts.list_opts()
-    return options
+    library: Any = opts
+    return list(library.list_opts())
 
 
 class Transport:

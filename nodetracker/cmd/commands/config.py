@@ -74,9 +74,8 @@ def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
     for group in list(conf):
         if isinstance(conf[group], cfg.ConfigOpts.GroupAttr):
             known.setdefault(group, set()).update(conf[group])
-    for group, options in list_messaging_options():
-        names = {option.dest for option in options}
-        known.setdefault(group or "DEFAULT", set()).update(names)
+    for name, options in list_messaging_options():
+        known.setdefault(name or "DEFAULT", set()).update(option.dest for option in options)
     return known
 
 
