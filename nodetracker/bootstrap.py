@@ -208,6 +208,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> "ConductorService":
         ConfigError: a value cannot be used; the message names it.
     """
     from nodetracker.conductor.broker_watch import BrokerWatch
+    from nodetracker.conductor.fleet_watch import FleetWatch
     from nodetracker.conductor.interface import CONDUCTOR
     from nodetracker.conductor.membership import Membership
     from nodetracker.conductor.service import ConductorService
@@ -237,8 +238,9 @@ def build_conductor(conf: cfg.ConfigOpts) -> "ConductorService":
         clock,
         watch.state,
     )
+    fleet = FleetWatch(store, host, conf.service_down_time)
     return ConductorService(
-        host, store, server, membership, watch, interval, conf.graceful_shutdown_timeout
+        host, store, server, membership, watch, fleet, interval, conf.graceful_shutdown_timeout
     )
 
 

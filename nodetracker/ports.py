@@ -19,7 +19,7 @@ from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
-from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 
 
 class DriverCapability(enum.Enum):
@@ -184,6 +184,9 @@ class Store(Protocol):
 
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """Raise or count again one warning of a host that another process answers for."""
+
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """Say of every host that warnings of a kind are over; return those that stood."""
 
     # Services.
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from nodetracker.errors import RpcError
 from nodetracker.model.service import BROKER, AuditState
 
+GRACE_SECONDS = 60.0
+"""How long agents may take to find a broker again that is back."""
+
 
 class BrokerWatch:
     """Remembers since when the broker carries nothing.
@@ -24,6 +27,7 @@ class BrokerWatch:
         self._monotonic = monotonic
         self._good_at: float | None = None
         self._error: str | None = None
+        self._back_at: float | None = None
 
     def look(self) -> None:
         """Ask once."""
@@ -33,16 +37,29 @@ class BrokerWatch:
         except RpcError as error:
             self._error = str(error)
         else:
-            self._error, self._good_at = None, asked_at
+            if self._error is not None:
+                self._back_at = self._monotonic()
+            if not self.is_out:
+                self._good_at = asked_at
+            self._error = None
 
     @property
     def error(self) -> str | None:
         """Why the broker carries nothing, None while it does."""
         return self._error
 
+    @property
+    def is_out(self) -> bool:
+        """True while it carries nothing, and until the agents have had time to come back."""
+        if self._error is not None:
+            return True
+        back_at = self._back_at
+        return back_at is not None and self._monotonic() - back_at < GRACE_SECONDS
+
     def state(self) -> AuditState:
         """Return what the conductor's row says of it; its age is that of the last good answer."""
-        if self._error is None:
+        if not self.is_out:
             return AuditState()
         age = None if self._good_at is None else self._monotonic() - self._good_at
-        return AuditState(nodes={BROKER: {"age_seconds": age, "error": self._error}})
+        error = self._error or "carries calls again, and agents are coming back"
+        return AuditState(nodes={BROKER: {"age_seconds": age, "error": error}})

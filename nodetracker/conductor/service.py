@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from nodetracker.conductor.broker_watch import BrokerWatch
+from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.membership import Membership
 from nodetracker.errors import StoreError
 from nodetracker.loops import PeriodicLoop
@@ -32,6 +33,7 @@ class ConductorService:
         server: CallServer,
         membership: Membership,
         watch: BrokerWatch,
+        fleet: FleetWatch,
         report_interval: float,
         graceful_shutdown_timeout: float,
     ) -> None:
@@ -41,10 +43,11 @@ class ConductorService:
         self._server = server
         self._membership = membership
         self._watch = watch
+        self._fleet = fleet
         self._database = OutageLog("The database", StoreError, LOG)
         self._loops = (
             PeriodicLoop("heartbeats", self._beat, report_interval, self._fail),
-            PeriodicLoop("broker", watch.look, report_interval, self._fail),
+            PeriodicLoop("broker", self._look, report_interval, self._fail),
         )
         self._on_fatal: Callable[[BaseException], None] | None = None
 
@@ -82,6 +85,10 @@ class ConductorService:
 
     def _beat(self) -> None:
         self._database.run("heartbeat", self._membership.beat)
+
+    def _look(self) -> None:
+        self._watch.look()
+        self._database.run("fleet", lambda: self._fleet.look(self._watch.is_out))
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:

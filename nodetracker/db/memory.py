@@ -44,7 +44,7 @@ from nodetracker.model.service import (
     ServiceGate,
     ServiceRecord,
 )
-from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
@@ -188,6 +188,19 @@ class MemoryStore:
         """See `Store`."""
         with self._writing() as tables:
             _raise_warning(tables, host, warning, self._clock())
+
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """See `Store`."""
+        with self._writing() as tables:
+            standing = [
+                (key, record)
+                for key, record in tables.warnings.items()
+                if record.warning.kind is kind and record.resolved_at is None
+            ]
+            for key, record in standing:
+                over = dataclasses.replace(record, resolved_at=self._clock())
+                tables.warnings[key] = over
+            return [record for _, record in standing]
 
     def register_agent(
         self,

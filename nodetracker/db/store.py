@@ -25,7 +25,7 @@ from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostStamps, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
-from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
@@ -89,6 +89,10 @@ class SqlStore:
         self._database.write(
             lambda c: host_warnings.raise_warning(c, host, warning), again_on_duplicate=True
         )
+
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """See `Store`."""
+        return self._database.write(lambda c: host_warnings.resolve_warnings(c, kind))
 
     def register_agent(
         self,

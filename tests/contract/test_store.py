@@ -984,3 +984,21 @@ class TestOtherServices:
         store.beat(agent, 1, AuditState(), store.now() - timedelta(hours=1))
         (service,) = store.list_services("alpha")
         assert service.clock_skew_ms == pytest.approx(-3_600_000, abs=60_000)
+
+
+class TestWarningsOfAllHosts:
+    def test_a_kind_is_over_on_every_host_at_once(self, store: Store) -> None:
+        register(store)
+        cut_off = HostWarning(WarningKind.AGENT_UNREACHABLE, "", "", "no broker")
+        other = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "x", "a clone")
+        for host in ("alpha", "beta"):
+            store.raise_warning(host, cut_off)
+        store.raise_warning("alpha", other)
+        over = store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
+        assert [(item.host, item.warning) for item in over] == [
+            ("alpha", cut_off),
+            ("beta", cut_off),
+        ]
+        assert store.resolve_warnings(WarningKind.AGENT_UNREACHABLE) == []
+        standing = [item.warning for item in store.list_warnings() if item.resolved_at is None]
+        assert standing == [other]

@@ -9,7 +9,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.drift import DriftLine, compare_usage
-from nodetracker.accounting.liveness import is_heard_of
+from nodetracker.accounting.liveness import find_broker_outage, is_heard_of
 from nodetracker.accounting.reconcile import to_plain
 from nodetracker.accounting.summary import (
     NodeSummary,
@@ -46,12 +46,14 @@ class ListNodes(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the rows and judge their hosts."""
-        services = services_by_host(self.store)
+        everyone = self.store.list_services()
+        services = {item.host: item for item in everyone if item.binary == COMPUTE_BINARY}
         records = self.store.list_nodes(parsed_args.host)
-        now = self.store.now()
+        now, down_time = self.store.now(), self.service_down_time
+        outage = find_broker_outage(everyone, now, down_time)
         rows = []
         for record in records:
-            summary = summarize_node(record, services.get(record.host), now, self.service_down_time)
+            summary = summarize_node(record, services.get(record.host), now, down_time, outage)
             rows.append(as_row(summary) | _long_columns(record))
         return columns_of(rows, _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ()))
 
