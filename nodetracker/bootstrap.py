@@ -5,7 +5,6 @@ one that knows which concrete driver and store there are.
 """
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,8 @@ from oslo_utils import netutils
 
 from nodetracker.accounting.health import judge_health
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.announcing import AuditAnnouncer, announce_store
+from nodetracker.broker import Broker
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
@@ -31,7 +32,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.service import CONDUCTOR_BINARY, Incarnation
 from nodetracker.model.status import AgentStatus
-from nodetracker.ports import AgentDirectory, AuditObserver, Driver, HostAgent, LedgerTerms, Store
+from nodetracker.ports import AuditObserver, Driver, LedgerTerms, Store
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
@@ -51,15 +52,12 @@ if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.db.store import SqlStore
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint
-    from nodetracker.rpc.caller import RpcCaller
+    from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
-    from nodetracker.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)
 
 _LONGEST_NAME = 255
-_AGENT_CALLS = 4
-"""Calls that an agent answers side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,7 @@ class Agent:
 
     Attributes:
         endpoint: where its metrics and health are served, None when nowhere.
+        notifier: sends what it tells, None without a broker.
     """
 
     settings: AgentSettings
@@ -78,6 +77,7 @@ class Agent:
     manager: ComputeManager
     service: ComputeService
     endpoint: "Endpoint | None"
+    notifier: "NotificationSender | None"
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Go on by other settings, as far as they may change in a running agent."""
@@ -106,6 +106,11 @@ def build_agent(
     settings = build_settings(conf)
     broker = Broker(conf)
     store = store or build_store(conf, broker=broker)
+    notifier = broker.make_notifier(f"compute:{settings.host}")
+    if notifier is not None:
+        observers = [*observers, AuditAnnouncer(settings.host, notifier)]
+        if conf.conductor.use_local:  # conductors tell of what they do
+            store = announce_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
@@ -122,73 +127,7 @@ def build_agent(
         operations = HostOperations(settings.host, manager, driver, store, build_terms(conf))
         server = broker.serve_agent(settings.host, operations, manager.database_clock)
     service = ComputeService(settings, manager, server)
-    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint)
-
-
-class Broker:
-    """The process's way to the message broker; the library is imported when it is first used."""
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
-        self._lock = threading.Lock()
-        self._transport: Transport | None = None
-        self._caller: RpcCaller | None = None
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether there is a broker at all."""
-        return bool(self._conf.transport_url)
-
-    def connect(self) -> "Transport":
-        """Return the transport.
-
-        Raises:
-            ConfigError: ``transport_url`` is unset or cannot be used.
-        """
-        from nodetracker.rpc.transport import Transport
-
-        with self._lock:
-            if self._transport is None:
-                if not self.is_configured:
-                    raise ConfigError("[DEFAULT] transport_url: is unset, and this needs a broker")
-                self._transport = Transport(self._conf, self._conf.transport_url)
-            return self._transport
-
-    @property
-    def caller(self) -> "RpcCaller":
-        """What makes this process's calls.
-
-        Raises:
-            ConfigError: as `connect`.
-        """
-        from nodetracker.rpc.caller import RpcCaller
-
-        transport = self.connect()
-        with self._lock:
-            self._caller = self._caller or RpcCaller(lambda: transport, DatabaseClock())
-            return self._caller
-
-    def find_agents(self) -> AgentDirectory:
-        """Return the client of the agents.
-
-        Raises:
-            ConfigError: as `connect`.
-        """
-        from nodetracker.rpc.client import RpcAgentDirectory
-
-        return RpcAgentDirectory(self.caller)
-
-    def serve_agent(self, host: str, agent: HostAgent, clock: DatabaseClock) -> "RpcServer":
-        """Return the server of an agent; it is not started.
-
-        Raises:
-            ConfigError: as `connect`.
-        """
-        from nodetracker.rpc.client import COMPUTE
-        from nodetracker.rpc.server import RpcServer
-
-        self.connect()  # so that a value that cannot be used ends the start
-        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
+    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
@@ -222,7 +161,10 @@ def build_conductor(conf: cfg.ConfigOpts) -> "ConductorService":
     # Each worker may hold a connection, and the heartbeat must never wait for one.
     database = build_database_settings(conf)
     pool = {"max_pool_size": conf.conductor.workers + 1}
-    store = open_store(replace(database, options={**database.options, **pool}))
+    store: Store = open_store(replace(database, options={**database.options, **pool}))
+    notifier = broker.make_notifier(f"conductor:{host}")
+    if notifier is not None:
+        store = announce_store(store, notifier)
     clock = DatabaseClock()
     server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
     caller, now = broker.caller, CONDUCTOR.methods["now"]

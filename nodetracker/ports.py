@@ -17,6 +17,7 @@ from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
+from nodetracker.model.notification import Notification
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
@@ -425,6 +426,13 @@ class AuditObserver(Protocol):
 
     def audited(self, report: AuditReport) -> None:
         """Take note of one audit."""
+
+
+class Notifier(Protocol):
+    """Tells listeners what happened; must not block and must not raise."""
+
+    def notify(self, notification: Notification) -> None:
+        """Take one notification, to be sent as soon as it can be."""
 
 
 class HostAgent(Protocol):

@@ -12,7 +12,9 @@ from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from nodetracker.bootstrap import Broker, build_sql_store, build_store
+from nodetracker.announcing import announce_store
+from nodetracker.bootstrap import build_sql_store, build_store
+from nodetracker.broker import Broker
 from nodetracker.cmd.commands import (
     candidate,
     claim,
@@ -25,10 +27,16 @@ from nodetracker.cmd.commands import (
     warning,
     workload,
 )
-from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
+from nodetracker.cmd.program import (
+    FLUSH_SECONDS,
+    PROJECT,
+    exit_code_of,
+    load_configuration,
+)
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
 from nodetracker.ports import AgentDirectory, Store
+from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
 
@@ -90,6 +98,7 @@ class ManageApp(App):
             command_manager=manager,
         )
         self.failure: BaseException | None = None
+        self.notifier: NotificationSender | None = None
 
     def build_option_parser(
         self,
@@ -126,7 +135,11 @@ class ManageApp(App):
     @cached_property
     def store(self) -> Store:
         """The store that the configuration names; it connects at its first use."""
-        return build_store(self.conf, broker=self.broker)
+        store = build_store(self.conf, broker=self.broker)
+        if not self.conf.conductor.use_local:
+            return store  # conductors tell of what they do
+        self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
+        return store if self.notifier is None else announce_store(store, self.notifier)
 
     @cached_property
     def sql_store(self) -> SqlStore:
@@ -154,8 +167,10 @@ class ManageApp(App):
         return int(super().run_subcommand(argv))
 
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
-        """Keep what a command failed with, for the exit code."""
+        """Keep what a command failed with, for the exit code, and send what it tells."""
         self.failure = err
+        if self.notifier is not None and not self.notifier.flush(FLUSH_SECONDS):
+            self.stderr.write(f"{PROGRAM}: the message broker did not take the notifications\n")
 
     def interact(self) -> None:
         """Refuse: there is no interactive mode, a command has to be named."""

@@ -18,6 +18,7 @@ DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 _QUIET_LIBRARIES = (
     "alembic=WARNING",
     "oslo.messaging=WARNING",
+    "oslo_messaging.notify=CRITICAL",  # what is not sent is tried again, and told by its sender
     "oslo_db=WARNING",
     "sqlalchemy=WARNING",
 )

@@ -65,7 +65,7 @@ class Transport:
             raise ConfigError(
                 f"[DEFAULT] transport_url: needs the extra nodetracker[messaging]: {error}"
             ) from error
-        self._conf = conf
+        self.conf = conf
         self._url = url
         self._check(conf, url)
         try:
@@ -79,9 +79,9 @@ class Transport:
         """Return the library's transport of notifications; it may have a broker of its own."""
         library = self.library
         group = "oslo_messaging_notifications"
-        self._conf.register_opts(library.notify.notifier._notifier_opts, group=group)
+        self.conf.register_opts(library.notify.notifier._notifier_opts, group=group)
         return library.get_notification_transport(
-            self._conf, url=self._conf[group].transport_url or self._url
+            self.conf, url=self.conf[group].transport_url or self._url
         )
 
     def _check(self, conf: Any, url: str) -> None:
@@ -98,3 +98,32 @@ class Transport:
             raise ConfigError(
                 "[DEFAULT] transport_url: names no broker; write rabbit://USER:PASSWORD@HOST:5672/"
             )
+
+
+class LibraryNotifier:
+    """Sends through the library's notifier, and raises what that would only log."""
+
+    def __init__(self, transport: Transport, publisher: str) -> None:
+        library = transport.library
+        watched = transport.make_notification_transport()
+        self._failure: Exception | None = None
+        send = watched._send_notification
+
+        def watch(*arguments: Any, **named: Any) -> None:
+            try:
+                send(*arguments, **named)
+            except Exception as error:
+                self._failure = error
+                raise
+
+        watched._send_notification = watch
+        self._notifier = library.Notifier(watched, publisher_id=publisher, retry=0)
+        names = transport.conf.oslo_messaging_notifications.driver
+        self.is_wanted = any(name and name != "noop" for name in names)
+
+    def __call__(self, event_type: str, payload: dict[str, Any]) -> None:
+        """Send one."""
+        self._failure = None
+        self._notifier.info({}, event_type, payload)
+        if self._failure is not None:
+            raise self._failure

@@ -8,13 +8,13 @@ from cliff.command import Command
 from oslo_config import cfg, generator
 
 from nodetracker.bootstrap import (
-    Broker,
     build_driver,
     build_probes,
     build_settings,
     build_store,
     list_messaging_options,
 )
+from nodetracker.broker import Broker
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.errors import ConfigError
 
