@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import nodetracker.cmd  # noqa: F401 - keeps eventlet out of tests as of programs
 from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL

@@ -50,7 +50,9 @@ def _tell_node(change: NodeChange) -> list[Notification]:
     elif change.kind is ChangeKind.DELETE:
         told.append(Notification("compute_node.delete", _node(change.uuid), node))
     if VOLATILE_COLUMNS & set(change.columns):
-        measured = {name: to_plain(getattr(change.values, name)) for name in VOLATILE_COLUMNS}
+        measured = {
+            name: to_plain(getattr(change.values, name)) for name in sorted(VOLATILE_COLUMNS)
+        }
         told.append(
             Notification("compute.metrics.update", f"metrics {change.uuid}", node | measured)
         )

@@ -269,3 +269,40 @@ def check_storm(store: SqlStore, told: list[dict[str, Any]]) -> None:
         request = parse_claim_request(bodies[name])
         assert (held.workload, held.amounts) == (request.workload, request.amounts)
         assert (held.reason == "aborted") == (name in names["aborted"])
+
+
+def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(
+    tmp_path: Path, connection: str, store: SqlStore
+) -> None:
+    broker = RabbitMQ()
+    try:
+        conductor = Conductor(tmp_path / "conductor", connection, broker.url)
+        remote = Remote(tmp_path / "remote", broker.url, update_resources_interval=1)
+
+        def state() -> str:
+            (row,) = [item for item in conductor.ask("node", "list") if item["host"] == "host-1"]
+            return str(row["state"])
+
+        with conductor.start_conductor(), remote.start() as agent:
+            agent.wait_for("is at work")
+            assert state() == "up"
+            broker.freeze()
+            try:
+                wait_until(lambda: state() == "unreachable", 60)
+                shown = conductor.ask("service", "show", "host-1", COMPUTE_BINARY)
+                assert shown["state"] == "unreachable"
+                assert "host host-1 is down" in claim(conductor, 1).stderr
+                wait_until(
+                    lambda: (
+                        "agent_unreachable"
+                        in [item["kind"] for item in conductor.ask("warning", "list")]
+                    )
+                )
+            finally:
+                broker.thaw()
+            wait_until(lambda: state() == "up", 90)
+            assert claim(conductor, 2).returncode == 0
+            agent.process.kill()
+            wait_until(lambda: state() in ("down", "unreachable"), 30)
+    finally:
+        broker.remove()
