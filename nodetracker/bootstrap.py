@@ -5,6 +5,7 @@ one that knows which concrete driver and store there are.
 """
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,19 +17,22 @@ from oslo_utils import netutils
 
 from nodetracker.accounting.health import judge_health
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.announcing import AuditAnnouncer, announce_store
+from nodetracker.broker import Broker
+from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.db.engine import DatabaseSettings
-from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import ConfigError
+from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
-from nodetracker.model.service import Incarnation
+from nodetracker.model.service import CONDUCTOR_BINARY, Incarnation
 from nodetracker.model.status import AgentStatus
-from nodetracker.ports import AuditObserver, Driver, LedgerTerms
+from nodetracker.ports import AuditObserver, Driver, LedgerTerms, Store
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
@@ -43,9 +47,14 @@ from nodetracker.virt.loader import load_plugin
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 
-if TYPE_CHECKING:  # imported late: a command needs neither of them
+if TYPE_CHECKING:  # imported late: not every program needs them
+    from nodetracker.conductor.service import ConductorService
+    from nodetracker.db.engine import DatabaseSettings
+    from nodetracker.db.store import SqlStore
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint
+    from nodetracker.rpc.notify import NotificationSender
+    from nodetracker.rpc.server import RpcServer
 
 LOG = logging.getLogger(__name__)
 
@@ -58,16 +67,18 @@ class Agent:
 
     Attributes:
         endpoint: where its metrics and health are served, None when nowhere.
+        notifier: sends what it tells, None without a broker.
     """
 
     settings: AgentSettings
     incarnation: Incarnation
-    store: SqlStore
+    store: Store
     probes: ProbeRunner
     driver: Driver
     manager: ComputeManager
     service: ComputeService
     endpoint: "Endpoint | None"
+    notifier: "NotificationSender | None"
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Go on by other settings, as far as they may change in a running agent."""
@@ -78,7 +89,7 @@ class Agent:
 def build_agent(
     conf: cfg.ConfigOpts,
     observers: Sequence[AuditObserver] = (),
-    store: SqlStore | None = None,
+    store: Store | None = None,
     is_served: bool = True,
 ) -> Agent:
     """Put an agent together; nothing is connected or started.
@@ -86,14 +97,21 @@ def build_agent(
     Args:
         observers: are told of every audit.
         store: to be used instead of one of its own.
-        is_served: whether it gets an endpoint, if ``[metrics]`` wants one.
+        is_served: whether it answers others: by an endpoint, if ``[metrics]``
+            wants one, and by RPC, if there is a ``transport_url``.
 
     Raises:
         ConfigError: a value cannot be used; the message names it.
         IdentityError: the agent's identity cannot be read or made.
     """
     settings = build_settings(conf)
-    store = store or build_store(conf)
+    broker = Broker(conf)
+    store = store or build_store(conf, broker=broker)
+    notifier = broker.make_notifier(f"compute:{settings.host}")
+    if notifier is not None:
+        observers = [*observers, AuditAnnouncer(settings.host, notifier)]
+        if conf.conductor.use_local:  # conductors tell of what they do
+            store = announce_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
@@ -105,24 +123,104 @@ def build_agent(
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
     )
-    service = ComputeService(settings, manager)
-    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint)
+    server: RpcServer | None = None
+    if is_served and broker.is_configured:
+        operations = HostOperations(settings.host, manager, driver, store, build_terms(conf))
+        server = broker.serve_agent(settings.host, operations, manager.database_clock)
+    service = ComputeService(settings, manager, server)
+    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
 
 
-def build_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> SqlStore:
-    """Make the store that ``[database]`` names; it connects at its first use.
+def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
+    """Return (group, options) of the messaging library; nothing where it is not installed."""
+    from nodetracker.rpc.transport import list_options
+
+    try:
+        return list_options()
+    except ImportError:
+        return []
+
+
+def build_conductor(conf: cfg.ConfigOpts) -> "ConductorService":
+    """Put a conductor together; nothing is connected or started.
+
+    Raises:
+        ConfigError: a value cannot be used; the message names it.
+    """
+    from nodetracker.conductor.broker_watch import BrokerWatch
+    from nodetracker.conductor.fleet_watch import FleetWatch
+    from nodetracker.conductor.interface import CONDUCTOR
+    from nodetracker.conductor.membership import Membership
+    from nodetracker.conductor.service import ConductorService
+    from nodetracker.db.store import open_store
+    from nodetracker.rpc.server import RpcServer
+
+    check_values(conf)
+    host, interval = _host_name(conf), conf.report_interval
+    broker = Broker(conf)
+    broker.connect()
+    # Each worker may hold a connection, and the heartbeat must never wait for one.
+    database = build_database_settings(conf)
+    pool = {"max_pool_size": conf.conductor.workers + 1}
+    store: Store = open_store(replace(database, options={**database.options, **pool}))
+    notifier = broker.make_notifier(f"conductor:{host}")
+    if notifier is not None:
+        store = announce_store(store, notifier)
+    clock = DatabaseClock()
+    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
+    caller, now = broker.caller, CONDUCTOR.methods["now"]
+    watch = BrokerWatch(lambda: caller.call(CONDUCTOR, host, now, {}, min(5.0, interval)))
+    incarnation = read_incarnation(str(uuid.uuid4()), interval)
+    membership = Membership(
+        store,
+        host,
+        CONDUCTOR_BINARY,
+        CONDUCTOR.topic,
+        version("nodetracker"),
+        incarnation,
+        clock,
+        watch.state,
+    )
+    fleet = FleetWatch(store, host, conf.service_down_time)
+    return ConductorService(
+        host, store, server, membership, watch, fleet, interval, conf.graceful_shutdown_timeout
+    )
+
+
+def build_store(
+    conf: cfg.ConfigOpts, is_read_only: bool = False, broker: Broker | None = None
+) -> Store:
+    """Make the store that the configuration names: the database's, or the conductors'.
+
+    It connects at its first use.
 
     Args:
         is_read_only: for a program that only looks; it leaves no file behind.
+        broker: the process's own, if it has one already.
 
     Raises:
         ConfigError: the URL cannot be used, or its database module is missing.
     """
+    if conf.conductor.use_local:
+        return build_sql_store(conf, is_read_only)
+    from nodetracker.conductor.client import open_conductor_store
+
+    return open_conductor_store(
+        (broker or Broker(conf)).caller, beat_seconds=float(conf.report_interval)
+    )
+
+
+def build_sql_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> "SqlStore":
+    """Make the store over the database that ``[database]`` names; see `build_store`."""
+    from nodetracker.db.store import open_store
+
     return open_store(replace(build_database_settings(conf), is_read_only=is_read_only))
 
 
-def build_database_settings(conf: cfg.ConfigOpts) -> DatabaseSettings:
+def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
     """Read the ``[database]`` group."""
+    from nodetracker.db.engine import DatabaseSettings
+
     values = {name: conf[DATABASE_GROUP][name] for name in conf[DATABASE_GROUP]}
     connection = values.pop("connection")
     if not connection:
@@ -208,6 +306,7 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
             rootfs=Path(conf["host"]["rootfs"]),
         ),
         probes=probes,
+        power=PowerSwitch(conf.compute.allow_power_actions),
     )
     drivers = [(name, _build_one_driver(conf, name, environment)) for name in names]
     return drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)

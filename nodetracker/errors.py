@@ -16,6 +16,9 @@
     │   └── ClaimConflictError  the claim's uuid stands for another request
     ├── RequestError            a request cannot be meant; it names the key
     ├── StoppingError           the process ends; leave what waits
+    ├── RpcError                another process did not do what it was asked over the broker
+    │   ├── RpcUnavailableError no answer: it may have been done; ask again
+    │   └── RpcVersionError     the other side is of another version; upgrade one of them
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next pass tries again
         ├── SchemaError             run ``nodetracker-manage db sync``
@@ -112,6 +115,21 @@ class RequestError(NodetrackerError):
 
 class StoppingError(NodetrackerError):
     """The process ends, so what was waited for is left."""
+
+
+class RpcError(NodetrackerError):
+    """A call to another process over the message broker failed."""
+
+
+class RpcUnavailableError(RpcError):
+    """No answer came in time: no broker, nobody there, or it was lost.
+
+    What was asked may have been done, unless the message says that nobody was there.
+    """
+
+
+class RpcVersionError(RpcError):
+    """The other side does not know this method, or not in this version."""
 
 
 class StoreError(NodetrackerError):

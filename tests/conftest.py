@@ -1,11 +1,14 @@
-"""Fixtures for all tests: real database servers, one of each, started when first asked for."""
+"""Fixtures for all tests: real servers, one of each, started when first asked for."""
 
 from collections.abc import Iterator
 
 import pytest
 
+import nodetracker.cmd  # noqa: F401 - keeps eventlet out of tests as of programs
+from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
+from tests.functional.servers.rabbitmq import RabbitMQ
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +25,19 @@ def postgresql() -> Iterator[PostgreSQL]:
     server = PostgreSQL()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A RabbitMQ server that no test stops."""
+    server = RabbitMQ()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def conductor(rabbitmq: RabbitMQ) -> Iterator[Conductor]:
+    """A conductor that no test stops."""
+    conductor = Conductor(rabbitmq.url)
+    yield conductor
+    conductor.stop()

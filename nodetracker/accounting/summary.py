@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.liveness import is_cut_off, is_service_up
 from nodetracker.accounting.workloads import list_workloads
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
@@ -36,10 +36,27 @@ class NodeSummary:
     audit_age_seconds: float | None
 
 
-def state_of(service: ServiceRecord | None, now: datetime, service_down_time: int) -> str:
-    """Return ``up`` or ``down``; a host without a service is down."""
-    is_up = service is not None and is_service_up(service, now, service_down_time)
-    return "up" if is_up else "down"
+def state_of(
+    service: ServiceRecord | None,
+    now: datetime,
+    service_down_time: int,
+    outage_since: datetime | None = None,
+) -> str:
+    """Return ``up``, ``down``, or ``unreachable``; a host without a service is down.
+
+    An agent is unreachable when the message broker, through which its
+    heartbeats come, carries nothing: nobody can tell whether it lives. It takes
+    no claims, as if it were down.
+
+    Args:
+        outage_since: of the broker, from `find_broker_outage`.
+    """
+    if service is None:
+        return "down"
+    if is_service_up(service, now, service_down_time):
+        return "up"
+    is_unreachable = is_cut_off(service, now, service_down_time, outage_since)
+    return "unreachable" if is_unreachable else "down"
 
 
 def status_of(service: ServiceRecord | None) -> str:
@@ -63,14 +80,18 @@ def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetim
 
 
 def summarize_node(
-    record: NodeRecord, service: ServiceRecord | None, now: datetime, service_down_time: int
+    record: NodeRecord,
+    service: ServiceRecord | None,
+    now: datetime,
+    service_down_time: int,
+    outage_since: datetime | None = None,
 ) -> NodeSummary:
-    """Build a node's line from its row and its host's service."""
+    """Build a node's line from its row and its host's service; see `state_of`."""
     values = record.values
     return NodeSummary(
         host=record.host,
         nodename=record.nodename,
-        state=state_of(service, now, service_down_time),
+        state=state_of(service, now, service_down_time, outage_since),
         status=status_of(service),
         vcpus=values.vcpus,
         vcpus_used=values.vcpus_used,

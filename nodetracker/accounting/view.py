@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
 from nodetracker.accounting.ledger import topology_column
+from nodetracker.accounting.ledger_warnings import find_ledger_warnings
 from nodetracker.accounting.moves import judge_moves, list_departing, list_moving
 from nodetracker.accounting.numa_usage import decode_host_cells, list_placements, offered_pins
 from nodetracker.accounting.pci_pools import pci_columns
@@ -111,7 +112,13 @@ def account(
         claims=claims,
         moves=moves,
         missing=missing,
-        warnings=(*_warnings(snapshot), *cpu_set_warnings, *settlement.warnings, *warned),
+        warnings=(
+            *_warnings(snapshot),
+            *cpu_set_warnings,
+            *settlement.warnings,
+            *warned,
+            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, now),
+        ),
     )
 
 

@@ -12,7 +12,9 @@ from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from nodetracker.bootstrap import build_store
+from nodetracker.announcing import announce_store
+from nodetracker.bootstrap import build_sql_store, build_store
+from nodetracker.broker import Broker
 from nodetracker.cmd.commands import (
     candidate,
     claim,
@@ -25,9 +27,16 @@ from nodetracker.cmd.commands import (
     warning,
     workload,
 )
-from nodetracker.cmd.program import PROJECT, exit_code_of, load_configuration
+from nodetracker.cmd.program import (
+    FLUSH_SECONDS,
+    PROJECT,
+    exit_code_of,
+    load_configuration,
+)
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
+from nodetracker.ports import AgentDirectory, Store
+from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
 
@@ -45,8 +54,10 @@ COMMANDS: dict[str, type[Command]] = {
     "db purge": db.Purge,
     "db sync": db.Sync,
     "db version": db.Version,
+    "host action": host.ActOnHost,
     "host list": host.ListHosts,
     "host rename": host.RenameHost,
+    "host set": host.SetHost,
     "host show": host.ShowHost,
     "migration confirm": migration.ConfirmMigration,
     "migration create": migration.CreateMigration,
@@ -54,6 +65,7 @@ COMMANDS: dict[str, type[Command]] = {
     "migration revert": migration.RevertMigration,
     "migration set": migration.SetMigration,
     "migration show": migration.ShowMigration,
+    "node audit": node.AuditNode,
     "node delete": node.DeleteNode,
     "node history": node.NodeHistory,
     "node list": node.ListNodes,
@@ -86,6 +98,7 @@ class ManageApp(App):
             command_manager=manager,
         )
         self.failure: BaseException | None = None
+        self.notifier: NotificationSender | None = None
 
     def build_option_parser(
         self,
@@ -115,9 +128,34 @@ class ManageApp(App):
         return conf
 
     @cached_property
-    def store(self) -> SqlStore:
+    def broker(self) -> Broker:
+        """The way to the message broker."""
+        return Broker(self.conf)
+
+    @cached_property
+    def store(self) -> Store:
         """The store that the configuration names; it connects at its first use."""
-        return build_store(self.conf)
+        store = build_store(self.conf, broker=self.broker)
+        if not self.conf.conductor.use_local:
+            return store  # conductors tell of what they do
+        self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
+        return store if self.notifier is None else announce_store(store, self.notifier)
+
+    @cached_property
+    def sql_store(self) -> SqlStore:
+        """The database itself, for what is done to its schema."""
+        return build_sql_store(self.conf)
+
+    @cached_property
+    def agents(self) -> AgentDirectory:
+        """The agents of all hosts; calls to them end with the database's time known.
+
+        Raises:
+            ConfigError: there is no ``transport_url``.
+        """
+        agents = self.broker.find_agents()
+        self.broker.caller.clock.tell(self.store.now())
+        return agents
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""
@@ -129,8 +167,10 @@ class ManageApp(App):
         return int(super().run_subcommand(argv))
 
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
-        """Keep what a command failed with, for the exit code."""
+        """Keep what a command failed with, for the exit code, and send what it tells."""
         self.failure = err
+        if self.notifier is not None and not self.notifier.flush(FLUSH_SECONDS):
+            self.stderr.write(f"{PROGRAM}: the message broker did not take the notifications\n")
 
     def interact(self) -> None:
         """Refuse: there is no interactive mode, a command has to be named."""

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from nodetracker.clock import DatabaseClock
 from nodetracker.compute.events import EventBatch, EventQueue
 from nodetracker.compute.identity import find_state_problem
-from nodetracker.compute.outage import OutageLog
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
@@ -25,6 +25,7 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.outage import OutageLog
 from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, Store
 from nodetracker.settings import AgentSettings
 
@@ -71,6 +72,7 @@ class ComputeManager:
         self._store = store
         self._observers = tuple(observers)
         self._monotonic = monotonic
+        self._clock = clock
         self._stopping = threading.Event()
         self._takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
         self._events = EventQueue(monotonic)
@@ -115,6 +117,11 @@ class ComputeManager:
         self._want_audit = want_audit
         self._watching = watching
         self._tracker.watch_progress(auditing)
+
+    @property
+    def database_clock(self) -> DatabaseClock:
+        """The database's time, as the last audit was told it."""
+        return self._tracker.database_clock
 
     # The hooks, in the order in which the service calls them.
 
@@ -287,7 +294,7 @@ class ComputeManager:
     def _beat(self, agent: AgentKey) -> None:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
-        self._store.beat(agent, self._tried_count, self.audit_state())
+        self._store.beat(agent, self._tried_count, self.audit_state(), self._clock())
         self._report_count = self._tried_count
         self._beaten_at = self._monotonic()
 

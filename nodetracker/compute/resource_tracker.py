@@ -18,6 +18,7 @@ from nodetracker.accounting.inventory import unusable_cpu_sets
 from nodetracker.accounting.reconcile import plan, plan_delete
 from nodetracker.accounting.settlement import ListingTime, count_absences
 from nodetracker.accounting.view import account
+from nodetracker.clock import DatabaseClock
 from nodetracker.errors import (
     ConfigError,
     ConflictError,
@@ -104,6 +105,7 @@ class ResourceTracker:
         self._clock = clock
         self._progress: Callable[[], None] = _ignore
         self._take_urgent: Callable[[], Collection[str]] = tuple
+        self.database_clock = DatabaseClock()
         self._clock_skew: float | None = None
         self._told_skew = 0.0
         self._readers = WorkerPool("audit", settings.max_concurrent_audits)
@@ -369,6 +371,7 @@ class ResourceTracker:
             stamps = self._store.load_stamps(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
+        self.database_clock.tell(stamps.now)
         self._clock_skew = _measure_skew(asked_at, stamps.now, self._clock())
         if (stamps.epoch, stamps.service_uuid) != (agent.epoch, agent.service_uuid):
             raise FencedError(

@@ -5,10 +5,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from nodetracker.compute.loops import PeriodicLoop
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.errors import ConfigError, IdentityError, StoppingError
+from nodetracker.loops import PeriodicLoop
 from nodetracker.model.status import AgentStatus
+from nodetracker.ports import CallServer
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -23,11 +24,21 @@ class ComputeService:
 
     Heartbeats go on whatever the driver does, also during the first audit. A
     third thread audits the nodes that the driver's events name, if it tells any.
+
+    Args:
+        server: answers others' calls once the first audit was tried; it goes
+            on in threads of its own, so neither audits nor heartbeats wait for it.
     """
 
-    def __init__(self, settings: AgentSettings, manager: ComputeManager) -> None:
+    def __init__(
+        self,
+        settings: AgentSettings,
+        manager: ComputeManager,
+        server: CallServer | None = None,
+    ) -> None:
         self._settings = settings
         self._manager = manager
+        self._server = server
         self._started = threading.Event()
         self._on_fatal: Callable[[BaseException], None] | None = None
         self._audits = PeriodicLoop(
@@ -61,12 +72,13 @@ class ComputeService:
         """End after a running audit or heartbeat; False when one still runs at the timeout."""
         deadline = time.monotonic() + self._settings.graceful_shutdown_timeout
         self._manager.prepare_stop()
+        is_answered = self._server is None or self._server.stop(deadline - time.monotonic())
         for loop in self._loops:
             loop.stop()
         has_started = self._started.wait(max(0.0, deadline - time.monotonic()))
         joined = [loop.join(deadline - time.monotonic()) for loop in self._loops]
         self._manager.cleanup_host()
-        return has_started and all(joined)
+        return has_started and all(joined) and is_answered
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Go on by other settings, beginning with an audit."""
@@ -99,6 +111,8 @@ class ComputeService:
             self._audits.start()
             if self._manager.has_events:
                 self._events.start()
+            if self._server is not None:
+                self._server.start()
             on_started()
         finally:
             self._started.set()

@@ -139,6 +139,12 @@ OPTIONS = (
         default=False,
         help="Fill NUMA cells one after the other instead of evenly.",
     ),
+    cfg.BoolOpt(
+        "allow_power_actions",
+        default=False,
+        help="Whether 'host action' may reboot and shut down this host by systemctl; the agent's "
+        "user must be allowed to.",
+    ),
     cfg.StrOpt(
         "instances_path",
         default="$state_path/instances",

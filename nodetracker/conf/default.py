@@ -15,6 +15,25 @@ HOST_OPTION = cfg.StrOpt(
 )
 """Read as ``conf.DEFAULT.host``: ``conf.host`` is the group of that name."""
 
+
+class _TransportUrl(cfg.StrOpt):
+    """Stands for the messaging library's own option of the same name.
+
+    So it can be read, and told to be unset, where that library is not imported.
+    """
+
+    def __ne__(self, other: object) -> bool:
+        """Let the library register its own beside this one, which stays."""
+        return getattr(other, "name", None) != self.name
+
+
+TRANSPORT_URL = _TransportUrl(
+    "transport_url",
+    secret=True,
+    help="Message broker of the agents, e.g. rabbit://USER:PASSWORD@HOST:5672/. Unset: agents "
+    "serve no calls and send no notifications.",
+)
+
 OPTIONS = (
     cfg.StrOpt(
         "my_ip",

@@ -9,22 +9,32 @@ from oslo_log import _options as log_options  # where the library's own entry po
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import compute, default, host, metrics, pci
+from nodetracker.conf import compute, conductor, default, host, metrics, pci
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
-_QUIET_LIBRARIES = ("alembic=WARNING", "oslo_db=WARNING", "sqlalchemy=WARNING")
+_QUIET_LIBRARIES = (
+    "alembic=WARNING",
+    "oslo.messaging=WARNING",
+    "oslo_messaging.notify=CRITICAL",  # what is not sent is tried again, and told by its sender
+    "oslo_db=WARNING",
+    "sqlalchemy=WARNING",
+)
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """Return (group, options) of nodetracker's own and of every installed driver."""
+    """Return (group, options) of nodetracker's own and of every installed driver.
+
+    ``transport_url`` is among the messaging library's.
+    """
     return [
         (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
         (compute.GROUP, compute.OPTIONS),
         (host.GROUP, host.OPTIONS),
         (pci.GROUP, pci.OPTIONS),
+        (conductor.GROUP, conductor.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
         *(
             (plugin.group, plugin.options)
@@ -78,7 +88,7 @@ def _register_others(conf: cfg.ConfigOpts) -> None:
     for group, report in report_options.list_opts():
         conf.register_opts(report, group=group)
     conf.register_opt(default.HOST_OPTION, group=default.GROUP)
-    conf.register_opts(default.OPTIONS)
+    conf.register_opts((default.TRANSPORT_URL, *default.OPTIONS))
     for group, options in list_opts():
         if group != default.GROUP:
             conf.register_opts(options, group=group)

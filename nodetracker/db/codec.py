@@ -313,10 +313,13 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
         columns["disabled_reason"] = change.disabled_reason if change.disabled else None
     if change.forced_down is not None:
         columns["forced_down"] = change.forced_down
+    if change.maintenance is not None:
+        columns["maintenance"] = change.maintenance
     return columns
 
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:
     """Return what a heartbeat stores of the audits, as plain data."""
     nodes = {name: dict(entry) for name, entry in state.nodes.items()}
-    return {"age_seconds": state.age_seconds, "nodes": nodes}
+    stored = {"age_seconds": state.age_seconds, "nodes": nodes}
+    return stored | {"by_broker": True} if state.by_broker else stored

@@ -93,17 +93,23 @@ def check_deletion(service: ServiceRecord, now: datetime, service_down_time: int
         )
 
 
-def check_unclaimed(what: str, active_claims: int) -> None:
+_NAMED_CLAIMS = 10
+
+
+def check_unclaimed(what: str, claims: Sequence[str]) -> None:
     """Make sure that nothing is held on what is to be deleted.
 
     Args:
         what: the host or node.
+        claims: uuids of those that are held there.
 
     Raises:
         RefusedError: something is.
     """
-    if active_claims:
-        raise RefusedError(f"{what} holds {active_claims} claims; move or abort them first")
+    if claims:
+        more = len(claims) - _NAMED_CLAIMS
+        names = ", ".join(claims[:_NAMED_CLAIMS]) + (f" and {more} more" if more > 0 else "")
+        raise RefusedError(f"{what} holds {len(claims)} claims; move or abort them first: {names}")
 
 
 def check_rename(

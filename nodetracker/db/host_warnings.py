@@ -109,24 +109,34 @@ def _raise(
         )
 
 
+def resolve_warnings(connection: sa.Connection, kind: WarningKind) -> list[WarningRecord]:
+    """See `Store.resolve_warnings`."""
+    standing = sa.and_(_warnings.kind == kind.value, _warnings.resolved_at.is_(None))
+    query = sa.select(tables.warnings).where(standing).order_by(_warnings.id).with_for_update()
+    rows = connection.execute(query).mappings().all()
+    if rows:
+        over = _warnings.id.in_([row["id"] for row in rows])
+        connection.execute(sa.update(tables.warnings).where(over).values(resolved_at=utc_now()))
+    return [_decode(row) for row in rows]
+
+
 def list_warnings(connection: sa.Connection, host: str | None) -> list[WarningRecord]:
     """See `Store.list_warnings`."""
     query = sa.select(tables.warnings).order_by(_warnings.first_seen, _warnings.id)
     if host is not None:
         query = query.where(_warnings.host == host)
-    return [
-        WarningRecord(
-            warning=HostWarning(
-                WarningKind(row["kind"]), row["nodename"], row["item"], row["message"]
-            ),
-            host=row["host"],
-            first_seen=row["first_seen"],
-            last_seen=row["last_seen"],
-            count=row["count"],
-            resolved_at=row["resolved_at"],
-        )
-        for row in connection.execute(query).mappings()
-    ]
+    return [_decode(row) for row in connection.execute(query).mappings()]
+
+
+def _decode(row: sa.RowMapping) -> WarningRecord:
+    return WarningRecord(
+        warning=HostWarning(WarningKind(row["kind"]), row["nodename"], row["item"], row["message"]),
+        host=row["host"],
+        first_seen=row["first_seen"],
+        last_seen=row["last_seen"],
+        count=row["count"],
+        resolved_at=row["resolved_at"],
+    )
 
 
 def purge(connection: sa.Connection, before: datetime) -> int:

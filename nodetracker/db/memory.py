@@ -46,7 +46,7 @@ from nodetracker.model.service import (
     ServiceGate,
     ServiceRecord,
 )
-from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
@@ -140,7 +140,7 @@ class MemoryStore:
         with self._writing() as tables:
             for record in tables.nodes.values():
                 if (record.host, record.nodename) == (host, nodename):
-                    decisions.check_unclaimed(nodename, _count_claims(tables, [record]))
+                    decisions.check_unclaimed(nodename, _list_active_uuids(tables, [record]))
                     _delete_node(tables, record.id)
                     tables.history.append(
                         HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
@@ -191,6 +191,19 @@ class MemoryStore:
         with self._writing() as tables:
             _raise_warning(tables, host, warning, self._clock())
 
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """See `Store`."""
+        with self._writing() as tables:
+            standing = [
+                (key, record)
+                for key, record in tables.warnings.items()
+                if record.warning.kind is kind and record.resolved_at is None
+            ]
+            for key, record in standing:
+                over = dataclasses.replace(record, resolved_at=self._clock())
+                tables.warnings[key] = over
+            return [record for _, record in standing]
+
     def register_agent(
         self,
         host: str,
@@ -205,7 +218,7 @@ class MemoryStore:
             now = self._clock()
             found = tables.services.get((host, binary))
             decisions.check_seen(seen, found)
-            mine = [record for record in tables.nodes.values() if record.host == host]
+            mine = _nodes_of(tables, host) if binary == COMPUTE_BINARY else []
             epochs = [record.epoch for record in mine] + ([found.epoch] if found else [])
             record = found or ServiceRecord(
                 uuid=str(uuid.uuid4()),
@@ -262,7 +275,10 @@ class MemoryStore:
         with self._writing() as tables:
             now = self._clock()
             decisions.check_deletion(_find_service(tables, host, binary), now, service_down_time)
-            decisions.check_unclaimed(host, _count_claims(tables, _nodes_of(tables, host)))
+            del tables.services[host, binary]
+            if binary != COMPUTE_BINARY:
+                return  # the host's nodes are its agent's
+            decisions.check_unclaimed(host, _list_active_uuids(tables, _nodes_of(tables, host)))
             for record in _nodes_of(tables, host):
                 _delete_node(tables, record.id)
                 tables.history.append(
@@ -270,7 +286,6 @@ class MemoryStore:
                 )
             for key in [key for key in tables.warnings if key[0] == host]:
                 del tables.warnings[key]
-            del tables.services[host, binary]
 
     def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
         """See `Store`."""
@@ -326,7 +341,13 @@ class MemoryStore:
                 tables.history.append(HistoryEntry(now, new, nodename, ChangeKind.UPDATE, diff))
             return len(nodes)
 
-    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+    def beat(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+    ) -> None:
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
@@ -340,7 +361,7 @@ class MemoryStore:
                     f"host {agent.host} is no longer held by agent {agent.agent_id}, "
                     f"epoch {agent.epoch}"
                 )
-            skew = (self._host_clock() - now).total_seconds()
+            skew = ((host_time or self._host_clock()) - now).total_seconds()
             tables.services[agent.host, agent.binary] = dataclasses.replace(
                 record,
                 report_count=report_count,
@@ -716,9 +737,10 @@ def _delete_node(tables: _Tables, node_id: int) -> None:
         del tables.claims[claim.uuid]
 
 
-def _count_claims(tables: _Tables, records: Sequence[NodeRecord]) -> int:
+def _list_active_uuids(tables: _Tables, records: Sequence[NodeRecord]) -> list[str]:
     ids = {record.id for record in records}
-    return sum(claim.is_active and claim.node_id in ids for claim in tables.claims.values())
+    held = [claim for claim in tables.claims.values() if claim.is_active and claim.node_id in ids]
+    return [claim.uuid for claim in sorted(held, key=lambda claim: claim.created_at)]
 
 
 def _answer_again(tables: _Tables, request: ClaimRequest) -> Claim | None:

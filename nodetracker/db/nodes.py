@@ -139,19 +139,20 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"host {host} has no node {nodename}")
-    decisions.check_unclaimed(nodename, count_active_claims(connection, [row.id]))
+    decisions.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 
 
-def count_active_claims(connection: sa.Connection, ids: Sequence[int]) -> int:
-    """Count what is held on nodes."""
-    counted: int = connection.execute(
-        sa.select(sa.func.count()).where(
-            _claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value
-        )
-    ).scalar_one()
-    return counted
+def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
+    """Return the uuids of the claims that are held on nodes, oldest first."""
+    return list(
+        connection.execute(
+            sa.select(_claims.uuid)
+            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
+            .order_by(_claims.created_at, _claims.id)
+        ).scalars()
+    )
 
 
 def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:

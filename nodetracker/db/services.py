@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec, decisions, history
 from nodetracker.db.decisions import Holder
-from nodetracker.db.nodes import count_active_claims, delete_rows
+from nodetracker.db.nodes import delete_rows, list_active_uuids
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
 from nodetracker.db.sql import milliseconds_ahead, utc_now
@@ -16,6 +16,7 @@ from nodetracker.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import (
     AUTO_PREFIX,
+    COMPUTE_BINARY,
     AuditState,
     Incarnation,
     ServiceChange,
@@ -60,7 +61,8 @@ def register_agent(
     one = sa.and_(_services.host == host, _services.binary == binary)
     # Rows may carry a newer epoch than a services row that was deleted and made again.
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
-    node_epoch: int = connection.execute(sa.select(highest)).scalar() or 0
+    owns_nodes = binary == COMPUTE_BINARY
+    node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
     epoch = max(node_epoch, 0 if seen is None else seen.epoch) + 1
     columns = codec.encode_incarnation(incarnation) | {
         "topic": topic,
@@ -96,7 +98,7 @@ def register_agent(
         )
         if taken.rowcount != 1:
             raise ConflictError(f"host {host} was taken over or heard of meanwhile")
-    if _lock_nodes(connection, host):
+    if owns_nodes and _lock_nodes(connection, host):
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)
         )
@@ -168,8 +170,11 @@ def delete_service(
     if row is None:
         raise NotFoundError(f"there is no service {binary} on host {host}")
     decisions.check_deletion(codec.decode_service(row), row["now"], service_down_time)
+    connection.execute(sa.delete(tables.services).where(one))
+    if binary != COMPUTE_BINARY:
+        return  # the host's nodes are its agent's
     nodes = _lock_nodes(connection, host)
-    decisions.check_unclaimed(host, count_active_claims(connection, list(nodes)))
+    decisions.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
         history.insert(
@@ -180,7 +185,6 @@ def delete_service(
             ],
         )
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
-    connection.execute(sa.delete(tables.services).where(one))
 
 
 def rename_host(

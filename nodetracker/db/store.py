@@ -26,7 +26,7 @@ from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostStamps, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
-from nodetracker.model.warning import HostWarning, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
 
 Clock = Callable[[], datetime]
@@ -93,6 +93,10 @@ class SqlStore:
             lambda c: host_warnings.raise_warning(c, host, warning), again_on_duplicate=True
         )
 
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """See `Store`."""
+        return self._database.write(lambda c: host_warnings.resolve_warnings(c, kind))
+
     def register_agent(
         self,
         host: str,
@@ -107,9 +111,16 @@ class SqlStore:
             lambda c: services.register_agent(c, host, binary, topic, version, incarnation, seen)
         )
 
-    def beat(self, agent: AgentKey, report_count: int, state: AuditState) -> None:
+    def beat(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+    ) -> None:
         """See `Store`."""
-        self._database.write(lambda c: services.beat(c, agent, report_count, state, self._clock()))
+        asked_at = host_time or self._clock()
+        self._database.write(lambda c: services.beat(c, agent, report_count, state, asked_at))
 
     def mark_service(self, agent: AgentKey, reason: str | None) -> None:
         """See `Store`."""

@@ -45,3 +45,32 @@ class AuditReport:
     def is_good(self) -> bool:
         """True when every node was read in full and stands in the store."""
         return self.store_error is None and self.listing_error is None and not self.errors
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOutcome:
+    """What an audit did, in short, for whoever asked for it from elsewhere.
+
+    Attributes:
+        nodes: nodename -> what became of it: an error, what was done to its
+            row, or ``unchanged``.
+        listing_error: why the list of nodes itself could not be had, or None.
+    """
+
+    nodes: Mapping[str, str]
+    listing_error: str | None
+    duration_seconds: float
+
+    @classmethod
+    def of(cls, report: AuditReport) -> "AuditOutcome":
+        """Sum a report up."""
+        done = {change.nodename: change.kind.value for change in report.changes}
+        names = report.nodes.keys() | report.errors.keys() | done.keys()
+        return cls(
+            nodes={
+                name: report.errors.get(name) or done.get(name, "unchanged")
+                for name in sorted(names)
+            },
+            listing_error=report.listing_error,
+            duration_seconds=report.duration_seconds,
+        )

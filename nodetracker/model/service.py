@@ -6,6 +6,11 @@ from datetime import datetime
 from typing import Any
 
 COMPUTE_BINARY = "nodetracker-compute"
+CONDUCTOR_BINARY = "nodetracker-conductor"
+API_BINARY = "nodetracker-api"
+
+BROKER = "broker"
+"""What of a conductor's `AuditState` is not fine when the broker carries no calls."""
 
 AUTO_PREFIX = "AUTO: "
 """Begins the reason of a service that its own agent disabled; it enables no other."""
@@ -75,11 +80,14 @@ class ServiceChange:
         disabled: takes the host out of, or back into, what is scheduled to.
         disabled_reason: why; kept only with `disabled`, forgotten on enabling.
         forced_down: makes the service down however often it is heard of.
+        maintenance: keeps new claims out; what runs stays, and `disabled` with
+            its reason is another matter.
     """
 
     disabled: bool | None = None
     disabled_reason: str | None = None
     forced_down: bool | None = None
+    maintenance: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,10 @@ class AuditState:
             not named below; None = never.
         nodes: nodename -> {"age_seconds": float | None, "error": str} of each
             node that is not fine.
+        by_broker: the heartbeat came through the message broker, so that one
+            that is silent may be no more than cut off.
     """
 
     age_seconds: float | None = None
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    by_broker: bool = False

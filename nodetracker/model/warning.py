@@ -27,10 +27,17 @@ class WarningKind(enum.StrEnum):
     ENGINE_DATA = "engine_data"
     ENGINE_NAME = "engine_name"
     GUEST_LISTED_TWICE = "guest_listed_twice"
+    DRIFT = "drift"
+    PCI_DEVICE_MISSING = "pci_device_missing"
+    CLAIM_EXPIRED = "claim_expired"
+    AGENT_UNREACHABLE = "agent_unreachable"
 
 
-REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED})
-"""Kinds that the host's own agent does not see; they end when they are no longer reported."""
+REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})
+"""Kinds that the host's own agent does not see.
+
+They end when who reported them says so, or when they are no longer reported.
+"""
 
 REPORT_LASTS = timedelta(hours=1)
 """How long after its last sighting such a warning is over."""

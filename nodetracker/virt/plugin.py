@@ -5,11 +5,12 @@ imports those late and says which package is missing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oslo_config import cfg
 
+from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.ports import Driver
 from nodetracker.virt.probes import ProbeRunner
@@ -24,12 +25,14 @@ class DriverEnvironment:
         instances_path: where guests' disks are kept.
         roots: where the host's files are read.
         probes: runs every question that the driver asks of its source.
+        power: switches this machine, for drivers whose host that is.
     """
 
     host: str
     instances_path: str
     roots: Roots
     probes: ProbeRunner
+    power: PowerSwitch = field(default_factory=PowerSwitch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,24 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from oslo_config import cfg
 
+from nodetracker.clock import DatabaseClock
+from nodetracker.conductor.client import open_conductor_store
+from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db import migration
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.ports import Store
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.server import RpcServer
+from nodetracker.rpc.transport import Transport
+from tests.programs import wait_until
 
-BACKENDS = ("memory", "sqlite", "mariadb", "postgresql")
-SQL_BACKENDS = BACKENDS[1:]
+SQL_BACKENDS = ("sqlite", "mariadb", "postgresql")
+BACKENDS = ("memory", *SQL_BACKENDS, "conductor")
 Clock = Callable[[], datetime]
 
 _databases: dict[tuple[str, int], str] = {}
@@ -33,9 +41,10 @@ def utc_clock() -> datetime:
 class StoreMaker:
     """Opens stores on one fresh set of rows."""
 
-    def __init__(self, backend: str, url: str | None) -> None:
+    def __init__(self, backend: str, url: str | None, conductor: "Conductor | None" = None) -> None:
         self.backend = backend
         self.url = url
+        self._conductor = conductor
         self._memory: MemoryStore | None = None
         self._opened: list[SqlStore] = []
 
@@ -45,6 +54,8 @@ class StoreMaker:
             if self._memory is None:
                 self._memory = MemoryStore(host_clock=clock)
             return self._memory
+        if self._conductor is not None:
+            return self._conductor.open(self.url, clock)
         store = open_store(DatabaseSettings(self.url), clock)
         self._opened.append(store)
         return store
@@ -55,9 +66,45 @@ class StoreMaker:
             store.close()
 
 
+class Conductor:
+    """A conductor and its client with a real broker between them, for one database after another."""
+
+    def __init__(self, transport_url: str) -> None:
+        transport = Transport(cfg.CONF, transport_url)
+        self._clock = DatabaseClock()
+        self._store: SqlStore | None = None
+        self._server = RpcServer(
+            lambda: transport, CONDUCTOR, "contract", self, self._clock, threads=8
+        )
+        self._server.start()
+        wait_until(lambda: self._server.is_serving)
+        self._caller = RpcCaller(lambda: transport, DatabaseClock())
+
+    def __getattr__(self, name: str) -> Any:
+        """Serve the methods of the store that is open now."""
+        return getattr(self._store, name)
+
+    def open(self, url: str, clock: Clock) -> Store:
+        """Serve a database, and return a client."""
+        if self._store is None:
+            self._store = open_store(DatabaseSettings(url))
+            self._clock.tell(self._store.now())
+        return open_conductor_store(self._caller, 20.0, clock)
+
+    def leave(self) -> None:
+        """Let go of the database."""
+        if self._store is not None:
+            self._store.close()
+        self._store = None
+
+    def stop(self) -> None:
+        """Serve nothing any more."""
+        self._server.stop(5)
+
+
 def make_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a migrated database without rows."""
-    if backend == "sqlite":
+    if backend in ("sqlite", "conductor"):
         template = _databases.get(("sqlite", 0))
         if template is None:
             factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
@@ -95,8 +142,10 @@ def make_stores(
     backend: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[StoreMaker]:
     """Give a maker and close what it opened: the body of a fixture."""
-    maker = StoreMaker(
-        backend, None if backend == "memory" else make_url(backend, request, tmp_path)
-    )
+    conductor = request.getfixturevalue("conductor") if backend == "conductor" else None
+    url = None if backend == "memory" else make_url(backend, request, tmp_path)
+    maker = StoreMaker(backend, url, conductor)
     yield maker
     maker.close()
+    if conductor is not None:
+        conductor.leave()

@@ -10,7 +10,12 @@ import pytest
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NodeRecord, NodeStamp
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    AuditState,
+    ServiceChange,
+)
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
 from tests.builders import take_service
@@ -758,7 +763,8 @@ class TestRename:
 
 
 class TestHeartbeat:
-    def test_it_carries_the_stores_time_and_the_audits_state(self, store: Store) -> None:
+    def test_it_carries_the_stores_time_and_the_audits_state(self, stores: StoreMaker) -> None:
+        store = stores.open()
         agent = register(store)
         before = store.now()
         state = AuditState(1.25, {"nöde": {"age_seconds": None, "error": "no answer"}})
@@ -768,7 +774,8 @@ class TestHeartbeat:
         assert service.last_seen_up is not None
         assert before <= service.last_seen_up <= store.now()
         assert service.updated_at is not None
-        assert service.last_audit == {
+        way = {"by_broker": True} if stores.backend == "conductor" else {}
+        assert service.last_audit == way | {
             "age_seconds": 1.25,
             "nodes": {"nöde": {"age_seconds": None, "error": "no answer"}},
         }
@@ -972,3 +979,56 @@ def test_of_many_that_register_at_once_each_has_its_own_epoch(stores: StoreMaker
     (service,) = stores.open().list_services()
     assert service.epoch == len(won) >= 1
     assert service.incarnation.agent_id == f"agent-{epochs.index(service.epoch)}"
+
+
+class TestOtherServices:
+    def test_a_conductor_of_the_same_host_fences_no_agent(self, store: Store) -> None:
+        agent = register(store)
+        record = create_one(store, agent)
+        conductor = take_service(store, "alpha", make_incarnation(), CONDUCTOR_BINARY)
+        assert (conductor.binary, conductor.epoch) == (CONDUCTOR_BINARY, 1)
+        assert load_one(store).epoch == record.epoch
+        assert store.apply_changes(agent, [update(record, vcpus=1)], DOWN_TIME).records
+
+    def test_deleting_a_conductor_leaves_the_hosts_nodes_and_warnings(self, store: Store) -> None:
+        agent = register(store)
+        create_one(store, agent)
+        store.sync_warnings(agent, [HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")])
+        take_service(store, "alpha", make_incarnation(), CONDUCTOR_BINARY)
+        store.delete_service("alpha", CONDUCTOR_BINARY, ALWAYS_DOWN)
+        assert [service.binary for service in store.list_services()] == [COMPUTE_BINARY]
+        assert store.list_nodes("alpha")
+        assert store.list_warnings("alpha")
+
+    def test_maintenance_is_a_flag_of_its_own(self, store: Store) -> None:
+        register(store)
+        change = ServiceChange(disabled=True, disabled_reason="disk")
+        store.set_service("alpha", COMPUTE_BINARY, change)
+        set_on = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=True))
+        assert (set_on.maintenance, set_on.disabled, set_on.disabled_reason) == (True, True, "disk")
+        off = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=False))
+        assert (off.maintenance, off.disabled, off.disabled_reason) == (False, True, "disk")
+
+    def test_a_heartbeat_may_bring_the_hosts_own_time(self, store: Store) -> None:
+        agent = register(store)
+        store.beat(agent, 1, AuditState(), store.now() - timedelta(hours=1))
+        (service,) = store.list_services("alpha")
+        assert service.clock_skew_ms == pytest.approx(-3_600_000, abs=60_000)
+
+
+class TestWarningsOfAllHosts:
+    def test_a_kind_is_over_on_every_host_at_once(self, store: Store) -> None:
+        register(store)
+        cut_off = HostWarning(WarningKind.AGENT_UNREACHABLE, "", "", "no broker")
+        other = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "x", "a clone")
+        for host in ("alpha", "beta"):
+            store.raise_warning(host, cut_off)
+        store.raise_warning("alpha", other)
+        over = store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
+        assert [(item.host, item.warning) for item in over] == [
+            ("alpha", cut_off),
+            ("beta", cut_off),
+        ]
+        assert store.resolve_warnings(WarningKind.AGENT_UNREACHABLE) == []
+        standing = [item.warning for item in store.list_warnings() if item.resolved_at is None]
+        assert standing == [other]

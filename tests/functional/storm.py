@@ -12,7 +12,12 @@ import sys
 import uuid
 from typing import Any, TextIO
 
+from oslo_config import cfg
+
+import nodetracker.cmd  # noqa: F401 - keeps eventlet out
 from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.bootstrap import build_store
+from nodetracker.conf.opts import register_options
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.errors import ClaimRefusedError
@@ -24,9 +29,9 @@ TERMS = LedgerTerms(service_down_time=3600, claim_timeout=3600)
 class Claimer:
     """Claims on one node and tells what it was answered."""
 
-    def __init__(self, store: Store, host: str, seed: int, told: TextIO) -> None:
+    def __init__(self, store: Store, hosts: list[str], seed: int, told: TextIO) -> None:
         self._store = store
-        self._host = host
+        self._hosts = hosts
         self._random = random.Random(seed)
         self._told = told
         self._held: list[str] = []
@@ -34,8 +39,9 @@ class Claimer:
     def claim(self, body: dict[str, Any]) -> None:
         """Ask for one claim."""
         self._tell("asked", body["uuid"], body=body)
+        host = self._random.choice(self._hosts) if len(self._hosts) > 1 else self._hosts[0]
         try:
-            claim = self._store.create_claim(parse_claim_request(body), self._host, "node-1", TERMS)
+            claim = self._store.create_claim(parse_claim_request(body), host, "node-1", TERMS)
         except ClaimRefusedError as error:
             self._tell("refused", body["uuid"], reasons=error.reasons)
             return
@@ -86,16 +92,24 @@ def main() -> None:
     """Storm until killed, or for as many steps as asked."""
     parser = argparse.ArgumentParser(description="Claim at random on one node.")
     parser.add_argument("connection")
-    parser.add_argument("--host", default="host-1")
+    parser.add_argument("--host", default="host-1", help="one, or several with commas")
+    parser.add_argument(
+        "--by-conductor", action="store_true", help="the connection is a configuration file"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="end after so many; else go on until killed")
     parser.add_argument(
         "--same", type=int, metavar="N", help="only N claims of 1 CPU and 100 MiB, at once"
     )
     arguments = parser.parse_args()
-    store = open_store(DatabaseSettings(arguments.connection))
+    if arguments.by_conductor:
+        register_options(cfg.CONF)
+        cfg.CONF([f"--config-file={arguments.connection}"])
+        store = build_store(cfg.CONF)
+    else:
+        store = open_store(DatabaseSettings(arguments.connection))
     store.now()  # connected, before the start is given
-    claimer = Claimer(store, arguments.host, arguments.seed, sys.stdout)
+    claimer = Claimer(store, arguments.host.split(","), arguments.seed, sys.stdout)
     print(json.dumps({"what": "ready", "uuid": ""}), flush=True)
     sys.stdin.readline()
     if arguments.same is not None:

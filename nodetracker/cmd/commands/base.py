@@ -8,7 +8,7 @@ from cliff.columns import FormattableColumn
 
 from nodetracker.bootstrap import build_terms
 from nodetracker.errors import RefusedError
-from nodetracker.ports import LedgerTerms, Store
+from nodetracker.ports import AgentDirectory, LedgerTerms, Store
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -44,6 +44,16 @@ class StoreCommand:
     def terms(self) -> LedgerTerms:
         """What ledger transactions go by."""
         return build_terms(self.app.conf)
+
+    @property
+    def agents(self) -> AgentDirectory:
+        """The agents of all hosts.
+
+        Raises:
+            ConfigError: there is no ``transport_url``, by which they are asked.
+        """
+        agents: AgentDirectory = self.app.agents
+        return agents
 
     @property
     def service_down_time(self) -> int:

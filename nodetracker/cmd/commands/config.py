@@ -7,11 +7,18 @@ from pathlib import Path
 from cliff.command import Command
 from oslo_config import cfg, generator
 
-from nodetracker.bootstrap import build_driver, build_probes, build_settings, build_store
+from nodetracker.bootstrap import (
+    build_driver,
+    build_probes,
+    build_settings,
+    build_store,
+    list_messaging_options,
+)
+from nodetracker.broker import Broker
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.errors import ConfigError
 
-SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.reports")
+SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports")
 
 
 class Sample(StoreCommand, Command):
@@ -19,6 +26,7 @@ class Sample(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Generate it."""
+        list_messaging_options()  # with nodetracker's own defaults
         conf = cfg.ConfigOpts()
         generator.register_cli_opts(conf)
         conf([f"--namespace={name}" for name in SAMPLE_NAMESPACES], default_config_files=[])
@@ -33,6 +41,8 @@ class Check(StoreCommand, Command):
         conf = self.app.conf
         problems = list(find_unknown_options(conf))
         try:
+            if conf.transport_url:
+                Broker(conf).connect()
             settings = build_settings(conf)
             build_driver(conf, settings, build_probes(settings))
             build_store(conf)
@@ -64,6 +74,8 @@ def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
     for group in list(conf):
         if isinstance(conf[group], cfg.ConfigOpts.GroupAttr):
             known.setdefault(group, set()).update(conf[group])
+    for name, options in list_messaging_options():
+        known.setdefault(name or "DEFAULT", set()).update(option.dest for option in options)
     return known
 
 

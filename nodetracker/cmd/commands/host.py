@@ -1,4 +1,4 @@
-"""host list, show, rename."""
+"""host list, show, set, action, rename."""
 
 import argparse
 import time
@@ -8,11 +8,12 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import is_heard_of
-from nodetracker.accounting.summary import as_row, describe_host
+from nodetracker.accounting.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap import check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
-from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
+from nodetracker.ports import POWER_ACTIONS, Store
 
 ZONE = "nova"
 """Every host is in the zone that Nova calls its hosts' when none is set."""
@@ -46,6 +47,56 @@ class ShowHost(StoreCommand, Lister):
             raise NotFoundError(f"there is no host {parsed_args.host}")
         rows = [as_row(line) for line in describe_host(parsed_args.host, records)]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
+
+
+class SetHost(StoreCommand, Command):
+    """Take a host out of what is scheduled to, or into maintenance, and back.
+
+    Maintenance keeps new claims out. Nothing moves by itself: what runs there
+    stays, and is moved or stopped by whoever runs it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the host and what it shall be."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host")
+        wanted = parser.add_mutually_exclusive_group(required=True)
+        for flag, change, text in (
+            ("--enable", ServiceChange(disabled=False), "Let it be scheduled to."),
+            ("--disable", ServiceChange(disabled=True), "Keep it from being scheduled to."),
+            ("--enable-maintenance", ServiceChange(maintenance=True), "Take no new claims."),
+            ("--disable-maintenance", ServiceChange(maintenance=False), "Take claims again."),
+        ):
+            wanted.add_argument(flag, dest="change", action="store_const", const=change, help=text)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Write it; every claim from now on is judged by it."""
+        service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, parsed_args.change)
+        said = f"host {service.host} is {status_of(service)}"
+        if service.maintenance:
+            said += " and in maintenance: it takes no new claims; what runs there stays there"
+        self.app.stdout.write(f"{said}\n")
+
+
+class ActOnHost(StoreCommand, Command):
+    """Reboot, shut down or start up a host through its driver.
+
+    Its agent must allow it ([compute] allow_power_actions) and its driver be able to.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the host and the action."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host")
+        parser.add_argument("action", choices=POWER_ACTIONS)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Ask the host's agent."""
+        find_compute_service(self.store, parsed_args.host)
+        self.agents.agent_of(parsed_args.host).host_power_action(parsed_args.action)
+        self.app.stdout.write(f"host {parsed_args.host}: {parsed_args.action} has begun\n")
 
 
 class RenameHost(StoreCommand, Command):
@@ -88,6 +139,18 @@ class RenameHost(StoreCommand, Command):
             found = self.store.list_services(service.host, service.binary)
             if found and found[0].report_count != service.report_count:
                 raise RefusedError(f"host {service.host} is alive; stop its agent first")
+
+
+def find_compute_service(store: Store, host: str) -> ServiceRecord:
+    """Return the services row of a host's agent.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    found = store.list_services(host, COMPUTE_BINARY)
+    if not found:
+        raise NotFoundError(f"there is no host {host}")
+    return found[0]
 
 
 def _read_name(text: str) -> str:

@@ -1,4 +1,4 @@
-"""node list, show, stats, diff, history, delete."""
+"""node list, show, stats, audit, diff, history, delete."""
 
 import argparse
 import dataclasses
@@ -9,7 +9,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.drift import DriftLine, compare_usage
-from nodetracker.accounting.liveness import is_heard_of
+from nodetracker.accounting.liveness import find_broker_outage, is_heard_of
 from nodetracker.accounting.reconcile import to_plain
 from nodetracker.accounting.summary import (
     NodeSummary,
@@ -19,6 +19,7 @@ from nodetracker.accounting.summary import (
     summarize_node,
 )
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, parse_since, render_time
+from nodetracker.cmd.commands.host import find_compute_service
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
@@ -45,12 +46,14 @@ class ListNodes(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the rows and judge their hosts."""
-        services = services_by_host(self.store)
+        everyone = self.store.list_services()
+        services = {item.host: item for item in everyone if item.binary == COMPUTE_BINARY}
         records = self.store.list_nodes(parsed_args.host)
-        now = self.store.now()
+        now, down_time = self.store.now(), self.service_down_time
+        outage = find_broker_outage(everyone, now, down_time)
         rows = []
         for record in records:
-            summary = summarize_node(record, services.get(record.host), now, self.service_down_time)
+            summary = summarize_node(record, services.get(record.host), now, down_time, outage)
             rows.append(as_row(summary) | _long_columns(record))
         return columns_of(rows, _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ()))
 
@@ -91,6 +94,27 @@ class NodeStats(StoreCommand, ShowOne):
         """Read all rows and add them up."""
         sums = sum_nodes(self.store.list_nodes(), services_by_host(self.store))
         return tuple(sums), tuple(sums.values())
+
+
+class AuditNode(StoreCommand, Lister):
+    """Let a host's agent audit its nodes now, and show what became of each."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        return add_node_arguments(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask the agent, and read what the rows say then."""
+        host = parsed_args.host
+        find_compute_service(self.store, host)
+        outcome = self.agents.agent_of(host).update_available_resource(parsed_args.nodename)
+        if outcome.listing_error is not None:
+            self.app.stderr.write(f"not every node could be listed: {outcome.listing_error}\n")
+        rows = [
+            {"host": host, "nodename": nodename, "outcome": text}
+            for nodename, text in outcome.nodes.items()
+        ]
+        return columns_of(rows, ("host", "nodename", "outcome"))
 
 
 class DiffNode(StoreCommand, Lister):

@@ -9,10 +9,11 @@ from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.summary import state_of, status_of
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
 from nodetracker.errors import NotFoundError
-from nodetracker.model.service import ServiceChange, ServiceRecord
+from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange, ServiceRecord
 
 _COLUMNS = (
     "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
@@ -27,8 +28,9 @@ class ListServices(StoreCommand, Lister):
         """Read and judge all services."""
         services = self.store.list_services()
         now = self.store.now()
+        outage = find_broker_outage(services, now, self.service_down_time)
         return columns_of(
-            [render_service(service, now, self.service_down_time) for service in services],
+            [render_service(service, now, self.service_down_time, outage) for service in services],
             _COLUMNS,
         )
 
@@ -54,8 +56,10 @@ class ShowService(ServiceCommand, ShowOne):
             raise NotFoundError(
                 f"there is no service {parsed_args.binary} on host {parsed_args.host}"
             )
-        service = services[0]
-        shown = render_service(service, self.store.now(), self.service_down_time)
+        service, now = services[0], self.store.now()
+        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
+        outage = find_broker_outage(conductors, now, self.service_down_time)
+        shown = render_service(service, now, self.service_down_time, outage)
         shown |= {
             "topic": service.topic,
             "version": service.version,
@@ -130,7 +134,9 @@ class DeleteService(ServiceCommand, Command):
         self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
 
 
-def render_service(service: ServiceRecord, now: datetime, service_down_time: int) -> dict[str, Any]:
+def render_service(
+    service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
+) -> dict[str, Any]:
     """Return the columns of ``service list`` for one service."""
     skew = service.clock_skew_ms
     return {
@@ -138,7 +144,7 @@ def render_service(service: ServiceRecord, now: datetime, service_down_time: int
         "binary": service.binary,
         "host": service.host,
         "status": status_of(service),
-        "state": state_of(service, now, service_down_time),
+        "state": state_of(service, now, service_down_time, outage_since),
         "updated_at": render_time(service.updated_at or service.created_at),
         "disabled_reason": service.disabled_reason,
         "epoch": service.epoch,

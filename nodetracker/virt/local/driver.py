@@ -18,13 +18,18 @@ from nodetracker.virt.plugin import DriverEnvironment
 class LocalDriver:
     """The machine that the agent runs on, or the one whose files lie below the roots."""
 
-    capabilities = frozenset({DriverCapability.UPTIME})
-
     def __init__(self, environment: DriverEnvironment) -> None:
         self._host = environment.host
         self._roots = environment.roots
         self._instances_path = Path(environment.instances_path)
         self._probes = environment.probes
+        self._power = environment.power
+
+    @property
+    def capabilities(self) -> frozenset[DriverCapability]:
+        """What this driver can do; power actions only where they are allowed."""
+        allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
+        return frozenset({DriverCapability.UPTIME, *allowed})
 
     def init_host(self) -> None:
         """Do nothing: files need no connection."""
@@ -64,5 +69,5 @@ class LocalDriver:
         return read_uptime(self._roots)
 
     def host_power_action(self, action: str) -> None:
-        """Refuse: this driver does not switch its own machine."""
-        raise DriverFeatureError(f"the local driver cannot {action} this host")
+        """Switch this machine."""
+        self._power.act(action)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,7 @@ class ServerProcess:
         """Run a program that prepares the server, as the server's user."""
         with self._log().open("ab") as log:
             subprocess.run(
-                self._as_user(command),
+                self.as_user(command),
                 check=True,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -86,16 +86,22 @@ class ServerProcess:
                 timeout=READY_SECONDS,
             )
 
-    def launch(self, command: Sequence[str | Path], is_ready: Callable[[], bool]) -> None:
+    def launch(
+        self,
+        command: Sequence[str | Path],
+        is_ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the server and wait until it answers a real request."""
         with self._log().open("ab") as log:
             self._process = subprocess.Popen(
-                self._as_user(command),
+                self.as_user(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
                 start_new_session=True,
+                env=environment,
             )
         deadline = time.monotonic() + READY_SECONDS
         while not is_ready():
@@ -149,7 +155,8 @@ class ServerProcess:
     def _log(self) -> Path:
         return self.directory / "output.log"
 
-    def _as_user(self, command: Sequence[str | Path]) -> list[str]:
+    def as_user(self, command: Sequence[str | Path]) -> list[str]:
+        """Return a command as the server's user runs it."""
         prefix = [] if self.disk is None else self.disk.prefix
         if self.user is not None:
             prefix = [

@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from nodetracker.compute.outage import OutageLog
 from nodetracker.errors import FencedError, StoreUnavailableError
+from nodetracker.outage import OutageLog
 
 
 def succeed():

@@ -1,8 +1,8 @@
 import logging
 import threading
 
-from nodetracker.compute.loops import PeriodicLoop
 from nodetracker.errors import FencedError, StoppingError
+from nodetracker.loops import PeriodicLoop
 
 
 def fail_test(error):

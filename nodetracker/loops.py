@@ -1,4 +1,4 @@
-"""The agent's own threads: one that audits, one that beats."""
+"""Threads that do one thing at an interval, such as the agent's audits and heartbeats."""
 
 import logging
 import random

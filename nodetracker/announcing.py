@@ -1,0 +1,188 @@
+"""Tells listeners what happens: what audits changed, and what is done to the store otherwise."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from nodetracker.accounting.notifications import (
+    tell_change,
+    tell_claim,
+    tell_migration,
+    tell_node_deleted,
+    tell_refusal,
+    tell_service,
+    tell_warning,
+    tell_warnings,
+)
+from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.service import Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
+from nodetracker.ports import LedgerTerms, Notifier, Store
+
+T = TypeVar("T")
+
+
+class AuditAnnouncer:
+    """`nodetracker.ports.AuditObserver`: tells what an agent's audits wrote and warn of."""
+
+    def __init__(self, host: str, notifier: Notifier) -> None:
+        self._host = host
+        self._notifier = notifier
+        self._standing: tuple[HostWarning, ...] = ()
+
+    def audited(self, report: AuditReport) -> None:
+        """Tell of one audit; one that was not stored changed nothing."""
+        if report.store_error is not None:
+            return
+        for change in report.changes:
+            for notification in tell_change(change):
+                self._notifier.notify(notification)
+        for notification in tell_warnings(self._host, self._standing, report.warnings):
+            self._notifier.notify(notification)
+        self._standing = report.warnings
+
+
+def announce_store(store: Store, notifier: Notifier) -> Store:
+    """Return a store that tells what is done to it, but for the agents' audits."""
+    return cast(Store, AnnouncingStore(store, notifier))
+
+
+class AnnouncingStore:
+    """`nodetracker.ports.Store` round another one; what fails is not told, a refused claim is.
+
+    What is asked again and finds its own result is told again.
+    """
+
+    def __init__(self, store: Store, notifier: Notifier) -> None:
+        self._store = store
+        self._notifier = notifier
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that changes nothing, or what `AuditAnnouncer` tells."""
+        return getattr(self._store, name)
+
+    def create_claim(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Claim:
+        """See `Store`."""
+        claim = self._grant(self._store.create_claim, request, host, nodename, terms)
+        self._notifier.notify(tell_claim(claim))
+        return claim
+
+    def confirm_claim(self, uuid: str) -> Claim:
+        """See `Store`."""
+        claim = self._store.confirm_claim(uuid)
+        self._notifier.notify(tell_claim(claim))
+        return claim
+
+    def abort_claim(self, uuid: str) -> Claim:
+        """See `Store`; aborting a destination cancels its migration."""
+        claim = self._store.abort_claim(uuid)
+        self._notifier.notify(tell_claim(claim))
+        if claim.migration_uuid is not None:
+            for migration in self._store.list_migrations(uuid=claim.migration_uuid):
+                self._notifier.notify(tell_migration(migration))
+        return claim
+
+    def create_migration(
+        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+    ) -> Migration:
+        """See `Store`."""
+        migration = self._grant(self._store.create_migration, request, host, nodename, terms)
+        return self._tell_move(migration, migration.dest_claim)
+
+    def confirm_migration(self, uuid: str) -> Migration:
+        """See `Store`."""
+        migration = self._store.confirm_migration(uuid)
+        return self._tell_move(migration, migration.source_claim, migration.dest_claim)
+
+    def revert_migration(self, uuid: str) -> Migration:
+        """See `Store`."""
+        migration = self._store.revert_migration(uuid)
+        return self._tell_move(migration, migration.dest_claim)
+
+    def set_migration_status(self, uuid: str, status: MigrationStatus) -> Migration:
+        """See `Store`."""
+        return self._tell_move(self._store.set_migration_status(uuid, status))
+
+    def register_agent(
+        self,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        seen: ServiceRecord | None,
+    ) -> ServiceRecord:
+        """See `Store`."""
+        record = self._store.register_agent(host, binary, topic, version, incarnation, seen)
+        self._notifier.notify(tell_service(seen, record))
+        return record
+
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """See `Store`."""
+        before = next(iter(self._store.list_services(host, binary)), None)
+        record = self._store.set_service(host, binary, change)
+        self._notifier.notify(tell_service(before, record))
+        return record
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """See `Store`."""
+        before = self._store.list_services(host, binary)
+        nodes = {record.uuid: record for record in self._store.list_nodes(host)}
+        self._store.delete_service(host, binary, service_down_time)
+        left = {record.uuid for record in self._store.list_nodes(host)} if nodes else set()
+        for uuid in nodes.keys() - left:
+            self._notifier.notify(tell_node_deleted(nodes[uuid]))
+        for service in before:
+            self._notifier.notify(tell_service(service, None))
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """See `Store`."""
+        before = self._store.list_nodes(host, nodename)
+        self._store.delete_node(host, nodename)
+        for record in before:
+            self._notifier.notify(tell_node_deleted(record))
+
+    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+        """See `Store`."""
+        moved = self._store.rename_host(old, new, binary, seen)
+        for service in self._store.list_services(new, binary):
+            self._notifier.notify(tell_service(seen, service))
+        return moved
+
+    def raise_warning(self, host: str, warning: HostWarning) -> None:
+        """See `Store`."""
+        self._store.raise_warning(host, warning)
+        self._notifier.notify(tell_warning("warning.raise", host, warning))
+
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """See `Store`."""
+        over = self._store.resolve_warnings(kind)
+        for record in over:
+            told = tell_warning("warning.resolve", record.host, record.warning)
+            self._notifier.notify(told)
+        return over
+
+    def _grant(
+        self,
+        ask: Callable[[ClaimRequest, str, str, LedgerTerms], T],
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        terms: LedgerTerms,
+    ) -> T:
+        try:
+            return ask(request, host, nodename, terms)
+        except ClaimRefusedError as error:
+            self._notifier.notify(tell_refusal(request, host, nodename, error.reasons))
+            raise
+
+    def _tell_move(self, migration: Migration, *claims: str) -> Migration:
+        for uuid in claims:
+            for claim in self._store.list_claims(uuid=uuid):
+                self._notifier.notify(tell_claim(claim))
+        self._notifier.notify(tell_migration(migration))
+        return migration

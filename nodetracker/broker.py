@@ -1,0 +1,101 @@
+"""One process's way to the message broker, by its configuration; a part of the composition root."""
+
+import threading
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import ConfigError
+from nodetracker.ports import AgentDirectory, HostAgent
+
+if TYPE_CHECKING:  # imported late: not every program speaks to others
+    from nodetracker.rpc.caller import RpcCaller
+    from nodetracker.rpc.notify import NotificationSender
+    from nodetracker.rpc.server import RpcServer
+    from nodetracker.rpc.transport import Transport
+
+_AGENT_CALLS = 4
+"""Calls that an agent answers side by side."""
+
+
+class Broker:
+    """The process's way to the message broker; the library is imported when it is first used."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._lock = threading.Lock()
+        self._transport: Transport | None = None
+        self._caller: RpcCaller | None = None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether there is a broker at all."""
+        return bool(self._conf.transport_url)
+
+    def connect(self) -> "Transport":
+        """Return the transport.
+
+        Raises:
+            ConfigError: ``transport_url`` is unset or cannot be used.
+        """
+        from nodetracker.rpc.transport import Transport
+
+        with self._lock:
+            if self._transport is None:
+                if not self.is_configured:
+                    raise ConfigError("[DEFAULT] transport_url: is unset, and this needs a broker")
+                self._transport = Transport(self._conf, self._conf.transport_url)
+            return self._transport
+
+    @property
+    def caller(self) -> "RpcCaller":
+        """What makes this process's calls.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        from nodetracker.rpc.caller import RpcCaller
+
+        transport = self.connect()
+        with self._lock:
+            self._caller = self._caller or RpcCaller(lambda: transport, DatabaseClock())
+            return self._caller
+
+    def find_agents(self) -> AgentDirectory:
+        """Return the client of the agents.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        from nodetracker.rpc.client import RpcAgentDirectory
+
+        return RpcAgentDirectory(self.caller)
+
+    def make_notifier(self, publisher: str) -> "NotificationSender | None":
+        """Return what sends notifications, None without a broker.
+
+        Whether the configuration wants any is found out at the first.
+        """
+        if not self.is_configured:
+            return None
+        from nodetracker.rpc.notify import NotificationSender
+        from nodetracker.rpc.transport import LibraryNotifier
+
+        def make_send() -> LibraryNotifier | None:
+            notifier = LibraryNotifier(self.connect(), publisher)
+            return notifier if notifier.is_wanted else None
+
+        return NotificationSender(make_send)
+
+    def serve_agent(self, host: str, agent: HostAgent, clock: DatabaseClock) -> "RpcServer":
+        """Return the server of an agent; it is not started.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        from nodetracker.rpc.client import COMPUTE
+        from nodetracker.rpc.server import RpcServer
+
+        self.connect()  # so that a value that cannot be used ends the start
+        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)

@@ -1,0 +1,49 @@
+"""nodetracker-conductor: does the database's work for agents that have none."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from oslo_config import cfg
+
+from nodetracker.bootstrap import build_conductor, check_values
+from nodetracker.cmd.compute import leave
+from nodetracker.cmd.program import (
+    load_configuration,
+    run_program,
+    start_logging,
+    write_report,
+)
+from nodetracker.conf.opts import register_options, register_options_for_check
+from nodetracker.daemon import Daemon
+from nodetracker.errors import ConfigError
+
+PROGRAM = "nodetracker-conductor"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a conductor."""
+    return run_program(PROGRAM, lambda: _run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
+        load_configuration(conf, arguments, PROGRAM, register=register)
+
+    def reload() -> None:
+        candidate = cfg.ConfigOpts()
+        load(candidate, register_options_for_check)
+        check_values(candidate)
+        try:
+            conf.mutate_config_files()  # what may change in it is the log's
+        except cfg.Error as error:
+            raise ConfigError(" ".join(str(error).split())) from error
+
+    conf = cfg.CONF
+    load(conf, register_options)
+    start_logging(conf)
+    service = build_conductor(conf)
+    return leave(Daemon(service, reload, lambda: write_report(conf, PROGRAM)).run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

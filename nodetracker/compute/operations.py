@@ -1,0 +1,115 @@
+"""What an agent does for others: `nodetracker.ports.HostAgent` on this host's own parts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.compute.manager import ComputeManager
+from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.model.audit import AuditOutcome
+from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.migration import Migration
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
+from nodetracker.ports import Driver, LedgerTerms, Store
+
+
+class HostOperations:
+    """Serves one host; safe for several threads.
+
+    Args:
+        terms: what ledger transactions go by.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        manager: ComputeManager,
+        driver: Driver,
+        store: Store,
+        terms: LedgerTerms,
+    ) -> None:
+        self._host = host
+        self._manager = manager
+        self._driver = driver
+        self._store = store
+        self._terms = terms
+
+    def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
+        """See `HostAgent`."""
+        outcome = AuditOutcome.of(self._manager.update_available_resource())
+        if nodename is None:
+            return outcome
+        if nodename not in outcome.nodes:
+            raise NotFoundError(f"there is no node {nodename} on host {self._host}")
+        return replace(outcome, nodes={nodename: outcome.nodes[nodename]})
+
+    def instance_claim(self, request: Mapping[str, Any]) -> Claim:
+        """See `HostAgent`."""
+        parsed = self._parse(request)
+        nodename = parsed.nodename or self._only_node()
+        return self._store.create_claim(parsed, self._host, nodename, self._terms)
+
+    def confirm_claim(self, claim_uuid: str) -> Claim:
+        """See `HostAgent`."""
+        return self._store.confirm_claim(claim_uuid)
+
+    def abort_claim(self, claim_uuid: str) -> Claim:
+        """See `HostAgent`."""
+        return self._store.abort_claim(claim_uuid)
+
+    def renew_claim(self, claim_uuid: str) -> Claim:
+        """See `HostAgent`."""
+        return self._store.renew_claim(claim_uuid, self._terms)
+
+    def move_claim(self, request: Mapping[str, Any]) -> Migration:
+        """See `HostAgent`."""
+        parsed = self._parse(request)
+        nodename = parsed.nodename or self._only_node()
+        return self._store.create_migration(parsed, self._host, nodename, self._terms)
+
+    def confirm_migration(self, uuid: str) -> Migration:
+        """See `HostAgent`."""
+        return self._store.confirm_migration(uuid)
+
+    def revert_migration(self, uuid: str) -> Migration:
+        """See `HostAgent`."""
+        return self._store.revert_migration(uuid)
+
+    def set_host_enabled(self, enabled: bool, reason: str | None = None) -> ServiceRecord:
+        """See `HostAgent`."""
+        change = ServiceChange(disabled=not enabled, disabled_reason=reason)
+        return self._store.set_service(self._host, COMPUTE_BINARY, change)
+
+    def host_maintenance_mode(self, mode: bool) -> ServiceRecord:
+        """See `HostAgent`."""
+        return self._store.set_service(self._host, COMPUTE_BINARY, ServiceChange(maintenance=mode))
+
+    def host_power_action(self, action: str) -> None:
+        """See `HostAgent`."""
+        self._driver.host_power_action(action)
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """See `HostAgent`."""
+        return self._driver.get_host_uptime(nodename)
+
+    def get_node_view(self, nodename: str) -> NodeRecord:
+        """See `HostAgent`."""
+        for record in self._store.list_nodes(self._host, nodename):
+            for found in self._store.load_nodes(self._host, [record.id]):
+                return found
+        raise NotFoundError(f"there is no node {nodename} on host {self._host}")
+
+    def _parse(self, request: Mapping[str, Any]) -> ClaimRequest:
+        parsed = parse_claim_request(request)
+        if parsed.host not in (None, self._host):
+            raise RefusedError(f"the request is for host {parsed.host}, this is {self._host}")
+        return parsed
+
+    def _only_node(self) -> str:
+        names = [record.nodename for record in self._store.list_nodes(self._host)]
+        if len(names) != 1:
+            raise RefusedError(f"host {self._host} has {len(names)} nodes: name one of them")
+        return names[0]

@@ -1,0 +1,1 @@
+"""The store port over RPC: conductors work with the database for those that do not."""

@@ -1,0 +1,103 @@
+"""The store of a process that has no database: each method is a call to any conductor."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from nodetracker.conductor.interface import CONDUCTOR, REPEATABLE
+from nodetracker.errors import (
+    RpcError,
+    RpcUnavailableError,
+    RpcVersionError,
+    StoreError,
+    StoreUnavailableError,
+)
+from nodetracker.model.service import AuditState
+from nodetracker.ports import AgentKey, Store
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.interface import Method
+
+LOG = logging.getLogger(__name__)
+
+CALL_SECONDS = 30.0
+BEAT_SECONDS = 10.0
+ATTEMPTS = 2
+
+
+def _utc_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def open_conductor_store(
+    caller: RpcCaller,
+    timeout_seconds: float = CALL_SECONDS,
+    host_clock: Callable[[], datetime] = _utc_clock,
+    beat_seconds: float = BEAT_SECONDS,
+) -> Store:
+    """Build the store; nothing is connected before the first call.
+
+    Args:
+        timeout_seconds: for each attempt at a call.
+        beat_seconds: for a heartbeat: one that comes later says nothing any
+            more of whether its agent lives, and is not written.
+        host_clock: this host's own time, whose skew each heartbeat stores.
+    """
+    return cast(Store, ConductorStore(caller, timeout_seconds, host_clock, beat_seconds))
+
+
+class ConductorStore:
+    """`nodetracker.ports.Store` by calls; what is not done is StoreUnavailableError."""
+
+    def __init__(
+        self,
+        caller: RpcCaller,
+        timeout_seconds: float,
+        host_clock: Callable[[], datetime],
+        beat_seconds: float,
+    ) -> None:
+        self._caller = caller
+        self._timeout = timeout_seconds
+        self._host_clock = host_clock
+        self._beat_seconds = beat_seconds
+        self._proxy = CONDUCTOR.make_proxy(self._call)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return one of the store's methods."""
+        return getattr(self._proxy, name)
+
+    def beat(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+    ) -> None:
+        """See `Store`; says that it came by the broker, and this host's time."""
+        told = replace(state, by_broker=True)
+        self._proxy.beat(agent, report_count, told, host_time or self._host_clock())
+
+    def close(self) -> None:
+        """Do nothing: the connections are the process's."""
+
+    def _call(self, method: Method, arguments: dict[str, Any]) -> Any:
+        if self._caller.clock.read() is None and method.name != "now":
+            # With the time known, calls can carry until when they are wanted.
+            self._attempt(CONDUCTOR.methods["now"], {})
+        attempts = ATTEMPTS if method.name in REPEATABLE else 1
+        for _ in range(attempts - 1):
+            try:
+                return self._attempt(method, arguments)
+            except StoreUnavailableError as error:
+                LOG.debug("Asking again: %s", error)
+        return self._attempt(method, arguments)
+
+    def _attempt(self, method: Method, arguments: dict[str, Any]) -> Any:
+        try:
+            timeout = self._beat_seconds if method.name == "beat" else self._timeout
+            return self._caller.call(CONDUCTOR, None, method, arguments, timeout)
+        except (RpcUnavailableError, RpcVersionError) as error:
+            raise StoreUnavailableError(str(error)) from None
+        except RpcError as error:
+            raise StoreError(str(error)) from None

@@ -1,0 +1,84 @@
+"""The services row of a process that answers for no nodes, such as a conductor or an API."""
+
+import logging
+from collections.abc import Callable
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import FencedError
+from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.ports import AgentKey, Store
+
+LOG = logging.getLogger(__name__)
+
+
+def _nothing() -> AuditState:
+    return AuditState()
+
+
+class Membership:
+    """Shows by heartbeats that this process lives, and keeps the database's time.
+
+    Nothing depends on the row, so two processes that share a host name do no
+    harm: they take the row from one another, and the log says so.
+
+    Args:
+        topic: under which it is called, "" when it is not.
+        clock: is told the database's time with each heartbeat.
+        state: what is not fine, for the row.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        clock: DatabaseClock,
+        state: Callable[[], AuditState] = _nothing,
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._binary = binary
+        self._topic = topic
+        self._version = version
+        self._incarnation = incarnation
+        self._clock = clock
+        self._state = state
+        self._key: AgentKey | None = None
+        self._count = 0
+        self._has_told = False
+
+    def beat(self) -> None:
+        """Write one heartbeat, taking the row first when it is not this process's.
+
+        Raises:
+            StoreError: the database did not take it; the next one may.
+        """
+        key = self._key or self._register()
+        self._count += 1  # never the same twice: one whose answer was lost may have been written
+        try:
+            self._store.beat(key, self._count, self._state())
+        except FencedError:
+            self._key = None
+            if not self._has_told:
+                LOG.warning(
+                    "Another %s uses the host name %s; give each its own [DEFAULT] host",
+                    self._binary,
+                    self._host,
+                )
+                self._has_told = True
+        self._clock.tell(self._store.now())
+
+    def _register(self) -> AgentKey:
+        found = self._store.list_services(self._host, self._binary)
+        seen: ServiceRecord | None = found[0] if found else None
+        record = self._store.register_agent(
+            self._host, self._binary, self._topic, self._version, self._incarnation, seen
+        )
+        self._count = record.report_count
+        self._key = AgentKey(
+            self._host, self._binary, self._incarnation.agent_id, record.epoch, record.uuid
+        )
+        return self._key

@@ -1,0 +1,95 @@
+"""The conductor: serves the store to those without a database, and shows that it lives."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from nodetracker.conductor.broker_watch import BrokerWatch
+from nodetracker.conductor.fleet_watch import FleetWatch
+from nodetracker.conductor.membership import Membership
+from nodetracker.errors import StoreError
+from nodetracker.loops import PeriodicLoop
+from nodetracker.outage import OutageLog
+from nodetracker.ports import CallServer, Store
+
+LOG = logging.getLogger(__name__)
+
+_STALL_SECONDS = 120.0
+
+
+class ConductorService:
+    """Runs one conductor, for the daemon.
+
+    Args:
+        host: whose name it has.
+        report_interval: seconds between heartbeats, and between looks at the broker.
+        graceful_shutdown_timeout: seconds that running calls get to end.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        store: Store,
+        server: CallServer,
+        membership: Membership,
+        watch: BrokerWatch,
+        fleet: FleetWatch,
+        report_interval: float,
+        graceful_shutdown_timeout: float,
+    ) -> None:
+        self.graceful_shutdown_timeout = graceful_shutdown_timeout
+        self._host = host
+        self._store = store
+        self._server = server
+        self._membership = membership
+        self._watch = watch
+        self._fleet = fleet
+        self._database = OutageLog("The database", StoreError, LOG)
+        self._loops = (
+            PeriodicLoop("heartbeats", self._beat, report_interval, self._fail),
+            PeriodicLoop("broker", self._look, report_interval, self._fail),
+        )
+        self._on_fatal: Callable[[BaseException], None] | None = None
+
+    def start(
+        self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
+    ) -> None:
+        """Begin in the background; the broker and the database may come later."""
+        self._on_fatal = on_fatal
+        self._server.start()
+        for loop in self._loops:
+            loop.start()
+            loop.wake()
+        LOG.info("Conductor %s is at work", self._host)
+        on_started()
+
+    def stop(self) -> bool:
+        """Take no more calls and let those that run end; False when one still runs then."""
+        deadline = time.monotonic() + self.graceful_shutdown_timeout
+        for loop in self._loops:
+            loop.stop()
+        is_answered = self._server.stop(deadline - time.monotonic())
+        has_beaten = self._loops[0].join(deadline - time.monotonic())
+        if is_answered:
+            self._store.close()
+        return is_answered and has_beaten
+
+    def is_moving(self) -> bool:
+        """Tell whether its own threads live and get on."""
+        return all(loop.is_moving(_STALL_SECONDS) for loop in self._loops)
+
+    def describe(self) -> str:
+        """Return a line on how it does, for systemd."""
+        problem = self._database.error or self._watch.error
+        return f"Conductor {self._host}: {problem or 'fine'}"
+
+    def _beat(self) -> None:
+        self._database.run("heartbeat", self._membership.beat)
+
+    def _look(self) -> None:
+        self._watch.look()
+        self._database.run("fleet", lambda: self._fleet.look(self._watch.is_out))
+
+    def _fail(self, error: BaseException) -> None:
+        if self._on_fatal is not None:
+            self._on_fatal(error)

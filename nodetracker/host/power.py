@@ -1,0 +1,70 @@
+"""Switching this machine by the system's own means; only where the operator allows it."""
+
+import logging
+import subprocess
+from collections.abc import Callable, Sequence
+
+from nodetracker.errors import DriverFeatureError, HostDataError
+
+LOG = logging.getLogger(__name__)
+
+COMMANDS = {"reboot": ("systemctl", "reboot"), "shutdown": ("systemctl", "poweroff")}
+COMMAND_SECONDS = 20.0
+
+Run = Callable[[Sequence[str]], None]
+
+
+def run_command(command: Sequence[str]) -> None:
+    """Run a command to its end.
+
+    Raises:
+        HostDataError: it could not be run, or failed; with what it said.
+    """
+    name = " ".join(command)
+    try:
+        done = subprocess.run(  # noqa: S603 - one of COMMANDS
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=COMMAND_SECONDS,
+        )
+    except OSError as error:
+        raise HostDataError(name, error.strerror or type(error).__name__) from None
+    except subprocess.TimeoutExpired:
+        raise HostDataError(name, f"did not end within {COMMAND_SECONDS:g} s") from None
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise HostDataError(name, said or f"ended with {done.returncode}")
+
+
+class PowerSwitch:
+    """Reboots and shuts down this machine.
+
+    Args:
+        is_allowed: ``[compute] allow_power_actions``.
+        run: runs a command; raises HostDataError when that fails.
+    """
+
+    def __init__(self, is_allowed: bool = False, run: Run = run_command) -> None:
+        self.is_allowed = is_allowed
+        self._run = run
+
+    def act(self, action: str) -> None:
+        """Do ``reboot`` or ``shutdown``.
+
+        Raises:
+            DriverFeatureError: it is not allowed, or cannot be done from here.
+            HostDataError: the system refused.
+        """
+        command = COMMANDS.get(action)
+        if command is None:
+            raise DriverFeatureError(f"a host cannot {action} itself")
+        if not self.is_allowed:
+            raise DriverFeatureError(
+                f"{action} is not allowed on this host: [compute] allow_power_actions is false"
+            )
+        LOG.warning("Doing %s, as was asked for", action)
+        self._run(command)

@@ -1,0 +1,1 @@
+"""Calls and notifications over a message broker; the only package that imports oslo.messaging."""

@@ -1,0 +1,157 @@
+"""Calls to other processes, each bounded by a clock of our own.
+
+The library's timeout does not bound a call: while a broker is away or frozen it
+connects, and waits, as long as that takes. So each call runs in a thread of
+its own, which is left behind at the end of its time.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import RpcError, RpcUnavailableError, RpcVersionError
+from nodetracker.rpc.answers import decode_error
+from nodetracker.rpc.interface import Interface, Method
+from nodetracker.rpc.transport import Transport
+from nodetracker.workers import Task, WorkerPool
+
+LOG = logging.getLogger(__name__)
+
+MAX_STUCK = 8
+"""Calls that hang; while there are so many no further one is begun."""
+
+SLACK_SECONDS = 1.0
+"""What the library gets beyond its own timeout, to say more than we could."""
+
+SILENCE_SECONDS = 10
+"""A server at work says so; one that is silent for this long has died with the call."""
+
+_THREADS = 64
+
+
+class RpcCaller:
+    """Makes the calls of one process.
+
+    Args:
+        clock: the database's time; each answer that has it sets it.
+        get_transport: makes the transport at the first call.
+    """
+
+    def __init__(
+        self,
+        get_transport: Callable[[], Transport],
+        clock: DatabaseClock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._get_transport = get_transport
+        self.clock = clock
+        self._monotonic = monotonic
+        self._pool = WorkerPool("rpc-call", _THREADS)
+        self._stuck: list[Task[Any]] = []
+        self._clients: dict[str, Any] = {}
+
+    def call(
+        self,
+        interface: Interface,
+        server: str | None,
+        method: Method,
+        arguments: dict[str, Any],
+        timeout_seconds: float,
+    ) -> Any:
+        """Make one call and return its plain result.
+
+        Args:
+            server: which one; None = any that serves the interface.
+
+        Raises:
+            RpcUnavailableError: no answer came in time.
+            RpcVersionError: the other side is of another version.
+            NodetrackerError: what the other side raised.
+        """
+        self._refuse_when_stuck()
+        client = self._client(interface)
+        context = self._make_context(timeout_seconds)
+
+        def send() -> Any:
+            prepared = client.prepare(
+                server=server,
+                timeout=timeout_seconds,
+                call_monitor_timeout=min(SILENCE_SECONDS, timeout_seconds),
+            )
+            return prepared.call(context, method.name, **arguments)
+
+        task = self._pool.submit(send)
+        if not task.wait_until(self._monotonic() + timeout_seconds + SLACK_SECONDS):
+            if self._pool.abandon(task):
+                self._stuck.append(task)
+            raise RpcUnavailableError(
+                f"{_name(interface, server)} did not answer {method.name} within "
+                f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
+            )
+        if task.error is not None:
+            raise _translate(task.error, _name(interface, server), method.name, timeout_seconds)
+        return self._read(task.result())
+
+    def _refuse_when_stuck(self) -> None:
+        self._stuck = [task for task in self._stuck if not task.is_done]
+        if len(self._stuck) >= MAX_STUCK:
+            raise RpcUnavailableError(
+                f"the message broker does not answer: {len(self._stuck)} calls hang"
+            )
+
+    def _client(self, interface: Interface) -> Any:
+        client = self._clients.get(interface.topic)
+        if client is None:
+            transport = self._get_transport()
+            library = transport.library
+            client = library.get_rpc_client(
+                transport.rpc,
+                library.Target(topic=interface.topic, version=interface.version),
+                transport_options=library.TransportOptions(at_least_once=True),
+            )
+            self._clients[interface.topic] = client
+        return client
+
+    def _make_context(self, timeout_seconds: float) -> dict[str, Any]:
+        now = self.clock.read()
+        if now is None:
+            return {}
+        return {"expires_at": (now + timedelta(seconds=timeout_seconds)).isoformat()}
+
+    def _read(self, answer: Any) -> Any:
+        """Return the value of an answer, or raise its error."""
+        if not isinstance(answer, dict) or not answer.keys() & {"value", "error"}:
+            raise RpcVersionError("the answer is none that this version knows")
+        if answer.get("now"):
+            self.clock.tell(datetime.fromisoformat(answer["now"]))
+        if "error" in answer:
+            raise decode_error(answer["error"])
+        return answer["value"]
+
+
+def _name(interface: Interface, server: str | None) -> str:
+    return f"{interface.topic} {server}" if server else interface.topic
+
+
+def _translate(error: BaseException, name: str, method: str, timeout_seconds: float) -> RpcError:
+    """Turn what the library and those below it raise into an error of ours."""
+    kind = type(error).__name__
+    if kind == "MessageUndeliverable":
+        return RpcUnavailableError(
+            f"nobody listens as {name}: it does not run, or has no transport_url"
+        )
+    if kind == "MessagingTimeout":
+        return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")
+    if kind == "RemoteError":
+        remote = str(getattr(error, "exc_type", ""))
+        text = f"{name} failed at {method}: {remote}: {getattr(error, 'value', '')}"
+        if remote in ("UnsupportedVersion", "NoSuchMethod"):
+            return RpcVersionError(text)
+        return RpcError(text)
+    if kind in ("UnsupportedVersion", "RPCVersionCapError"):
+        return RpcVersionError(f"{name} does not know {method} in this version")
+    LOG.debug("A call failed", exc_info=error)
+    return RpcUnavailableError(f"{name} cannot be asked {method}: {kind}: {error}")

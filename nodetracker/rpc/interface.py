@@ -1,0 +1,104 @@
+"""What one kind of process does for others: the methods of a protocol, as they travel."""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodetracker.errors import RequestError
+from nodetracker.rpc.serializer import Reader, encode, make_reader
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method: what reads each of its arguments, and its result."""
+
+    name: str
+    signature: inspect.Signature
+    readers: Mapping[str, Reader]
+    read_result: Reader
+
+    def encode_arguments(self, *positional: Any, **named: Any) -> dict[str, Any]:
+        """Return the arguments of a call by name, as plain JSON; defaults are left out."""
+        bound = self.signature.bind(*positional, **named)
+        return {name: encode(value) for name, value in bound.arguments.items()}
+
+    def read_arguments(self, plain: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as they came, read by their types.
+
+        Raises:
+            RequestError: one is unknown, missing or of another type.
+        """
+        for name in plain.keys() - self.readers.keys():
+            raise RequestError(name, "is no known argument")
+        arguments = {name: self.readers[name](value, name) for name, value in plain.items()}
+        try:
+            self.signature.bind(**arguments)
+        except TypeError as error:
+            raise RequestError("", str(error)) from None
+        return arguments
+
+
+class Interface:
+    """A protocol that is served over the broker.
+
+    Args:
+        protocol: whose methods these are; every argument and result is annotated.
+        topic: under which its servers listen.
+        version: of the whole; the second number rises with what is added, the
+            first with what is changed.
+        local: methods that are no business of others.
+    """
+
+    def __init__(
+        self, protocol: type, topic: str, version: str, local: frozenset[str] = frozenset()
+    ) -> None:
+        self.topic = topic
+        self.version = version
+        self.local = local
+        self.methods = {
+            name: _make_method(function)
+            for name, function in inspect.getmembers(protocol, inspect.isfunction)
+            if not name.startswith("_") and name not in local
+        }
+
+    def make_proxy(self, call: Callable[[Method, dict[str, Any]], Any]) -> Any:
+        """Return an object with the protocol's methods, each of which makes a call.
+
+        Args:
+            call: is given the method and its plain arguments; returns a plain result.
+        """
+        return _Proxy(self, call)
+
+
+class _Proxy:
+    """Stands for whoever serves an interface; methods are made when they are asked for."""
+
+    def __init__(self, interface: Interface, call: Callable[[Method, dict[str, Any]], Any]) -> None:
+        self._interface = interface
+        self._call = call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = self._interface.methods.get(name)
+        if method is None:
+            raise AttributeError(f"{self._interface.topic} has no method {name}")
+
+        def invoke(*positional: Any, **named: Any) -> Any:
+            answer = self._call(method, method.encode_arguments(*positional, **named))
+            return method.read_result(answer, "")
+
+        setattr(self, name, invoke)
+        return invoke
+
+
+def _make_method(function: Callable[..., Any]) -> Method:
+    hints = typing.get_type_hints(function)
+    own, *parameters = inspect.signature(function).parameters.values()
+    del own  # self
+    return Method(
+        name=function.__name__,
+        signature=inspect.Signature(parameters),
+        readers={item.name: make_reader(hints[item.name]) for item in parameters},
+        read_result=make_reader(hints["return"]),
+    )

@@ -1,0 +1,165 @@
+"""Sends notifications from a bounded queue, in a thread of its own.
+
+The library loses what it cannot send, and waits while a broker hangs. Here it
+is tried again until it is sent; while it waits, older events of a thing give
+way to newer ones, so that the newest state of each is not lost.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from nodetracker.model.notification import VERSION, Notification
+
+LOG = logging.getLogger(__name__)
+
+QUEUE_LENGTH = 1000
+RETRY_SECONDS = 5.0
+
+
+class Send(Protocol):
+    """Sends one notification."""
+
+    def __call__(self, event_type: str, payload: dict[str, Any]) -> None:
+        """Send it; raises whatever the library and those below it raise."""
+
+
+class NotificationQueue:
+    """What waits to be sent; safe for several threads.
+
+    Args:
+        length: the most that may wait.
+    """
+
+    def __init__(self, length: int = QUEUE_LENGTH) -> None:
+        self._length = length
+        self._waiting: deque[Notification] = deque()
+        self._changed = threading.Condition()
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    def put(self, notification: Notification) -> None:
+        """Append one; a full queue first drops what is superseded, then what is oldest."""
+        with self._changed:
+            self._waiting.append(notification)
+            if len(self._waiting) > self._length:
+                self._make_room()
+            self._changed.notify()
+
+    def first(self, timeout_seconds: float | None) -> Notification | None:
+        """Return the oldest, which stays until it is taken; None when there is none in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._waiting), timeout_seconds)
+            return self._waiting[0] if self._waiting else None
+
+    def take(self, notification: Notification) -> None:
+        """Take away what was sent; it may have been dropped meanwhile."""
+        with self._changed:
+            if self._waiting and self._waiting[0] is notification:
+                self._waiting.popleft()
+            self._changed.notify()
+
+    def _make_room(self) -> None:
+        newest = {item.subject: item for item in self._waiting}
+        kept = deque(item for item in self._waiting if newest[item.subject] is item)
+        while len(kept) > self._length:
+            kept.popleft()
+        self.dropped += len(self._waiting) - len(kept)
+        self._waiting = kept
+
+
+class NotificationSender:
+    """`nodetracker.ports.Notifier` over the broker.
+
+    Args:
+        make_send: connects at the first notification; None of it when the
+            configuration wants no notifications.
+    """
+
+    def __init__(
+        self,
+        make_send: Callable[[], Send | None],
+        queue: NotificationQueue | None = None,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._make_send = make_send
+        self._queue = NotificationQueue() if queue is None else queue
+        self._retry_seconds = retry_seconds
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._is_off = False
+        self._told_dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many were dropped since the start because the queue was full."""
+        return self._queue.dropped
+
+    @property
+    def waiting(self) -> int:
+        """How many wait to be sent."""
+        return len(self._queue)
+
+    def notify(self, notification: Notification) -> None:
+        """Queue one."""
+        if self._is_off:
+            return
+        self._queue.put(notification)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+                self._thread.start()
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Wait until all is sent; say how many are left when it is not in time."""
+        deadline = time.monotonic() + timeout_seconds
+        while self.waiting and not self._is_off and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._stopping.set()
+        left = 0 if self._is_off else self.waiting
+        if left:
+            LOG.warning("%d notifications were not sent: the broker did not take them", left)
+        return not left
+
+    def _run(self) -> None:
+        send: Send | None = None
+        told = ""
+        while not self._stopping.is_set():
+            notification = self._queue.first(None)
+            if notification is None:
+                continue
+            try:
+                send = send or self._make_send()
+                if send is None:
+                    self._is_off = True
+                    return
+                send(notification.event_type, {"version": VERSION, **notification.payload})
+            except Exception as error:  # whatever the library raises, it is tried again
+                text = f"{type(error).__name__}: {error}"
+                if not told:
+                    LOG.warning("Notifications wait for the broker: %s", text)
+                told = text
+                self._stopping.wait(self._retry_seconds)
+                continue
+            self._queue.take(notification)
+            if told:
+                LOG.info("Notifications are sent again")
+                told = ""
+            self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        dropped = self._queue.dropped
+        if dropped != self._told_dropped and not self.waiting:
+            LOG.warning(
+                "%d notifications were dropped while the broker was away, "
+                "older ones of what newer ones told of first",
+                dropped - self._told_dropped,
+            )
+            self._told_dropped = dropped

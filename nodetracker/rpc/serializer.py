@@ -1,0 +1,241 @@
+"""Values as JSON and back: what travels is written by its own shape and read by its type.
+
+A type is read by its annotations, so that a field that is added to a
+dataclass travels without a line here. What does not fit its type, a field that
+nobody knows and one that is missing without a default are refused with the path.
+"""
+
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+from nodetracker.errors import RequestError
+
+Reader = Callable[[Any, str], Any]
+"""Turns plain JSON into a value; is given the path for what it refuses."""
+
+_PLAIN = (str, bool, int, float, type(None))
+_SEQUENCES = (tuple, list, Sequence, Collection)
+_SETS = (frozenset, set, AbstractSet)
+
+
+def encode(value: object) -> Any:
+    """Return a value as plain JSON.
+
+    >>> encode({1: (datetime(2026, 3, 1, tzinfo=UTC), {"b", "a"})})
+    {'1': ['2026-03-01T00:00:00+00:00', ['a', 'b']]}
+
+    Raises:
+        TypeError: there is no JSON for it.
+    """
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {str(encode(key)): encode(item) for key, item in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted(encode(item) for item in value)
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Collection):
+        return [encode(item) for item in value]
+    raise TypeError(f"{type(value).__name__} cannot travel")
+
+
+@cache
+def make_reader(hint: Any) -> Reader:
+    """Return what reads a type.
+
+    >>> make_reader(dict[int, float | None])({"1": 2, "3": None}, "")
+    {1: 2, 3: None}
+
+    Raises:
+        TypeError: values of this type cannot travel.
+    """
+    if hint is Any or hint is object:
+        return lambda plain, path: plain
+    if hint is None or hint is type(None):
+        return _read_none
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _make_union(arguments)
+    if dataclasses.is_dataclass(origin or hint):
+        return _Lazy(hint)
+    if origin in _SEQUENCES:
+        return _make_sequence(origin, arguments)
+    if origin in _SETS:
+        return _make_collection(arguments[0], frozenset)
+    if origin is not None and issubclass(origin, Mapping):
+        return _make_mapping(*arguments)
+    if isinstance(hint, type):
+        return _make_scalar(hint)
+    raise TypeError(f"{hint} cannot travel")
+
+
+def _refuse(path: str, plain: object, what: str) -> typing.NoReturn:
+    raise RequestError(path, f"{str(plain)[:80]!r} is no {what}")
+
+
+def _read_none(plain: Any, path: str) -> None:
+    if plain is not None:
+        _refuse(path, plain, "null")
+
+
+def _make_scalar(hint: type) -> Reader:
+    if issubclass(hint, enum.Enum):
+        return lambda plain, path: _convert(hint, plain, path, hint.__name__)
+    if hint is datetime:
+        return lambda plain, path: _convert(datetime.fromisoformat, plain, path, "time")
+    if hint is timedelta:
+        return lambda plain, path: _convert(
+            lambda seconds: timedelta(seconds=seconds), plain, path, "number of seconds"
+        )
+    accepted: tuple[type, ...] = (int, float) if hint is float else (hint,)
+    if hint not in (str, bool, int, float):
+        raise TypeError(f"{hint} cannot travel")
+
+    def read(plain: Any, path: str) -> Any:
+        if not isinstance(plain, accepted) or (isinstance(plain, bool) and hint is not bool):
+            _refuse(path, plain, hint.__name__)
+        return plain
+
+    return read
+
+
+def _convert(make: Callable[[Any], Any], plain: Any, path: str, what: str) -> Any:
+    try:
+        return make(plain)
+    except (ValueError, TypeError, OverflowError):
+        _refuse(path, plain, what)
+
+
+def _make_union(arguments: tuple[Any, ...]) -> Reader:
+    rest = [item for item in arguments if item is not type(None)]
+    readers = [make_reader(item) for item in rest]
+    is_optional = len(rest) < len(arguments)
+
+    def read(plain: Any, path: str) -> Any:
+        if plain is None and is_optional:
+            return None
+        for reader in readers[:-1]:
+            try:
+                return reader(plain, path)
+            except RequestError:
+                pass  # it is one of the others, or the last one says what is wrong
+        return readers[-1](plain, path)
+
+    return read
+
+
+def _make_sequence(origin: Any, arguments: tuple[Any, ...]) -> Reader:
+    if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
+        return _make_fixed_tuple(tuple(make_reader(item) for item in arguments))
+    return _make_collection(arguments[0], list if origin is list else tuple)
+
+
+def _make_collection(item_hint: Any, make: Callable[[Any], Any]) -> Reader:
+    read_item = make_reader(item_hint)
+
+    def read(plain: Any, path: str) -> Any:
+        if not isinstance(plain, list | tuple):
+            _refuse(path, plain, "list")
+        return make(read_item(item, f"{path}[{index}]") for index, item in enumerate(plain))
+
+    return read
+
+
+def _make_fixed_tuple(readers: tuple[Reader, ...]) -> Reader:
+    def read(plain: Any, path: str) -> Any:
+        if not isinstance(plain, list | tuple) or len(plain) != len(readers):
+            _refuse(path, plain, f"list of {len(readers)}")
+        return tuple(
+            reader(item, f"{path}[{index}]")
+            for index, (reader, item) in enumerate(zip(readers, plain, strict=True))
+        )
+
+    return read
+
+
+def _read_integer_key(plain: Any, path: str) -> Any:
+    """Read a key that was an integer; JSON has none but texts."""
+    return _convert(int, plain, path, "integer")
+
+
+def _make_mapping(key_hint: Any, item_hint: Any) -> Reader:
+    read_key = _read_integer_key if key_hint is int else make_reader(key_hint)
+    read_item = make_reader(item_hint)
+
+    def read(plain: Any, path: str) -> Any:
+        if not isinstance(plain, Mapping):
+            _refuse(path, plain, "object")
+        result = {}
+        for key, item in plain.items():
+            own_path = f"{path}.{key}" if path else str(key)
+            result[read_key(key, own_path)] = read_item(item, own_path)
+        return result
+
+    return read
+
+
+class _Lazy:
+    """Reads a dataclass; its fields are looked at when the first one comes, as types may nest."""
+
+    def __init__(self, hint: Any) -> None:
+        self._hint = hint
+        self._class: Any = typing.get_origin(hint) or hint
+        self._readers: dict[str, Reader] | None = None
+        self._required: frozenset[str] = frozenset()
+
+    def __call__(self, plain: Any, path: str) -> Any:
+        if self._readers is None:
+            self._prepare()
+        readers = self._readers
+        assert readers is not None
+        if not isinstance(plain, Mapping):
+            _refuse(path, plain, self._class.__name__)
+        prefix = f"{path}." if path else ""
+        for name in plain.keys() - readers.keys():
+            raise RequestError(f"{prefix}{name}", "is no known field")
+        for name in self._required - plain.keys():
+            raise RequestError(f"{prefix}{name}", "is missing")
+        return self._class(
+            **{name: readers[name](item, f"{prefix}{name}") for name, item in plain.items()}
+        )
+
+    def _prepare(self) -> None:
+        hints = typing.get_type_hints(self._class)
+        bound: dict[Any, Any] = dict(
+            zip(
+                getattr(self._class, "__parameters__", ()),
+                typing.get_args(self._hint),
+                strict=False,
+            )
+        )
+        fields = dataclasses.fields(self._class)
+        self._required = frozenset(
+            item.name
+            for item in fields
+            if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        )
+        self._readers = {item.name: make_reader(_bind(hints[item.name], bound)) for item in fields}
+
+
+def _bind(hint: Any, bound: Mapping[Any, Any]) -> Any:
+    """Put a generic dataclass's own types where its type variables stand."""
+    if isinstance(hint, TypeVar):
+        return bound.get(hint, Any)
+    variables = getattr(hint, "__parameters__", ())
+    return hint[tuple(bound.get(item, Any) for item in variables)] if variables else hint

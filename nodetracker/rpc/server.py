@@ -1,0 +1,166 @@
+"""Serves an interface over the broker, in threads of its own.
+
+Starting waits for the broker as long as that takes, so it is done in a thread;
+whoever starts a server goes on at once, with or without a broker.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import NodetrackerError, RpcError, RpcUnavailableError
+from nodetracker.rpc.answers import encode_error
+from nodetracker.rpc.interface import Interface, Method
+from nodetracker.rpc.serializer import encode
+from nodetracker.rpc.transport import Transport
+
+LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS = 10.0
+PATIENCE_SECONDS = 5.0
+"""A broker that is not there by then is said once."""
+
+
+class RpcServer:
+    """Answers the calls of one interface.
+
+    Args:
+        name: under which this one is called alone.
+        served: has the interface's methods.
+        clock: the database's time; a call that has expired by it is refused.
+        threads: calls answered side by side.
+    """
+
+    def __init__(
+        self,
+        get_transport: Callable[[], Transport],
+        interface: Interface,
+        name: str,
+        served: Any,
+        clock: DatabaseClock,
+        threads: int,
+    ) -> None:
+        self._get_transport = get_transport
+        self._interface = interface
+        self._name = name
+        self._served = served
+        self._clock = clock
+        self._threads = threads
+        self._server: Any = None
+        self._is_serving = threading.Event()
+        self._stopping = threading.Event()
+
+    @property
+    def is_serving(self) -> bool:
+        """True once it has begun to listen."""
+        return self._is_serving.is_set()
+
+    def start(self) -> None:
+        """Begin in the background."""
+        threading.Thread(target=self._run, name="rpc", daemon=True).start()
+        threading.Thread(target=self._complain, name="rpc-patience", daemon=True).start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Take no more calls and let those that run end; False when some still run then."""
+        self._stopping.set()
+        if not self._is_serving.is_set():
+            return True  # a start that hangs is left behind
+        done = threading.Event()
+
+        def end() -> None:
+            try:
+                self._server.stop()
+                self._server.wait()
+            except Exception:  # nothing is asked of the broker any more
+                LOG.debug("The RPC server did not stop cleanly", exc_info=True)
+            done.set()
+
+        threading.Thread(target=end, name="rpc-stop", daemon=True).start()
+        return done.wait(max(0.0, timeout_seconds))
+
+    def _run(self) -> None:
+        told = ""
+        while not self._stopping.is_set():
+            try:
+                self._listen()
+            except Exception as error:  # also what a broker with other queues says
+                text = f"{type(error).__name__}: {error}"
+                if text != told:
+                    LOG.error(
+                        "RPC cannot be served, trying again every %g s: %s", RETRY_SECONDS, text
+                    )
+                    told = text
+                self._stopping.wait(RETRY_SECONDS)
+            else:
+                self._is_serving.set()
+                LOG.info("RPC is served on topic %s as %s", self._interface.topic, self._name)
+                return
+
+    def _listen(self) -> None:
+        transport = self._get_transport()
+        library = transport.library
+        target = library.Target(
+            topic=self._interface.topic, server=self._name, version=self._interface.version
+        )
+        endpoint = _make_endpoint(library, self._interface, self._answer)
+        server = library.get_rpc_server(transport.rpc, target, [endpoint])
+        server.start(override_pool_size=self._threads)
+        self._server = server
+
+    def _complain(self) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._is_serving.is_set() and not self._stopping.is_set():
+            if time.monotonic() >= deadline:
+                LOG.warning("The message broker cannot be reached yet; all else goes on without it")
+                return
+            self._is_serving.wait(0.1)
+
+    def _answer(self, method: Method, context: Any, plain: dict[str, Any]) -> dict[str, Any]:
+        """Carry one call out; errors of ours travel as answers."""
+        answer: dict[str, Any]
+        try:
+            self._refuse_expired(context, method)
+            call = getattr(self._served, method.name)
+            answer = {"value": encode(call(**method.read_arguments(plain)))}
+        except NodetrackerError as error:
+            answer = {"error": encode_error(error)}
+        except Exception as error:  # a fault of ours; the caller is told its name and no more
+            LOG.exception("%s failed", method.name)
+            answer = {"error": encode_error(RpcError(_fault(self._name, method, error)))}
+        now = self._clock.read()
+        return answer if now is None else answer | {"now": now.isoformat()}
+
+    def _refuse_expired(self, context: Any, method: Method) -> None:
+        expires_at = context.get("expires_at") if isinstance(context, dict) else None
+        now = self._clock.read()
+        if expires_at is None or now is None:
+            return
+        late = (now - datetime.fromisoformat(expires_at)).total_seconds()
+        if late > 0:
+            LOG.warning("Call of %s came %.1f s too late and was refused", method.name, late)
+            raise RpcUnavailableError(f"{method.name} came {late:.1f} s too late; nothing was done")
+
+
+def _fault(name: str, method: Method, error: Exception) -> str:
+    return f"{name} failed at {method.name}: {type(error).__name__}; see its log"
+
+
+Answer = Callable[[Method, Any, dict[str, Any]], dict[str, Any]]
+
+
+def _make_endpoint(library: Any, interface: Interface, answer: Answer) -> Any:
+    """Return what the library calls: an object with a method for each of the interface's."""
+
+    def make(method: Method) -> Callable[..., dict[str, Any]]:
+        def handle(self: Any, context: Any, **arguments: Any) -> dict[str, Any]:
+            return answer(method, context, arguments)
+
+        return handle
+
+    methods: dict[str, Any] = {name: make(method) for name, method in interface.methods.items()}
+    target = library.Target(version=interface.version)
+    return type("Endpoint", (), methods | {"target": target})()

@@ -1,0 +1,156 @@
+"""A RabbitMQ server for tests: own node name, ports, directories and Erlang port mapper."""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from tests.functional.servers.process import ServerProcess, find_free_port, require
+from tests.functional.servers.tls import Authority
+
+PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+PASSWORD = "s3cret-of-rabbitmq"
+USER = "nodetracker"
+
+
+class RabbitMQ:
+    """One broker; `process` stops, kills, freezes and starts it again.
+
+    Args:
+        authority: signs the certificate of a TLS port beside the plain one.
+    """
+
+    def __init__(self, authority: Authority | None = None) -> None:
+        require(PROGRAMS / "rabbitmq-server", PROGRAMS / "rabbitmqctl", "epmd", "setpriv")
+        self.process = ServerProcess("rabbitmq", user="rabbitmq")
+        self.tls_port = find_free_port() if authority is not None else None
+        self._epmd_port = find_free_port()
+        self._node = f"nt{self.process.port}@localhost"
+        self._environment = self._make_environment()
+        self._write_files(authority)
+        self.start()
+        self.control("add_user", USER, PASSWORD)
+        self.control("set_permissions", USER, ".*", ".*", ".*")
+
+    @property
+    def url(self) -> str:
+        """What ``[DEFAULT] transport_url`` names it by."""
+        return f"rabbit://{USER}:{PASSWORD}@127.0.0.1:{self.process.port}/"
+
+    @property
+    def tls_url(self) -> str:
+        """The same by TLS."""
+        return f"rabbit://{USER}:{PASSWORD}@127.0.0.1:{self.tls_port}/"
+
+    def start(self) -> None:
+        """Start the server and wait for it."""
+        self.process.launch([PROGRAMS / "rabbitmq-server"], self._is_ready, self._environment)
+
+    def stop(self) -> None:
+        """Stop the server in its usual way."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """End the server as a power cut would; the wrapper goes with it."""
+        self._signal_broker(signal.SIGKILL)
+        self.process.kill()
+
+    def freeze(self) -> None:
+        """Let the broker hang with its sockets open."""
+        self._signal_broker(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen broker go on."""
+        self._signal_broker(signal.SIGCONT)
+
+    def set_full(self, is_full: bool) -> None:
+        """Raise the memory alarm, so that publishers are blocked, or clear it."""
+        limit = ("absolute", "1MB") if is_full else ("0.4",)
+        self.control("set_vm_memory_high_watermark", *limit)
+
+    def control(self, *arguments: str) -> str:
+        """Run rabbitmqctl and return what it prints."""
+        command = self.process.as_user(
+            [PROGRAMS / "rabbitmqctl", "-q", "-n", self._node, *arguments]
+        )
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=self.process.directory,
+            env=self._environment,
+            timeout=60,
+        )
+        return done.stdout
+
+    def remove(self) -> None:
+        """Stop the server and its port mapper, and delete its files."""
+        if self.process.is_running:
+            self._signal_broker(signal.SIGCONT)
+            self.process.stop()
+        subprocess.run(
+            self.process.as_user(["epmd", "-port", str(self._epmd_port), "-kill"]),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=self._environment,
+            timeout=20,
+        )
+        self.process.remove()
+
+    def _make_environment(self) -> dict[str, str]:
+        home = self.process.directory
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        return kept | {
+            "HOME": str(home),
+            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_NODE_PORT": str(self.process.port),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_DIST_PORT": str(find_free_port()),
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_MNESIA_BASE": str(home / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(home / "log"),
+            "RABBITMQ_PID_FILE": str(self._pid_file),
+            "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(home / "rabbitmq-env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "enabled_plugins"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1",
+        }
+
+    def _write_files(self, authority: Authority | None) -> None:
+        home = self.process.directory
+        lines = []
+        if authority is not None:
+            certificate, key = authority.issue(home, "127.0.0.1")
+            for path in (certificate, key):
+                path.chmod(0o644)
+            lines = [
+                f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}",
+                f"ssl_options.cacertfile = {authority.certificate}",
+                f"ssl_options.certfile = {certificate}",
+                f"ssl_options.keyfile = {key}",
+                "ssl_options.verify = verify_none",
+            ]
+        (home / "rabbitmq.conf").write_text("\n".join([*lines, ""]))
+        (home / "rabbitmq-env.conf").write_text("")
+        (home / "enabled_plugins").write_text("[].\n")
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.process.directory / "rabbitmq.pid"
+
+    def _signal_broker(self, number: signal.Signals) -> None:
+        """Signal the virtual machine itself, which is a child of the wrapper."""
+        os.kill(int(self._pid_file.read_text()), number)
+
+    def _is_ready(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.process.port), 1) as connection:
+                connection.sendall(b"AMQP\x00\x00\x09\x01")
+                return len(connection.recv(7)) == 7
+        except OSError:
+            return False

@@ -1,0 +1,320 @@
+"""Calls over a real RabbitMQ, and what they do while it is away, frozen, full or another's."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import (
+    ClaimRefusedError,
+    NotFoundError,
+    RequestError,
+    RpcError,
+    RpcUnavailableError,
+    RpcVersionError,
+)
+from nodetracker.ports import HostAgent
+from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
+from nodetracker.rpc.client import COMPUTE, RpcAgentDirectory
+from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.server import RpcServer
+from nodetracker.rpc.transport import Transport
+from tests.functional.servers.rabbitmq import RabbitMQ
+from tests.functional.servers.tls import Authority
+from tests.programs import wait_until
+
+GENEROUS = 60.0
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class FakeAgent:
+    """Answers some of an agent's methods without a host."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.block: threading.Event | None = None
+
+    def confirm_claim(self, claim_uuid: str) -> Any:
+        raise NotFoundError(f"there is no claim {claim_uuid}")
+
+    def instance_claim(self, request: Any) -> Any:
+        raise ClaimRefusedError(["too small", "too old"])
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        self.calls.append(nodename)
+        if self.block is not None:
+            self.block.wait(GENEROUS)
+        return timedelta(seconds=1.5)
+
+    def host_power_action(self, action: str) -> None:
+        raise KeyError("a fault of ours")
+
+
+class World:
+    """One server and one client with a broker between them."""
+
+    def __init__(self, url: str, conf: Any = None, timeout: float = 5.0) -> None:
+        conf = conf or cfg.CONF  # a private one breaks the library's calls
+        self.agent = FakeAgent()
+        self.transports: list[Transport] = []
+        self.server_clock, self.client_clock = DatabaseClock(), DatabaseClock()
+
+        def connect() -> Transport:
+            self.transports.append(Transport(conf, url))
+            return self.transports[-1]
+
+        self.server = RpcServer(connect, COMPUTE, "host-1", self.agent, self.server_clock, 4)
+        self.caller = RpcCaller(connect, self.client_clock)
+        self.directory = RpcAgentDirectory(self.caller, timeout)
+
+    @property
+    def client(self) -> HostAgent:
+        return self.directory.agent_of("host-1")
+
+    def serve(self) -> None:
+        self.server.start()
+        wait_until(lambda: self.server.is_serving)
+
+    def answers(self) -> bool:
+        try:
+            return self.client.get_host_uptime("n") == timedelta(seconds=1.5)
+        except RpcUnavailableError:
+            return False
+
+
+@pytest.fixture
+def open_world() -> Iterator[Callable[..., World]]:
+    worlds: list[World] = []
+
+    def make(*arguments: Any, **named: Any) -> World:
+        worlds.append(World(*arguments, **named))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.server.stop(2)
+
+
+@pytest.fixture
+def world(open_world: Callable[..., World], rabbitmq: RabbitMQ) -> World:
+    world = open_world(rabbitmq.url)
+    world.serve()
+    return world
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RabbitMQ]:
+    """A broker of this module's own, as its tests stop it."""
+    server = RabbitMQ()
+    yield server
+    server.remove()
+
+
+def test_values_and_errors_come_back_as_they_were_there(world: World) -> None:
+    assert world.client.get_host_uptime("n1") == timedelta(seconds=1.5)
+    assert world.agent.calls == ["n1"]
+    with pytest.raises(NotFoundError, match="no claim u-1"):
+        world.client.confirm_claim("u-1")
+    with pytest.raises(ClaimRefusedError) as refused:
+        world.client.instance_claim({})
+    assert refused.value.reasons == ("too small", "too old")
+
+
+def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(world: World) -> None:
+    with pytest.raises(
+        RpcError, match="host-1 failed at host_power_action: KeyError; see its log"
+    ) as caught:
+        world.client.host_power_action("reboot")
+    assert not isinstance(caught.value, RpcUnavailableError)
+
+
+def test_an_argument_that_nobody_knows_is_refused(world: World) -> None:
+    method = COMPUTE.methods["confirm_claim"]
+    with pytest.raises(RequestError, match="colour: is no known argument"):
+        world.caller.call(COMPUTE, "host-1", method, {"claim_uuid": "x", "colour": "red"}, 5)
+
+
+@pytest.mark.parametrize("version", ["1.99", "2.0"])
+def test_a_version_that_the_other_side_does_not_know_is_said(world: World, version: str) -> None:
+    newer = Interface(HostAgent, COMPUTE.topic, version)
+    with pytest.raises(RpcVersionError):
+        world.caller.call(newer, "host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
+
+
+def test_a_host_that_nobody_serves_is_said_at_once(world: World) -> None:
+    began = time.monotonic()
+    with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-9"):
+        world.directory.agent_of("host-9").get_host_uptime("n")
+    assert time.monotonic() - began < 4
+
+
+def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(world: World) -> None:
+    world.client_clock.tell(NOW)
+    world.server_clock.tell(NOW + timedelta(seconds=6))
+    with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
+        world.client.get_host_uptime("late")
+    assert world.agent.calls == []
+    assert world.client.get_host_uptime("again")  # the answer has set the clock
+
+
+def test_a_call_that_works_on_takes_its_time_and_one_that_takes_too_long_ends(
+    open_world: Callable[..., World], rabbitmq: RabbitMQ
+) -> None:
+    world = open_world(rabbitmq.url, timeout=3.0)
+    world.serve()
+    world.agent.block = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(RpcUnavailableError):
+        world.client.get_host_uptime("slow")
+    assert 2.5 < time.monotonic() - began < 8
+    world.agent.block.set()
+
+
+def test_without_a_broker_every_call_ends_in_time_and_the_server_waits_for_it(
+    open_world: Callable[..., World], broker: RabbitMQ
+) -> None:
+    broker.stop()
+    try:
+        world = open_world(broker.url, timeout=1.0)
+        world.server.start()
+        began = time.monotonic()
+        with ThreadPoolExecutor(MAX_STUCK + 4) as pool:
+            outcomes = list(pool.map(lambda _: world.answers(), range(MAX_STUCK + 4)))
+        assert not any(outcomes)
+        assert time.monotonic() - began < 10
+        began = time.monotonic()
+        with pytest.raises(RpcUnavailableError, match="calls hang"):
+            world.client.get_host_uptime("n")
+        assert time.monotonic() - began < 1
+        assert not world.server.is_serving
+    finally:
+        broker.start()
+    wait_until(lambda: world.server.is_serving, GENEROUS)
+    wait_until(world.answers, GENEROUS, 0.5)
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_a_broker_that_is_restarted_is_found_again(
+    open_world: Callable[..., World], broker: RabbitMQ, way: str
+) -> None:
+    world = open_world(broker.url, timeout=2.0)
+    world.serve()
+    assert world.answers()
+    getattr(broker, way)()
+    try:
+        began = time.monotonic()
+        assert not world.answers()
+        assert time.monotonic() - began < 8
+    finally:
+        broker.start()
+    wait_until(world.answers, GENEROUS, 0.5)
+
+
+def test_a_frozen_broker_holds_no_call_longer_than_its_time(
+    open_world: Callable[..., World], broker: RabbitMQ
+) -> None:
+    world = open_world(broker.url, timeout=2.0)
+    world.serve()
+    assert world.answers()
+    broker.freeze()
+    try:
+        began = time.monotonic()
+        assert not world.answers()
+        assert time.monotonic() - began < 8
+    finally:
+        broker.thaw()
+    wait_until(world.answers, GENEROUS, 0.5)
+
+
+def test_a_full_broker_takes_no_calls_and_goes_on_when_it_has_room(
+    open_world: Callable[..., World], broker: RabbitMQ
+) -> None:
+    world = open_world(broker.url, timeout=2.0)
+    world.serve()
+    assert world.answers()
+    broker.set_full(True)
+    try:
+        began = time.monotonic()
+        assert not world.answers()
+        assert time.monotonic() - began < 8
+    finally:
+        broker.set_full(False)
+    wait_until(world.answers, GENEROUS, 0.5)
+
+
+def test_a_broker_with_another_kind_of_queues_refuses_and_says_so(
+    open_world: Callable[..., World], broker: RabbitMQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    classic = open_world(broker.url)
+    classic.serve()
+    quorum = open_world(broker.url, conf=with_rabbit(rabbit_quorum_queue=True), timeout=2.0)
+    quorum.server.start()
+    try:
+        wait_until(lambda: "PRECONDITION_FAILED" in caplog.text, GENEROUS)
+        assert not quorum.server.is_serving
+        assert classic.answers()
+    finally:
+        without_rabbit()
+
+
+class TestTls:
+    @pytest.fixture(scope="class")
+    def secure(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+        directory = tmp_path_factory.mktemp("ca")
+        for parent in directory.parents:
+            if parent.name.startswith("pytest-"):
+                parent.chmod(0o755)
+        authority = Authority(directory)
+        server = RabbitMQ(authority)
+        yield SimpleNamespace(server=server, ca=authority.certificate, directory=directory)
+        server.remove()
+
+    @pytest.fixture(autouse=True)
+    def _reset(self) -> Iterator[None]:
+        yield
+        without_rabbit()
+
+    def test_a_broker_is_reached_by_tls(
+        self, open_world: Callable[..., World], secure: SimpleNamespace
+    ) -> None:
+        conf = with_rabbit(ssl=True, ssl_ca_file=str(secure.ca))
+        world = open_world(secure.server.tls_url, conf=conf)
+        world.serve()
+        assert world.answers()
+
+    def test_a_certificate_of_somebody_else_is_not_trusted(
+        self, open_world: Callable[..., World], secure: SimpleNamespace, tmp_path: Path
+    ) -> None:
+        other = Authority(tmp_path)
+        conf = with_rabbit(ssl=True, ssl_ca_file=str(other.certificate))
+        world = open_world(secure.server.tls_url, conf=conf, timeout=2.0)
+        world.server.start()
+        began = time.monotonic()
+        assert not world.answers()
+        assert time.monotonic() - began < 8
+        assert not world.server.is_serving
+
+
+def with_rabbit(**values: Any) -> Any:
+    """Set options of the library for what is connected from now on."""
+    from oslo_messaging._drivers import impl_rabbit
+
+    group = "oslo_messaging_rabbit"
+    cfg.CONF.register_opts(impl_rabbit.rabbit_opts, group=group)
+    for name, value in values.items():
+        cfg.CONF.set_override(name, value, group=group)
+    return cfg.CONF
+
+
+def without_rabbit() -> None:
+    """Take back what `with_rabbit` set."""
+    for name in ("rabbit_quorum_queue", "ssl", "ssl_ca_file"):
+        cfg.CONF.clear_override(name, group="oslo_messaging_rabbit")

@@ -1,0 +1,68 @@
+"""Who is up, who is down, and who is only cut off by the broker."""
+
+from datetime import datetime
+
+import pytest
+
+from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.summary import state_of
+from nodetracker.model.service import BROKER, CONDUCTOR_BINARY, ServiceRecord
+from tests.builders import NOW, later, make_service
+
+DOWN = 60
+
+
+def make_conductor(age: float | str | None = "fine", seen: datetime = NOW) -> ServiceRecord:
+    """Build a conductor that got through the broker `age` seconds before it was seen."""
+    nodes = {} if age == "fine" else {BROKER: {"age_seconds": age, "error": "no answer"}}
+    audit = {"age_seconds": None, "nodes": nodes}
+    return make_service(host="c-1", binary=CONDUCTOR_BINARY, last_seen_up=seen, last_audit=audit)
+
+
+@pytest.mark.parametrize(
+    ("services", "since"),
+    [
+        ([make_service()], None),
+        ([make_conductor()], None),
+        ([make_conductor(90.0)], later(-90)),
+        ([make_conductor(90.0), make_conductor()], None),
+        ([make_conductor(90.0), make_conductor(30.0)], later(-30)),
+        ([make_conductor(90.0), make_conductor("fine", later(-600))], later(-90)),
+        ([make_conductor(None)], None),
+    ],
+    ids=[
+        "no conductor", "it gets through", "it does not", "one of two does", "neither does",
+        "the other one is down", "it never did",
+    ],
+)  # fmt: skip
+def test_an_outage_is_what_no_conductor_gets_through(
+    services: list[ServiceRecord], since: datetime | None
+) -> None:
+    assert find_broker_outage(services, NOW, DOWN) == since
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"last_seen_up": later(-10)}, "up"),
+        ({"last_seen_up": later(-95)}, "unreachable"),
+        ({"last_seen_up": later(-130)}, "down"),
+        ({"last_seen_up": later(-95), "last_audit": {}}, "down"),
+        ({"last_seen_up": later(-95), "forced_down": True}, "down"),
+        ({"last_seen_up": None}, "down"),
+    ],
+    ids=[
+        "heard of", "heard of until then", "silent before", "does not come by it", "forced",
+        "never heard of",
+    ],
+)  # fmt: skip
+def test_who_was_heard_of_until_the_broker_was_lost_is_unreachable(
+    changes: dict[str, object], state: str
+) -> None:
+    service = make_service(**{"last_audit": {"by_broker": True}} | changes)
+    assert state_of(service, NOW, DOWN, later(-90)) == state
+
+
+def test_without_an_outage_the_silent_are_down() -> None:
+    service = make_service(last_seen_up=later(-95), last_audit={"by_broker": True})
+    assert state_of(service, NOW, DOWN) == "down"

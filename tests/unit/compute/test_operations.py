@@ -1,0 +1,133 @@
+import pytest
+import yaml
+
+from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.operations import HostOperations
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import (
+    ClaimRefusedError,
+    DriverFeatureError,
+    NotFoundError,
+    RefusedError,
+    RequestError,
+)
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.migration import MigrationStatus
+from nodetracker.ports import LedgerTerms
+from nodetracker.settings import AgentSettings, Policy
+from nodetracker.virt.fake.driver import FakeDriver
+from nodetracker.virt.probes import ProbeRunner
+from tests.builders import make_incarnation
+
+HOST = "host-1"
+NODE = {"vcpus": 4, "memory_mb": 8192, "disk_gb": 100}
+REQUEST = {
+    "workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"},
+    "resources": {"VCPU": 2, "MEMORY_MB": 1024},
+}
+
+
+class World:
+    def __init__(self, tmp_path, *nodenames):
+        self.path = tmp_path / "inventory.yaml"
+        self.write(*nodenames)
+        self.store = MemoryStore()
+        driver = FakeDriver(str(self.path), ProbeRunner(1.0))
+        settings = AgentSettings(host=HOST, state_path="", policy=Policy())
+        manager = ComputeManager(settings, make_incarnation(), "1", driver, self.store)
+        manager.pre_start_hook()
+        self.agent = HostOperations(HOST, manager, driver, self.store, LedgerTerms(60, 600))
+
+    def write(self, *nodenames, **more):
+        nodes = [NODE | more | {"nodename": name} for name in nodenames]
+        self.path.write_text(yaml.safe_dump({"nodes": nodes}))
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path, "n1")
+
+
+@pytest.fixture
+def two(tmp_path):
+    return World(tmp_path, "n1", "n2")
+
+
+def test_an_audit_that_is_asked_for_says_what_became_of_each_node(two):
+    two.write("n1", "n2", vcpus=8)
+    assert two.agent.update_available_resource().nodes == {"n1": "update", "n2": "update"}
+    assert two.agent.update_available_resource("n2").nodes == {"n2": "unchanged"}
+    with pytest.raises(NotFoundError, match="no node n9"):
+        two.agent.update_available_resource("n9")
+
+
+def test_an_audit_that_is_asked_for_names_what_is_not_fine(world):
+    world.path.write_text("nodes: [")
+    outcome = world.agent.update_available_resource()
+    assert outcome.listing_error is not None
+    assert "n1" in outcome.nodes
+
+
+def test_a_claim_goes_to_the_only_node(world):
+    claim = world.agent.instance_claim(REQUEST)
+    assert (claim.host, claim.nodename, claim.state) == (HOST, "n1", ClaimState.HELD)
+    assert world.agent.renew_claim(claim.uuid).state is ClaimState.HELD
+    assert world.agent.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
+    assert world.agent.get_node_view("n1").values.vcpus_used == 2
+    assert world.agent.abort_claim(claim.uuid).reason == "aborted"
+
+
+def test_a_claim_names_its_node_where_there_are_several(two):
+    with pytest.raises(RefusedError, match="has 2 nodes: name one of them"):
+        two.agent.instance_claim(REQUEST)
+    assert two.agent.instance_claim(REQUEST | {"nodename": "n2"}).nodename == "n2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"host": "host-2"}, RefusedError, "is for host host-2, this is host-1"),
+        ({"colour": "red"}, RequestError, "colour: is no known key"),
+        ({"resources": {"VCPU": 99}}, ClaimRefusedError, "Free vcpu"),
+    ],
+    ids=str,
+)
+def test_a_claim_that_cannot_be_is_refused(world, changes, error, said):
+    with pytest.raises(error, match=said):
+        world.agent.instance_claim(REQUEST | changes)
+
+
+def test_a_move_is_made_confirmed_and_reverted(two):
+    source = two.agent.instance_claim(REQUEST | {"nodename": "n1"})
+    move = {"migration": {"type": "migration", "source_claim": source.uuid}, "nodename": "n2"}
+    first = two.agent.move_claim(REQUEST | move)
+    assert two.agent.revert_migration(first.uuid).status is MigrationStatus.REVERTED
+    second = two.agent.move_claim(REQUEST | move)
+    assert two.agent.confirm_migration(second.uuid).status is MigrationStatus.CONFIRMED
+
+
+def test_a_host_is_taken_out_and_put_into_maintenance_apart_from_one_another(world):
+    assert world.agent.set_host_enabled(False, "disk").disabled_reason == "disk"
+    service = world.agent.host_maintenance_mode(True)
+    assert (service.maintenance, service.disabled_reason) == (True, "disk")
+    with pytest.raises(ClaimRefusedError) as refused:
+        world.agent.instance_claim(REQUEST)
+    assert refused.value.reasons == (
+        "host host-1 is disabled: disk",
+        "host host-1 is in maintenance",
+    )
+    world.agent.host_maintenance_mode(False)
+    world.agent.set_host_enabled(True)
+    assert world.agent.instance_claim(REQUEST)
+
+
+def test_what_the_driver_cannot_is_said(world):
+    with pytest.raises(DriverFeatureError):
+        world.agent.host_power_action("reboot")
+    with pytest.raises(DriverFeatureError):
+        world.agent.get_host_uptime("n1")
+
+
+def test_a_node_that_is_not_there_has_no_view(world):
+    with pytest.raises(NotFoundError, match="no node n9 on host host-1"):
+        world.agent.get_node_view("n9")

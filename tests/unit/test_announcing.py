@@ -1,0 +1,141 @@
+"""What is done to a store is told, whoever does it; what fails is not."""
+
+import pytest
+
+from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.announcing import AuditAnnouncer, announce_store
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import LedgerTerms
+from tests.builders import make_incarnation, take_service
+from tests.contract.values import create, key_of, make_values
+
+TERMS = LedgerTerms(60, 600)
+WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
+
+
+class Heard:
+    def __init__(self):
+        self.all = []
+
+    def notify(self, notification):
+        self.all.append(notification)
+
+    def take(self):
+        """Return the types heard since the last time."""
+        taken, self.all = [item.event_type for item in self.all], []
+        return taken
+
+
+@pytest.fixture
+def heard():
+    return Heard()
+
+
+@pytest.fixture
+def store(heard):
+    store = announce_store(MemoryStore(), heard)
+    record = take_service(store, "alpha", make_incarnation())
+    values = make_values(
+        vcpus=16, vcpus_used=0, pcpus=0, pcpus_used=0, cpu_used=0.0, memory_mb=65536, local_gb=500,
+        cpu_allocation_ratio=1.0, ram_allocation_ratio=1.0, disk_allocation_ratio=1.0, reserved={},
+        facts={}, numa_topology={},
+    )  # fmt: skip
+    agent = key_of(record)
+    changes = [create(agent, name, values, node_uuid=None) for name in ("n1", "n2")]
+    store.apply_changes(agent, changes, 60)
+    assert heard.take() == ["service.create"]
+    return store
+
+
+def ask(**body):
+    return parse_claim_request(
+        {"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}, "resources": {"VCPU": 2}}
+        | body
+    )
+
+
+def test_a_claims_life_is_told(store, heard):
+    claim = store.create_claim(ask(), "alpha", "n1", TERMS)
+    store.confirm_claim(claim.uuid)
+    store.abort_claim(claim.uuid)
+    assert heard.take() == ["claim.create", "claim.confirm", "claim.release"]
+
+
+def test_a_refused_claim_is_told_and_what_is_not_there_is_not(store, heard):
+    with pytest.raises(ClaimRefusedError):
+        store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", TERMS)
+    assert heard.take() == ["claim.refuse"]
+    with pytest.raises(NotFoundError):
+        store.confirm_claim("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b99")
+    assert heard.take() == []
+
+
+def test_a_moves_ends_are_told_with_it(store, heard):
+    source = store.create_claim(ask(), "alpha", "n1", TERMS)
+    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    heard.take()
+    first = store.create_migration(move, "alpha", "n2", TERMS)
+    assert heard.take() == ["claim.create", "migration.update"]
+    store.set_migration_status(first.uuid, MigrationStatus.MIGRATING)
+    assert heard.take() == ["migration.update"]
+    store.confirm_migration(first.uuid)
+    assert heard.take() == ["claim.release", "claim.confirm", "migration.update"]
+
+
+def test_aborting_a_destination_tells_of_its_migration(store, heard):
+    source = store.create_claim(ask(), "alpha", "n1", TERMS)
+    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    migration = store.create_migration(move, "alpha", "n2", TERMS)
+    heard.take()
+    store.abort_claim(migration.dest_claim)
+    told = list(heard.all)
+    assert heard.take() == ["claim.release", "migration.update"]
+    assert told[-1].payload["status"] == "cancelled"
+
+
+def test_a_services_changes_are_told_with_old_and_new(store, heard):
+    store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=True))
+    (told,) = heard.all
+    assert (told.payload["old"], told.payload["new"]) == (
+        {"maintenance": False},
+        {"maintenance": True},
+    )
+
+
+def test_a_service_goes_with_its_nodes(store, heard):
+    store.delete_service("alpha", COMPUTE_BINARY, -1)
+    assert heard.take() == ["compute_node.delete", "compute_node.delete", "service.delete"]
+
+
+def test_a_node_that_is_deleted_is_told(store, heard):
+    store.delete_node("alpha", "n1")
+    assert heard.take() == ["compute_node.delete"]
+
+
+def test_a_host_that_is_renamed_is_told(store, heard):
+    (seen,) = store.list_services("alpha")
+    store.rename_host("alpha", "beta", COMPUTE_BINARY, seen)
+    (told,) = heard.all
+    assert (told.payload["old"]["host"], told.payload["new"]["host"]) == ("alpha", "beta")
+
+
+def test_warnings_of_others_are_told(store, heard):
+    store.raise_warning("alpha", WARNING)
+    store.resolve_warnings(WarningKind.CLOCK_SKEW)
+    store.resolve_warnings(WarningKind.CLOCK_SKEW)
+    assert heard.take() == ["warning.raise", "warning.resolve"]
+
+
+def test_an_audit_tells_its_warnings_once_and_nothing_that_was_not_stored(heard):
+    announcer = AuditAnnouncer("alpha", heard)
+    announcer.audited(AuditReport(warnings=(WARNING,)))
+    announcer.audited(AuditReport(store_error=StoreUnavailableError("away")))
+    announcer.audited(AuditReport(warnings=(WARNING,)))
+    assert heard.take() == ["warning.raise"]
+    announcer.audited(AuditReport())
+    assert heard.take() == ["warning.resolve"]
