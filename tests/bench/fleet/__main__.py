@@ -1,8 +1,9 @@
 """Measures fleets of several sizes and prints a table.
 
-`python -m tests.bench.fleet [--agents 100 300 1000] [--guests 10] [--seconds 120]`:
-agents at the default intervals, with the fake driver, against one MariaDB on
-this machine.
+`python -m tests.bench.fleet [--mode database|broker|conductors] [--agents 100 300 1000]`:
+agents at the default intervals, with the fake driver, against one MariaDB and
+one RabbitMQ on this machine. Many agents share a process, each with its own
+store and threads.
 """
 
 import argparse
@@ -10,46 +11,60 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.fleet.site import Reading, Site
+from tests.bench.fleet.site import Mode, Reading, Site
+
+SETTLE_SECONDS = 20
+"""After the start of agents, for what that leaves behind."""
 
 COLUMNS = (
-    "agents", "up", "statements/agent/min", "DB CPU s/agent/h", "DB CPU %", "DB MiB",
-    "connections", "agent CPU s/min", "agent MiB",
+    "mode", "agents", "up", "statements/agent/min", "messages/agent/min", "DB CPU s/agent/h",
+    "broker CPU s/agent/h", "conductors CPU s/agent/h", "agent CPU s/min", "DB MiB", "broker MiB",
+    "agent MiB", "DB connections",
 )  # fmt: skip
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.fleet", description=__doc__)
+    parser.add_argument("--mode", type=Mode, choices=list(Mode), nargs="+", default=list(Mode))
     parser.add_argument("--agents", type=int, nargs="+", default=[100, 300, 1000])
     parser.add_argument("--guests", type=int, default=10, help="guests of each node")
+    parser.add_argument("--conductors", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=120, help="length of a measurement")
     arguments = parser.parse_args()
-    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
-    with tempfile.TemporaryDirectory() as name, Site(Path(name), arguments.guests) as site:
-        for agents in sorted(arguments.agents):
-            site.grow(agents)
-            time.sleep(20)  # what starting them left behind
-            before, began = site.read(), time.monotonic()
-            time.sleep(arguments.seconds)
-            after, seconds = site.read(), time.monotonic() - began
-            print(render(agents, site.services(), before, after, seconds), flush=True)
+    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS), flush=True)
+    for mode in arguments.mode:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            Site(Path(name), mode, arguments.guests, arguments.conductors) as site,
+        ):
+            for agents in sorted(arguments.agents):
+                site.grow(agents)
+                time.sleep(SETTLE_SECONDS)
+                before, began = site.read(), time.monotonic()
+                time.sleep(arguments.seconds)
+                found = site.read().since(before)
+                minutes = (time.monotonic() - began) / 60
+                print(render(mode, agents, site.count_up(), found, minutes), flush=True)
 
 
-def render(agents: int, up: int, before: Reading, after: Reading, seconds: float) -> str:
+def render(mode: Mode, agents: int, up: int, found: Reading, minutes: float) -> str:
     """Return one line of the table."""
-    minutes = seconds / 60
-    database_cpu = after.database_cpu - before.database_cpu
+    each = agents * minutes
     values = (
+        mode.value,
         str(agents),
         str(up),
-        f"{(after.statements - before.statements) / agents / minutes:.1f}",
-        f"{database_cpu / agents / minutes * 60:.2f}",
-        f"{database_cpu / seconds * 100:.0f}",
-        f"{after.database_mib:.0f}",
-        str(after.connections),
-        f"{(after.agents_cpu - before.agents_cpu) / agents / minutes:.3f}",
-        f"{after.agents_mib / agents:.1f}",
+        f"{found.statements / each:.1f}",
+        f"{found.messages / each:.1f}",
+        f"{found.database_cpu / each * 60:.2f}",
+        f"{found.broker_cpu / each * 60:.2f}",
+        f"{found.conductors_cpu / each * 60:.2f}",
+        f"{found.agents_cpu / each:.3f}",
+        f"{found.database_mib:.0f}",
+        f"{found.broker_mib:.0f}",
+        f"{found.agents_mib / agents:.1f}",
+        f"{found.connections:.0f}",
     )
     return "| " + " | ".join(values) + " |"
 

@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
@@ -11,48 +11,80 @@ import psutil
 
 from tests.bench.fleet.worker import config_file
 from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import BIN
 
 AGENTS_A_PROCESS = 125
 MIB = 1024 * 1024
-_COUNTED = ("Com_select", "Com_insert", "Com_update", "Com_delete")
+_STATEMENTS = ("Com_select", "Com_insert", "Com_update", "Com_delete")
+_COUNTERS = (
+    "maps:fold(fun(_, C, Sum) -> Sum + maps:get(messages_received_total, C, 0) end, 0,"
+    " rabbit_global_counters:overview())."
+)
+
+
+class Mode(StrEnum):
+    """How the agents reach their database."""
+
+    DATABASE = "database"  # straight, without a broker
+    BROKER = "broker"  # straight, and served over a broker, with notifications
+    CONDUCTORS = "conductors"  # over a broker
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Totals since the servers were started.
+    """Totals since the servers were started; 0 for what there is none of.
 
     Attributes:
         statements: of all clients at the database, BEGIN and COMMIT left aside.
-        database_cpu, agents_cpu: in seconds.
+        messages: that the broker was sent, calls, answers and notifications.
+        database_cpu, broker_cpu, conductors_cpu, agents_cpu: in seconds.
         connections: that are open at the database.
-        database_mib, agents_mib: resident memory.
+        database_mib, broker_mib, agents_mib: resident memory.
     """
 
-    statements: int
-    database_cpu: float
-    agents_cpu: float
-    connections: int
-    database_mib: float
-    agents_mib: float
+    statements: float = 0
+    messages: float = 0
+    database_cpu: float = 0
+    broker_cpu: float = 0
+    conductors_cpu: float = 0
+    agents_cpu: float = 0
+    connections: float = 0
+    database_mib: float = 0
+    broker_mib: float = 0
+    agents_mib: float = 0
+
+    def since(self, before: "Reading") -> "Reading":
+        """Return what was counted since; what is no count stays as it is."""
+        counted = ("statements", "messages", *(f.name for f in fields(self) if "cpu" in f.name))
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Reading(**values | {n: values[n] - getattr(before, n) for n in counted})
 
 
 class Site:
-    """A database server, and processes that run agents against it.
+    """A database, perhaps a broker and conductors, and processes that run agents against them.
 
     Args:
         guests: of each agent's node.
+        conductors: how many, in that mode.
     """
 
-    def __init__(self, directory: Path, guests: int) -> None:
+    def __init__(self, directory: Path, mode: Mode, guests: int, conductors: int = 2) -> None:
         self._directory = directory
+        self._mode = mode
         self._guests = guests
         self._workers: list[subprocess.Popen[str]] = []
+        self._conductors: list[subprocess.Popen[bytes]] = []
         self._agents = 0
         self._database = MariaDB()
         self._database.execute("SET GLOBAL max_connections = 4000")
-        self._url = self._database.create_database("ntfleet")
-        self._manage("db", "sync")
+        self._connection = self._database.create_database("ntfleet")
+        self._broker = None if mode is Mode.DATABASE else RabbitMQ()
+        self._configure("db", is_conductor=True)
+        self._run("nodetracker-manage", "db", "db", "sync").wait()
+        for number in range(conductors if mode is Mode.CONDUCTORS else 0):
+            self._configure(f"conductor-{number}", is_conductor=True)
+            self._conductors.append(self._run("nodetracker-conductor", f"conductor-{number}"))
 
     def __enter__(self) -> Self:
         return self
@@ -61,13 +93,16 @@ class Site:
         for worker in self._workers:
             if worker.stdin is not None:
                 worker.stdin.close()
-        for worker in self._workers:
+        for process in [*self._workers, *self._conductors]:
+            process.terminate()
+        for process in [*self._workers, *self._conductors]:
             try:
-                worker.wait(60)
+                process.wait(60)
             except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
-        self._database.stop()
+                process.kill()
+                process.wait()
+        if self._broker is not None:
+            self._broker.remove()
         self._database.process.remove()
 
     def grow(self, agents: int) -> None:
@@ -75,76 +110,118 @@ class Site:
         while self._agents < agents:
             count = min(AGENTS_A_PROCESS, agents - self._agents)
             for number in range(self._agents, self._agents + count):
-                self._configure(number)
+                self._configure(f"agent-{number}")
+            command = [
+                sys.executable, "-m", "tests.bench.fleet.worker", str(self._directory),
+                str(self._agents), str(count),
+            ]  # fmt: skip
             worker = subprocess.Popen(
-                [
-                    sys.executable, "-m", "tests.bench.fleet.worker", str(self._directory),
-                    str(self._agents), str(count),
-                ],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=(self._directory / f"worker-{self._agents}.log").open("w"),
                 text=True,
-            )  # fmt: skip
+            )
             self._workers.append(worker)
             assert worker.stdout is not None
             if worker.stdout.readline().strip() != "started":
-                raise RuntimeError(f"a worker did not start, see {self._directory}")
+                raise RuntimeError(f"a worker did not start: {self.problems()}")
             self._agents += count
 
     def read(self) -> Reading:
         """Read all totals."""
-        status = {name: int(value) for name, value in self._database.execute(
-            f"SHOW GLOBAL STATUS WHERE Variable_name IN {(*_COUNTED, 'Threads_connected')}"
-        )}  # fmt: skip
+        status = {
+            name: float(value)
+            for name, value in self._database.execute(
+                f"SHOW GLOBAL STATUS WHERE Variable_name IN {(*_STATEMENTS, 'Threads_connected')}"
+            )
+        }
         workers = [psutil.Process(worker.pid) for worker in self._workers]
         database = psutil.Process(self._database.process.pid)
+        broker = self._read_broker()
+        conductors = [psutil.Process(process.pid) for process in self._conductors]
         return Reading(
-            statements=sum(status[name] for name in _COUNTED),
+            statements=sum(status[name] for name in _STATEMENTS),
+            messages=self._count_messages(),
             database_cpu=_cpu(database),
+            broker_cpu=sum(map(_cpu, broker)),
+            conductors_cpu=sum(map(_cpu, conductors)),
             agents_cpu=sum(map(_cpu, workers)),
             connections=status["Threads_connected"],
-            database_mib=database.memory_info().rss / MIB,
-            agents_mib=sum(worker.memory_info().rss for worker in workers) / MIB,
+            database_mib=_mib(database),
+            broker_mib=sum(map(_mib, broker)),
+            agents_mib=sum(map(_mib, workers)),
         )
 
-    def services(self) -> int:
-        """Return how many services are up by the database's clock."""
+    def count_up(self) -> int:
+        """Return how many agents are up by the database's clock."""
         ((count,),) = self._database.execute(
-            "SELECT COUNT(*) FROM ntfleet.services"
-            " WHERE last_seen_up > UTC_TIMESTAMP(6) - INTERVAL 60 SECOND"
+            "SELECT COUNT(*) FROM ntfleet.services WHERE `binary` = 'nodetracker-compute'"
+            " AND last_seen_up > UTC_TIMESTAMP(6) - INTERVAL 60 SECOND"
         )
         return int(count)
 
-    def _configure(self, number: int) -> None:
-        name = f"agent-{number}"
+    def problems(self) -> str:
+        """Return the last lines that workers and conductors wrote."""
+        lines = []
+        for path in sorted(self._directory.glob("*.log")):
+            lines += path.read_text(errors="replace").splitlines()[-3:]
+        return "\n".join(lines)
+
+    def _read_broker(self) -> list[psutil.Process]:
+        if self._broker is None:
+            return []
+        wrapper = psutil.Process(self._broker.process.pid)
+        return [wrapper, *wrapper.children(recursive=True)]
+
+    def _count_messages(self) -> float:
+        if self._broker is None:
+            return 0
+        return float(self._broker.control("eval", _COUNTERS).strip())
+
+    def _configure(self, name: str, is_conductor: bool = False) -> None:
+        lines = [f"[DEFAULT]\nhost = {name}\nstate_path = {self._directory}/{name}"]
+        if self._broker is not None:
+            lines.append(f"transport_url = {self._broker.url}")
+        if self._mode is Mode.CONDUCTORS and not is_conductor:
+            lines.append("[conductor]\nuse_local = false")
+        else:
+            lines.append(f"[database]\nconnection = {self._connection}\nmax_pool_size = 1")
+        if self._mode is not Mode.DATABASE:
+            lines.append("[oslo_messaging_notifications]\ndriver = messagingv2")
         inventory = self._directory / f"{name}.yaml"
+        lines.append("[compute]\ncompute_driver = fake")
+        lines.append(f"[fake]\ninventory_file = {inventory}\n[metrics]\nenabled = false\n")
+        config_file(self._directory, name).write_text("\n".join(lines))
+        if not is_conductor:
+            inventory.write_text(self._inventory(name))
+
+    def _inventory(self, name: str) -> str:
+        number = int(name.rpartition("-")[2])
         guests = "".join(
             f"\n      - {{uuid: 00000000-0000-4000-8000-{number:06d}{guest:06d}, vcpus: 1,"
             " memory_mb: 1024, disk_gb: 10}"
             for guest in range(self._guests)
         )
-        inventory.write_text(
+        return (
             f"nodes:\n  - nodename: {name}\n    vcpus: 64\n    memory_mb: 262144\n"
             f"    disk_gb: 4096\n    guests: {guests or '[]'}\n"
         )
-        config_file(self._directory, number).write_text(
-            f"[DEFAULT]\nhost = {name}\nstate_path = {self._directory}/{name}\n"
-            "[compute]\ncompute_driver = fake\n"
-            f"[fake]\ninventory_file = {inventory}\n"
-            f"[database]\nconnection = {self._url}\nmax_pool_size = 1\n"
-            "[metrics]\nenabled = false\n"
-        )
 
-    def _manage(self, *arguments: str) -> None:
-        self._configure(0)
-        path = config_file(self._directory, 0)
-        command: Sequence[str | Path] = (
-            BIN / "nodetracker-manage", f"--config-file={path}", *arguments
-        )  # fmt: skip
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    def _run(self, program: str, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        path = config_file(self._directory, name)
+        return subprocess.Popen(
+            [BIN / program, f"--config-file={path}", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(self._directory / f"{name}.log").open("w"),
+        )
 
 
 def _cpu(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _mib(process: psutil.Process) -> float:
+    return float(process.memory_info().rss / MIB)

@@ -8,25 +8,29 @@ FIRST + COUNT - 1, each configured by its file below DIRECTORY. Prints
 import sys
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from oslo_config import cfg
 
 from nodetracker.bootstrap import Agent, build_agent
 from nodetracker.cmd.program import load_configuration, start_logging
+from nodetracker.rpc.transport import import_library
 
 STARTED_AT_ONCE = 8
 
 
-def config_file(directory: Path, number: int) -> Path:
-    """Return where an agent's configuration is."""
-    return directory / f"agent-{number}.conf"
+def config_file(directory: Path, name: str) -> Path:
+    """Return where a program's configuration is."""
+    return directory / f"{name}.conf"
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the agents until there is no more input."""
     directory, first, count = Path(arguments[0]), int(arguments[1]), int(arguments[2])
-    agents = [_build(config_file(directory, number)) for number in range(first, first + count)]
+    agents = [
+        _build(config_file(directory, f"agent-{number}")) for number in range(first, first + count)
+    ]
     gate = threading.Semaphore(STARTED_AT_ONCE)
     done = threading.Semaphore(0)
 
@@ -50,7 +54,21 @@ def _build(path: Path) -> Agent:
     load_configuration(conf, [f"--config-file={path}"], "nodetracker-compute")
     if path.name == "agent-0.conf":
         start_logging(conf)
+    if conf.transport_url:
+        _register_global_options(conf)
     return build_agent(conf)
+
+
+def _register_global_options(conf: cfg.ConfigOpts) -> None:
+    """Give a configuration what the messaging library registers with the global one alone."""
+    import_library()
+    for kind in ("metrics", "tracing"):
+        name = f"oslo_messaging_{kind}"
+        try:
+            module = import_module(f"oslo_messaging._{kind}.client")
+        except ImportError:  # an older one, which has no such options
+            continue
+        conf.register_opts(getattr(module, name), group=name)
 
 
 def _fail(error: BaseException) -> None:
