@@ -19,6 +19,7 @@ from nodetracker.model.host import (
 )
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology
+from nodetracker.model.pci import MdevType
 from nodetracker.settings import Policy, ReservedPages
 from nodetracker.units import capacity_gib_from_mib
 
@@ -143,6 +144,21 @@ def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
             }
             for gpu in gpus
         ],
+    }
+
+
+def mdev_types_column(found: Mapping[str, Sequence[MdevType]]) -> dict[str, Any]:
+    """Build the column of mediated devices: address -> type -> what it is."""
+    return {
+        address: {
+            kind.id: {
+                "name": kind.name,
+                "device_api": kind.device_api,
+                "available": kind.available,
+            }
+            for kind in kinds
+        }
+        for address, kinds in sorted(found.items())
     }
 
 

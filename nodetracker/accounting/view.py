@@ -157,6 +157,8 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns |= inventory.storage_columns(snapshot.storage.value)
     if snapshot.numa.value is not None:
         columns |= inventory.numa_columns(snapshot.numa.value, policy)
+    if snapshot.pci.value is not None:
+        columns["mdev_types"] = inventory.mdev_types_column(snapshot.mdev_types)
     if snapshot.gpus.value is not None:
         columns |= inventory.gpu_columns(snapshot.gpus.value)
     if snapshot.system.value is not None:

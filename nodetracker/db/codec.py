@@ -26,7 +26,7 @@ JSON_COLUMNS = frozenset(
     {
         "cpu_info", "supported_instances", "pci_stats", "stats", "numa_topology", "labels",
         "runtimes", "engine", "reserved", "overhead", "inventory", "traits", "system", "disks",
-        "gpus", "facts", "metrics", "ratio_origins",
+        "gpus", "facts", "metrics", "ratio_origins", "mdev_types",
     }
 )  # fmt: skip
 # The longest item of a warning that its unique key can hold; what is longer is cut.

@@ -10,9 +10,10 @@ from nodetracker.host.roots import (
     list_directory,
     parse_integer,
     read_link_name,
+    read_optional_text,
     read_text,
 )
-from nodetracker.model.pci import ADDRESS_PATTERN, PciDevice, PciDeviceType
+from nodetracker.model.pci import ADDRESS_PATTERN, MdevType, PciDevice, PciDeviceType
 
 _HEX = re.compile(r"0x([0-9a-fA-F]{1,8})")
 _VF_LINK = re.compile(r"virtfn[0-9]+")
@@ -95,6 +96,32 @@ def read_netdevs(roots: Roots) -> dict[str, str]:
         if address is not None and ADDRESS_PATTERN.fullmatch(address):
             found[name] = address
     return found
+
+
+def read_mdev_types(roots: Roots) -> dict[str, tuple[MdevType, ...]]:
+    """Return the mediated devices that PCI functions can make, by the function's address.
+
+    Raises:
+        HostDataError: a file is there and cannot be used.
+
+    Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev.
+    """
+    base = roots.sysfs / "class/mdev_bus"
+    found = {}
+    for address in list_directory(base) or ():
+        if not ADDRESS_PATTERN.fullmatch(address):
+            continue
+        kinds = base / address / "mdev_supported_types"
+        found[address] = tuple(
+            MdevType(
+                id=name,
+                name=(read_optional_text(kinds / name / "name") or "").strip(),
+                device_api=(read_optional_text(kinds / name / "device_api") or "").strip(),
+                available=_read_integer(kinds / name / "available_instances"),
+            )
+            for name in list_directory(kinds) or ()
+        )
+    return {address: kinds for address, kinds in found.items() if kinds}
 
 
 def _sort_key(device: PciDevice) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from nodetracker.model.host import (
 )
 from nodetracker.model.migration import Move
 from nodetracker.model.numa import NumaTopology
-from nodetracker.model.pci import PciDevice, TrackedDevice
+from nodetracker.model.pci import MdevType, PciDevice, TrackedDevice
 from nodetracker.model.warning import HostWarning
 
 _VOLATILE = {"volatile": True}
@@ -58,6 +58,7 @@ class HostSnapshot:
         tracks_resources: False where the driver cannot tell what guests take;
             claims are then recorded and not tested.
         netdevs: name of a network interface -> address of its PCI function.
+        mdev_types: address of a PCI function -> mediated devices it can make.
         warnings: what the driver noticed beside the facts.
     """
 
@@ -78,6 +79,7 @@ class HostSnapshot:
     traits: tuple[str, ...] = ()
     tracks_resources: bool = True
     netdevs: Mapping[str, str] = field(default_factory=dict)
+    mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=dict)
     warnings: tuple[HostWarning, ...] = ()
 
     def facts(self) -> dict[str, Fact[Any]]:
@@ -167,6 +169,7 @@ class NodeValues:
     system: Mapping[str, Any] = field(default_factory=dict)
     disks: list[dict[str, Any]] = field(default_factory=list)
     gpus: list[dict[str, Any]] = field(default_factory=list)
+    mdev_types: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, FactEntry] = field(default_factory=dict)
     mem_available: int | None = field(default=None, metadata=_VOLATILE)
     disk_available_least: int | None = field(default=None, metadata=_VOLATILE)

@@ -74,6 +74,20 @@ class PciDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class MdevType:
+    """A type of mediated devices that a function can make.
+
+    Attributes:
+        available: how many more of it can be made now.
+    """
+
+    id: str
+    name: str
+    device_api: str
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedDevice(PciDevice):
     """A PCI function as its row knows it: what it is, and what is decided about it.
 

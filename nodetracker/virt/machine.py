@@ -11,13 +11,13 @@ from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.numa import read_numa_topology
-from nodetracker.host.pci import read_netdevs, read_pci_devices
+from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.host import CpuInfo, Gpu, MemoryInfo, StorageInfo, SystemInfo
 from nodetracker.model.numa import NumaTopology
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
 
@@ -27,6 +27,7 @@ class MachineFacts:
 
     Attributes:
         netdevs: name of a network interface -> address of its PCI function.
+        mdev_types: address of a PCI function -> mediated devices it can make.
     """
 
     cpu: Fact[CpuInfo]
@@ -36,6 +37,7 @@ class MachineFacts:
     gpus: Fact[tuple[Gpu, ...]]
     system: Fact[SystemInfo]
     netdevs: Mapping[str, str]
+    mdev_types: Mapping[str, tuple[MdevType, ...]]
 
 
 class MachineProbes:
@@ -64,6 +66,9 @@ class MachineProbes:
         self._netdevs = probes.start(
             self._key(f"{self._sys}/class/net", "netdevs"), lambda: read_netdevs(roots)
         )
+        self._mdev_types = probes.start(
+            self._key(f"{self._sys}/class/mdev_bus", "mdev_types"), lambda: read_mdev_types(roots)
+        )
         self._system = probes.start(
             self._key(f"{self._proc}/sys/kernel", "system"), lambda: read_system_info(roots)
         )
@@ -82,6 +87,9 @@ class MachineProbes:
             lambda: read_numa_topology(self._roots, cpu.value),
         )
         pci, netdevs = self._pci.fact(), self._netdevs.fact()
+        mdev_types = self._mdev_types.fact()
+        if mdev_types.value is None:
+            pci = failed(mdev_types.source, mdev_types.error or "")
         if netdevs.value is None:  # a device that a spec names by its interface must not lose it
             pci = failed(netdevs.source, netdevs.error or "")
         gpus = self._probes.start(
@@ -95,6 +103,7 @@ class MachineProbes:
             gpus=gpus.fact(),
             system=self._system.fact(),
             netdevs=netdevs.value or {},
+            mdev_types=mdev_types.value or {},
         )
 
     def _key(self, source: str, name: str) -> ProbeKey:

@@ -122,6 +122,7 @@ compute_nodes = sa.Table(
     _json("system"),
     _json("disks"),
     _json("gpus"),
+    _json("mdev_types", nullable=True),
     _json("facts"),
     _integer("mem_available", nullable=True),
     _integer("disk_available_least", nullable=True),

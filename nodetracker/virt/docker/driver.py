@@ -124,6 +124,7 @@ class DockerDriver:
             gpus=machine.gpus,
             system=machine.system,
             netdevs=machine.netdevs,
+            mdev_types=machine.mdev_types,
             guests=guests,
             engine=_part(report, lambda value: value.engine),
             measured=charges.measured,

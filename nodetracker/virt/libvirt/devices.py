@@ -3,11 +3,18 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from nodetracker.model.pci import PciDevice
-from nodetracker.virt.libvirt.nodedev import parse_pci_device
+from nodetracker.model.pci import MdevType, PciDevice
+from nodetracker.virt.libvirt.nodedev import parse_mdev_types, parse_pci_device
 
 REREAD_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    device: PciDevice
+    mdev_types: tuple[MdevType, ...]
 
 
 class DeviceReader:
@@ -25,7 +32,7 @@ class DeviceReader:
         self._read_xml = read_xml
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: dict[str, PciDevice] = {}
+        self._known: dict[str, _Function] = {}
         self._read_at: float | None = None
 
     def read(self, names: Sequence[str], is_dirty: bool) -> tuple[PciDevice, ...]:
@@ -44,16 +51,27 @@ class DeviceReader:
                 self._known, self._read_at = {}, None
             known = {}
             for name in names:
-                device = self._known.get(name) or self._read_one(name)
-                if device is not None:
-                    known[name] = device
+                function = self._known.get(name) or self._read_one(name)
+                if function is not None:
+                    known[name] = function
             self._known = known
             self._read_at = now if self._read_at is None else self._read_at
-            return tuple(sorted(known.values(), key=_sort_key))
+            return tuple(sorted((function.device for function in known.values()), key=_sort_key))
 
-    def _read_one(self, name: str) -> PciDevice | None:
-        text = self._read_xml(name)
-        return None if text is None else parse_pci_device(text, f"node device {name}")
+    def mdev_types(self) -> dict[str, tuple[MdevType, ...]]:
+        """Return the mediated devices that functions can make, as last read, by address."""
+        with self._lock:
+            return {
+                function.device.address: function.mdev_types
+                for function in self._known.values()
+                if function.mdev_types
+            }
+
+    def _read_one(self, name: str) -> _Function | None:
+        text, source = self._read_xml(name), f"node device {name}"
+        if text is None:
+            return None
+        return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
 
 
 def _sort_key(device: PciDevice) -> tuple[int, str]:

@@ -24,7 +24,7 @@ from nodetracker.model.host import (
 )
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.libvirt import capabilities as host_capabilities
@@ -33,7 +33,13 @@ from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.guests import GuestDisk, GuestReader, Reading
-from nodetracker.virt.libvirt.storage import POOLS_OF_IMAGES, choose_pool, measure_overcommit
+from nodetracker.virt.libvirt.storage import (
+    IMAGE_CACHE,
+    POOLS_OF_IMAGES,
+    choose_pool,
+    measure_image_cache,
+    measure_overcommit,
+)
 from nodetracker.virt.libvirt.traits import name_traits
 from nodetracker.virt.libvirt.xml import parse_document
 from nodetracker.virt.plugin import DriverEnvironment
@@ -56,10 +62,12 @@ class LibvirtSettings:
     Attributes:
         file_backed_memory: MiB that the node has for guests, 0 = its own memory.
         images_type: how guests' disks are kept, None = as files.
+        reserve_image_cache: what the cache of images takes is kept from guests.
     """
 
     file_backed_memory: int = 0
     images_type: str | None = None
+    reserve_image_cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,7 @@ class _Pci:
 
     devices: tuple[PciDevice, ...]
     netdevs: Mapping[str, str]
+    mdev_types: Mapping[str, tuple[MdevType, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +178,7 @@ class HypervisorReader:
             else system_probe.fact(),
             guests=_derive(reading, self._bind),
             netdevs=functions.value.netdevs if functions.value else {},
+            mdev_types=functions.value.mdev_types if functions.value else {},
             traits=()
             if cpu.value is None
             else name_traits(cpu.value.flags, cpu.value.threads, static.domain_capabilities),
@@ -220,7 +230,8 @@ class HypervisorReader:
     def _read_pci(self, client: "LibvirtClient") -> _Pci:
         is_dirty = self._connection.take_devices_dirty()
         devices = self._devices.read(client.pci_names(), is_dirty)
-        return _Pci(devices, read_netdevs(self._environment.roots) if self._is_local else {})
+        netdevs = read_netdevs(self._environment.roots) if self._is_local else {}
+        return _Pci(devices, netdevs, self._devices.mdev_types())
 
     def _read_guests(
         self,
@@ -259,7 +270,11 @@ class HypervisorReader:
         path = Path(self._environment.instances_path)
 
         def read_own() -> _Storage:
-            return _storage(read_storage(path, roots), disks, is_local=True)
+            info = read_storage(path, roots)
+            if self._settings.reserve_image_cache:
+                cached = measure_image_cache(path / IMAGE_CACHE, info.instances)
+                info = replace(info, reserved_mb=cached)
+            return _storage(info, disks, is_local=True)
 
         def read_pool() -> _Storage:
             filesystem = choose_pool(client.storage_pools(), disks, images, self._source)

@@ -3,7 +3,7 @@
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
 from nodetracker.virt.libvirt.domain import parse_address
 from nodetracker.virt.libvirt.xml import parse_document, parse_int, parse_text
 
@@ -50,6 +50,28 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
         iommu_group=None
         if group is None
         else parse_int(group.get("number"), "<iommuGroup>", source),
+    )
+
+
+def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, ...]:
+    """Read which mediated devices a PCI function can make.
+
+    Raises: as `parse_pci_device`.
+
+    Source: libvirt's formatnode, capability ``mdev_types``.
+    """
+    root = parse_document(text, "device", source)
+    found = root.findall("capability[@type='pci']/capability[@type='mdev_types']/type")
+    return tuple(
+        MdevType(
+            id=kind.get("id", ""),
+            name=(kind.findtext("name") or "").strip(),
+            device_api=(kind.findtext("deviceAPI") or "").strip(),
+            available=parse_int(
+                parse_text(kind, "availableInstances", source), "<availableInstances>", source
+            ),
+        )
+        for kind in found
     )
 
 

@@ -36,6 +36,12 @@ OPTIONS = (
         min=0,
         help="MiB of files that back the memory of guests. Above 0 it is the node's memory.",
     ),
+    cfg.BoolOpt(
+        "reserve_image_cache",
+        default=True,
+        help="Whether what the cache of images (_base below instances_path) takes counts as used, "
+        "where guests' disks are files of this machine.",
+    ),
     cfg.StrOpt(
         "images_type",
         choices=["default", "flat", "raw", "qcow2", "lvm", "rbd"],
@@ -66,7 +72,9 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
     return LibvirtDriver(
         endpoints,
         environment,
-        LibvirtSettings(values["file_backed_memory"], values["images_type"]),
+        LibvirtSettings(
+            values["file_backed_memory"], values["images_type"], values["reserve_image_cache"]
+        ),
         ConnectionTimes(
             environment.probes.timeout_seconds,
             values["keepalive_interval"],

@@ -1,7 +1,9 @@
 """What disks take: the filesystem or pool that they share, and what was promised beyond it."""
 
+import stat
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +16,8 @@ from nodetracker.virt.libvirt.guests import GuestDisk
 from nodetracker.virt.libvirt.xml import parse_document
 
 _BLOCK_BYTES = 512
+IMAGE_CACHE = "_base"
+"""Below instances_path: where Nova keeps the images that guests' disks are based on."""
 
 FILE_POOLS = frozenset({"dir", "fs", "netfs", "gluster", "vstorage"})
 POOLS_OF_IMAGES = {"lvm": frozenset({"logical"}), "rbd": frozenset({"rbd"})}
@@ -67,6 +71,28 @@ def measure_overcommit(
             continue
         total += max(0, capacity - (taken or 0))
     return Overcommit(usage_mib_from_bytes(total), tuple(problems))
+
+
+def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
+    """Return the MiB that the images of a cache take, 0 without one on that filesystem.
+
+    Raises:
+        HostDataError: the directory is there and cannot be read.
+    """
+    try:
+        if directory.stat().st_dev != filesystem.device_id:
+            return 0
+        names = [entry.name for entry in directory.iterdir()]
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise HostDataError(str(directory), describe_os_error(error)) from error
+    total = 0
+    for name in names:
+        with suppress(FileNotFoundError):  # an image that just went
+            found = (directory / name).lstat()
+            total += found.st_blocks * _BLOCK_BYTES if stat.S_ISREG(found.st_mode) else 0
+    return usage_mib_from_bytes(total)
 
 
 def choose_pool(

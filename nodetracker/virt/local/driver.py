@@ -58,6 +58,7 @@ class LocalDriver:
             system=machine.system,
             guests=fresh("local", GuestListing()),
             netdevs=machine.netdevs,
+            mdev_types=machine.mdev_types,
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:

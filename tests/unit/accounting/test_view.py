@@ -10,7 +10,7 @@ from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo, SystemInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.pci import PciDevice, track_device
+from nodetracker.model.pci import MdevType, PciDevice, track_device
 from nodetracker.model.warning import WarningKind
 from nodetracker.settings import AllocationRatios, Policy, ReservedPages
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
@@ -259,3 +259,15 @@ def test_a_listing_read_in_part_is_taken_and_its_fact_is_held():
     assert [guest.kind for guest in after.guests.values()] == [WorkloadKind.CONTAINER]
     assert after.values.facts["guests"].state is FactState.HELD
     assert "connection refused" in after.warnings[0].message
+
+
+def test_mediated_devices_stand_in_the_row_while_the_devices_can_be_read():
+    kinds = {"0000:41:00.0": (MdevType("nvidia-11", "GRID M60-0B", "vfio-pci", 16),)}
+    values = account(make_snapshot(mdev_types=kinds), None, Policy(), NOW).values
+    assert values.mdev_types == {
+        "0000:41:00.0": {
+            "nvidia-11": {"name": "GRID M60-0B", "device_api": "vfio-pci", "available": 16}
+        }
+    }
+    lost = make_snapshot(pci=failed("test", "boom"))
+    assert account(lost, make_record(values), Policy(), NOW).values.mdev_types == values.mdev_types

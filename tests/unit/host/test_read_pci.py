@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodetracker.errors import HostDataError
-from nodetracker.host.pci import parse_pci_address, parse_pci_id, read_netdevs, read_pci_devices
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.host.pci import (
+    parse_pci_address,
+    parse_pci_id,
+    read_mdev_types,
+    read_netdevs,
+    read_pci_devices,
+)
+from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
 
 DEVICES = "sys/bus/pci/devices"
 
@@ -68,6 +74,30 @@ def test_interfaces_are_known_by_the_functions_behind_them(make_roots: MakeRoots
         "ens1f0": "0000:81:00.0",
         "ens1f0v3": "0000:81:10.3",
     }
+
+
+def test_mediated_devices_that_functions_can_make_are_read(make_roots: MakeRoots) -> None:
+    base = "sys/class/mdev_bus"
+    kinds = f"{base}/0000:41:00.0/mdev_supported_types"
+    files = {
+        f"{kinds}/nvidia-11/name": "GRID M60-0B\n",
+        f"{kinds}/nvidia-11/device_api": "vfio-pci\n",
+        f"{kinds}/nvidia-11/available_instances": "16\n",
+        f"{kinds}/i915-4/available_instances": "0\n",
+        f"{base}/mtty/mdev_supported_types/mtty-1/available_instances": "24\n",
+    }
+    assert read_mdev_types(make_roots(files)) == {
+        "0000:41:00.0": (
+            MdevType("i915-4", "", "", 0),
+            MdevType("nvidia-11", "GRID M60-0B", "vfio-pci", 16),
+        )
+    }
+
+
+def test_a_number_of_mediated_devices_that_is_none_is_named(make_roots: MakeRoots) -> None:
+    name = "sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/x/available_instances"
+    with pytest.raises(HostDataError, match="available_instances"):
+        read_mdev_types(make_roots({name: "many\n"}))
 
 
 def test_an_old_kernels_physical_function_is_known_by_its_links(make_roots: MakeRoots) -> None:

@@ -1,4 +1,4 @@
-"""Container engines of nodes, and what drivers tell of a guest beside its amounts."""
+"""Nodes: container engines, mediated devices; guests: what drivers tell beside their amounts."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,12 +9,13 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+_ADDED = (("compute_nodes", "engine"), ("compute_nodes", "mdev_types"), ("guests", "details"))
 _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 
 def upgrade() -> None:
-    """Add both columns; rows that are there tell nothing."""
-    for table, column in (("compute_nodes", "engine"), ("guests", "details")):
+    """Add the columns; rows that are there tell nothing."""
+    for table, column in _ADDED:
         op.add_column(table, sa.Column(column, _JSON, nullable=True))
         rows = sa.table(table, sa.column(column))
         op.execute(rows.update().values({column: "{}"}))
@@ -23,5 +24,5 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Take them away again."""
     # In place, as a table made anew would lose the rows that refer to it.
-    op.drop_column("guests", "details")
-    op.drop_column("compute_nodes", "engine")
+    for table, column in reversed(_ADDED):
+        op.drop_column(table, column)

@@ -3,9 +3,9 @@
 import pytest
 
 from nodetracker.errors import HostDataError
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
 from nodetracker.virt.libvirt.devices import REREAD_SECONDS, DeviceReader
-from nodetracker.virt.libvirt.nodedev import parse_pci_device
+from nodetracker.virt.libvirt.nodedev import parse_mdev_types, parse_pci_device
 
 
 def document(more="", bus=129, slot=0, function=0, driver="<driver><name>ixgbe</name></driver>"):
@@ -85,3 +85,29 @@ def test_a_device_that_goes_while_it_is_read_is_left_out():
     machine = Machine()
     del machine.slots["a"]
     assert machine.names() == ["0000:81:00.0"]
+
+
+MDEV_TYPES = """<capability type='mdev_types'>
+  <type id='nvidia-11'><name>GRID M60-0B</name><deviceAPI>vfio-pci</deviceAPI>
+    <availableInstances>16</availableInstances></type>
+  <type id='i915-4'><deviceAPI>vfio-pci</deviceAPI><availableInstances>0</availableInstances></type>
+</capability>"""
+
+
+def test_mediated_devices_are_read():
+    found = parse_mdev_types(document(MDEV_TYPES))
+    assert found == (
+        MdevType("nvidia-11", "GRID M60-0B", "vfio-pci", 16),
+        MdevType("i915-4", "", "vfio-pci", 0),
+    )
+    assert parse_mdev_types(document()) == ()
+    with pytest.raises(HostDataError, match="availableInstances"):
+        parse_mdev_types(document("<capability type='mdev_types'><type id='x'/></capability>"))
+
+
+def test_the_reader_tells_them_by_address():
+    reader = DeviceReader(lambda name: document(MDEV_TYPES))
+    (device,) = reader.read(["a"], is_dirty=False)
+    assert {
+        address: [kind.id for kind in kinds] for address, kinds in reader.mdev_types().items()
+    } == {device.address: ["nvidia-11", "i915-4"]}

@@ -1,5 +1,6 @@
 """Disks: what they may grow by, and the pool that guests really use."""
 
+import dataclasses
 import os
 
 import pytest
@@ -8,7 +9,11 @@ from nodetracker.errors import HostDataError
 from nodetracker.model.host import Filesystem
 from nodetracker.virt.libvirt.answers import PoolInfo
 from nodetracker.virt.libvirt.guests import DiskAmounts, GuestDisk
-from nodetracker.virt.libvirt.storage import choose_pool, measure_overcommit
+from nodetracker.virt.libvirt.storage import (
+    choose_pool,
+    measure_image_cache,
+    measure_overcommit,
+)
 
 MIB = 2**20
 
@@ -89,3 +94,16 @@ def test_the_type_of_images_decides_which_pools_fit():
 def test_no_pool_that_fits_is_an_error():
     with pytest.raises(HostDataError, match="rbd"):
         choose_pool([pool("default")], [], "rbd", "libvirt")
+
+
+def test_the_cache_of_images_is_measured_by_what_its_files_take(tmp_path):
+    own = Filesystem("/srv", 0, 0, 0, device_id=tmp_path.stat().st_dev)
+    cache = tmp_path / "_base"
+    assert measure_image_cache(cache, own) == 0
+    cache.mkdir()
+    (cache / "image").write_bytes(b"x" * 3 * 2**20)
+    (cache / "sparse").touch()
+    os.truncate(cache / "sparse", 2**30)
+    (cache / "link").symlink_to(cache / "image")
+    assert measure_image_cache(cache, own) == 3
+    assert measure_image_cache(cache, dataclasses.replace(own, device_id=-1)) == 0
