@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from tests.functional.servers.process import ServerProcess
+from tests.functional.servers.tls import Authority
 
 _BOUND = {
     "run": "/run/libvirt",
@@ -29,6 +31,24 @@ stdio_handler = "file"
 security_driver = "none"
 cgroup_controllers = [ ]
 namespaces = [ ]
+"""
+
+
+_PUMP = """
+import os, socket, threading
+
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(SOCKET)
+
+def send():
+    while data := os.read(0, 65536):
+        peer.sendall(data)
+    os._exit(0)
+
+threading.Thread(target=send, daemon=True).start()
+while data := peer.recv(65536):
+    while data:
+        data = data[os.write(1, data):]
 """
 
 
@@ -55,9 +75,13 @@ def require_libvirt() -> None:
 
 
 class Libvirtd:
-    """One daemon; domains in it are made with virsh."""
+    """One daemon; domains in it are made with virsh.
 
-    def __init__(self) -> None:
+    Args:
+        authority: signs the certificate by which it listens for TLS, too.
+    """
+
+    def __init__(self, authority: Authority | None = None) -> None:
         require_libvirt()
         self.process = ServerProcess("virt")
         directory = self.process.directory
@@ -70,9 +94,40 @@ class Libvirtd:
             f'unix_sock_dir = "{directory}/sock"\n'
             'auth_unix_rw = "none"\nauth_unix_ro = "none"\n'
             f'log_outputs = "3:file:{directory}/libvirtd.log"\n'
+            + ("" if authority is None else self._listen(authority))
         )
+        self._is_listening = authority is not None
         self.uri = f"qemu:///system?socket={directory}/sock/libvirt-sock"
         self.start()
+
+    def _listen(self, authority: Authority) -> str:
+        """Make certificates for both ends; return what libvirtd's configuration says of them."""
+        certificate, key = authority.issue(self.process.directory, "127.0.0.1")
+        for path, name in (
+            (authority.certificate, "cacert.pem"),
+            (certificate, "clientcert.pem"),
+            (key, "clientkey.pem"),
+        ):
+            shutil.copy(path, self.process.directory / name)
+        return (
+            'listen_tls = 1\nlisten_addr = "127.0.0.1"\nauth_tls = "none"\n'
+            f'tls_port = "{self.process.port}"\nkey_file = "{key}"\n'
+            f'cert_file = "{certificate}"\nca_file = "{authority.certificate}"\n'
+        )
+
+    @property
+    def tls_uri(self) -> str:
+        """The same daemon by TLS, as from another machine."""
+        return f"qemu+tls://127.0.0.1:{self.process.port}/system?pkipath={self.directory}"
+
+    def ssh_uri(self) -> str:
+        """Return the same daemon by what stands in for ssh: it runs its command right here."""
+        stand_in = self.directory / "ssh"
+        stand_in.write_text(
+            f"#!{sys.executable}\nSOCKET = '{self.directory}/sock/libvirt-sock'\n" + _PUMP
+        )
+        stand_in.chmod(0o755)
+        return f"qemu+ssh://127.0.0.1/system?command={stand_in}"
 
     @property
     def directory(self) -> Path:
@@ -93,7 +148,7 @@ class Libvirtd:
             [
                 "unshare", "--mount", "--propagation", "private", "sh", "-c",
                 f"{binds} && exec tini -s -- libvirtd -f {self.directory}/libvirtd.conf"
-                f" -p {self.directory}/libvirtd.pid",
+                f" -p {self.directory}/libvirtd.pid" + (" --listen" if self._is_listening else ""),
             ],
             self._is_ready,
         )  # fmt: skip
