@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from nodetracker.accounting.inventory import unusable_cpu_sets
 from nodetracker.accounting.reconcile import plan, plan_delete
 from nodetracker.accounting.settlement import ListingTime, count_absences
 from nodetracker.accounting.view import account
 from nodetracker.clock import DatabaseClock
+from nodetracker.compute.node_reader import NodeReader
 from nodetracker.errors import (
     ConfigError,
     ConflictError,
@@ -45,7 +45,6 @@ from nodetracker.model.node import (
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Driver, LedgerTerms, Store
 from nodetracker.settings import AgentSettings
-from nodetracker.workers import Task, WorkerPool
 
 LOG = logging.getLogger(__name__)
 
@@ -58,18 +57,10 @@ FULL_LOAD_SECONDS = 600
 ORPHAN_AUDITS = 2
 """Complete audits that must miss a node before its row goes."""
 
-SETTLE_SECONDS = 1.0
-"""Nodes that are read by then are written at once and do not wait for slow ones."""
-
 MAX_CONFLICT_ROUNDS = 3
 
 MAX_CLOCK_SKEW_SECONDS = 5.0
 """A host's clock that is further off the database's is warned of."""
-
-_LOOK_SECONDS = 0.05
-"""How often events are looked for while a slow node is waited for."""
-
-_DOES_NOT_ANSWER = "does not answer"
 
 
 def _utc_clock() -> datetime:
@@ -104,12 +95,9 @@ class ResourceTracker:
         self._monotonic = monotonic
         self._clock = clock
         self._progress: Callable[[], None] = _ignore
-        self._take_urgent: Callable[[], Collection[str]] = tuple
         self.database_clock = DatabaseClock()
         self._clock_skew: float | None = None
         self._told_skew = 0.0
-        self._readers = WorkerPool("audit", settings.max_concurrent_audits)
-        self._hung: dict[str, Task[HostSnapshot]] = {}
         self._records: dict[str, NodeRecord] = {}
         self._loaded_at: float | None = None
         self._missed: dict[str, int] = {}
@@ -120,21 +108,22 @@ class ResourceTracker:
         self._is_driver_ready = True
         self._told_warnings: frozenset[HostWarning] | None = None
         self._must_tell = False
-        self._told_failures: dict[str, str] = {}
         self._unreported: list[NodeChange] = []
+        self._reader = NodeReader(driver, settings.probe_timeout, settings.max_concurrent_audits)
         self._split_brains: list[SplitBrain] = []
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Run the next audit by other settings."""
         self._settings = settings
+        self._reader.probe_timeout = settings.probe_timeout
 
     def watch_progress(self, progress: Callable[[], None]) -> None:
         """Call something at each step of an audit; every step is bounded in time."""
-        self._progress = progress
+        self._progress = self._reader.progress = progress
 
     def watch_events(self, take_urgent: Callable[[], Collection[str]]) -> None:
         """Ask for nodes that events concern while an audit waits for slow ones."""
-        self._take_urgent = take_urgent
+        self._reader.take_urgent = take_urgent
 
     def note_gone(self, gone: Mapping[str, Collection[str]]) -> None:
         """Take note of guests that were undefined or destroyed, until a listing has judged it.
@@ -285,81 +274,7 @@ class ResourceTracker:
         return [failed_snapshot(name, error.source, error.reason) for name in self._records]
 
     def _read(self, nodenames: Sequence[str]) -> Iterator[list[HostSnapshot]]:
-        """Read nodes side by side; give those that are quick first, then the others."""
-        tasks: dict[str, Task[HostSnapshot]] = {}
-        first: list[HostSnapshot] = []
-        for name in nodenames:
-            hung = self._hung.get(name)
-            if hung is not None and not hung.is_done:
-                first.append(self._failed(name, "driver", _DOES_NOT_ANSWER))
-                continue
-            self._hung.pop(name, None)
-            tasks[name] = self._readers.submit(partial(self._read_one, name))
-        settle_at = time.monotonic() + SETTLE_SECONDS
-        slow: dict[str, Task[HostSnapshot]] = {}
-        for name, task in tasks.items():
-            if task.wait_until(settle_at):
-                first.append(self._outcome(name, task))
-            else:
-                slow[name] = task
-        if first or not slow:
-            yield first
-        rest: list[HostSnapshot] = []
-        for name, task in slow.items():
-            self._progress()
-            for others in self._read_meanwhile(task, slow):
-                yield [others]
-            rest.append(self._await(name, task))
-        if rest:
-            yield rest
-
-    def _read_meanwhile(
-        self, task: Task[HostSnapshot], slow: Collection[str]
-    ) -> Iterator[HostSnapshot]:
-        """Give nodes whose events are due while a slow one is waited for, within its budget."""
-        over_at = time.monotonic() + self._settings.probe_timeout
-        while not task.is_done and time.monotonic() < over_at:
-            for name in self._take_urgent():
-                if name in self._records and name not in slow and name not in self._hung:
-                    other = self._readers.submit(partial(self._read_one, name))
-                    if other.wait_until(time.monotonic() + SETTLE_SECONDS):
-                        yield self._outcome(name, other)
-            task.wait_until(time.monotonic() + _LOOK_SECONDS)
-
-    def _read_one(self, nodename: str) -> HostSnapshot:
-        failure: tuple[str, str] | None = None
-        try:
-            snapshot = self._driver.get_available_resource(nodename)
-        except DriverUnavailableError as error:
-            failure = error.source, error.reason
-        except Exception as error:  # a driver's fault costs its node this audit, no more
-            LOG.debug("Reading node %s failed", nodename, exc_info=True)
-            failure = "driver", f"{type(error).__name__}: {error}"
-        if failure is not None:
-            return self._failed(nodename, *failure)
-        self._told_failures.pop(nodename, None)
-        return snapshot
-
-    def _await(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
-        # Every probe is bounded, so this bound is for drivers that run none.
-        if task.wait(self._settings.probe_timeout * 2):
-            return self._outcome(nodename, task)
-        if self._readers.abandon(task):
-            self._hung[nodename] = task
-        return self._failed(nodename, "driver", _DOES_NOT_ANSWER)
-
-    def _outcome(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
-        error = task.error  # as where no thread can be had to read the node
-        if error is not None:
-            return self._failed(nodename, "driver", f"{type(error).__name__}: {error}")
-        return task.result()
-
-    def _failed(self, nodename: str, source: str, reason: str) -> HostSnapshot:
-        """Build the snapshot of a node that its driver could not read; say so once."""
-        if self._told_failures.get(nodename) != reason:
-            self._told_failures[nodename] = reason
-            LOG.warning("Node %s cannot be read: %s: %s", nodename, source, reason)
-        return failed_snapshot(nodename, source, reason)
+        return self._reader.read(nodenames, lambda name: name in self._records)
 
     # Load.
 

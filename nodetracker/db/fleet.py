@@ -6,7 +6,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.claims import LEDGER_COLUMNS
+from nodetracker.db.locked_nodes import LEDGER_COLUMNS
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.model.claim import ACTIVE_STATES, Claim

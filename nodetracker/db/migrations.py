@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from nodetracker.accounting import moves
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.moves import Ending
-from nodetracker.db import claims, codec
+from nodetracker.db import claims, codec, locked_nodes
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import ClaimRefusedError, NotFoundError
@@ -64,7 +64,7 @@ def create_migration(
     ids = connection.execute(
         sa.union(sa.select(_nodes.id).where(is_dest), sa.select(_nodes.id).where(is_source))
     ).scalars()
-    nodes = claims.read_for(connection, _lock(connection, ids), request)
+    nodes = locked_nodes.read_for(connection, _lock(connection, ids), request)
     dest = next((n for n in nodes.values() if (n.host, n.nodename) == (host, nodename)), None)
     if dest is None:
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
@@ -229,7 +229,7 @@ def _list_claims(connection: sa.Connection, workload: str, *uuids: str) -> dict[
 
 def _lock(connection: sa.Connection, ids: Iterable[int | None]) -> Sequence[sa.RowMapping]:
     wanted = sorted({node_id for node_id in ids if node_id is not None})
-    return claims.lock_rows(connection, _nodes.id.in_(wanted))
+    return locked_nodes.lock_rows(connection, _nodes.id.in_(wanted))
 
 
 def _lock_migration(connection: sa.Connection, uuid: str) -> _Locked:
@@ -254,7 +254,7 @@ def _lock_migration(connection: sa.Connection, uuid: str) -> _Locked:
     (migration,) = _list(connection, _migrations.uuid == uuid)
     of_workload = _list_claims(connection, migration.workload_uuid)
     has_devices = any(claim.devices for claim in of_workload.values())
-    nodes = claims.read_beside(connection, rows, migration.workload_uuid, has_devices)
+    nodes = locked_nodes.read_beside(connection, rows, migration.workload_uuid, has_devices)
     now = next((node.now for node in nodes.values()), found.now)
     return _Locked(migration, nodes, of_workload, now)
 
