@@ -204,6 +204,19 @@ def broker() -> Iterator[RabbitMQ]:
     server.remove()
 
 
+def test_an_agent_ends_in_time_behind_a_frozen_broker(tmp_path: Path, broker: RabbitMQ) -> None:
+    host = Host(tmp_path / "host", broker.url)
+    with host.start() as agent:
+        agent.wait_for("RPC is served")
+        broker.freeze()
+        try:
+            began = time.monotonic()
+            assert agent.stop() == 0, agent.output()
+            assert time.monotonic() - began < 15
+        finally:
+            broker.thaw()
+
+
 @pytest.mark.parametrize("way", ["stopped", "frozen", "full"])
 def test_an_agents_audits_and_heartbeats_never_pause_for_its_broker(
     tmp_path: Path, broker: RabbitMQ, way: str

@@ -178,6 +178,28 @@ def test_a_call_that_works_on_takes_its_time_and_one_that_takes_too_long_ends(
     world.agent.block.set()
 
 
+def test_a_server_that_ends_lets_the_calls_that_run_end(world: World) -> None:
+    world.agent.block = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(world.client.get_host_uptime, "slow")
+        wait_until(lambda: world.agent.calls == ["slow"])
+        ending = pool.submit(world.server.stop, 20)
+        assert not ending.done()
+        world.agent.block.set()
+        assert running.result() == timedelta(seconds=1.5)
+        assert ending.result() is True
+
+
+def test_a_call_that_runs_on_is_not_waited_for_for_ever(world: World) -> None:
+    world.agent.block = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(world.answers)
+        wait_until(lambda: world.agent.calls == ["n"])
+        assert world.server.stop(1) is False
+        world.agent.block.set()
+        running.result()
+
+
 def test_without_a_broker_every_call_ends_in_time_and_the_server_waits_for_it(
     open_world: Callable[..., World], broker: RabbitMQ
 ) -> None:
