@@ -6,6 +6,7 @@ its own, which is left behind at the end of its time.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -50,6 +51,7 @@ class RpcCaller:
         self.clock = clock
         self._monotonic = monotonic
         self._pool = WorkerPool("rpc-call", _THREADS)
+        self._lock = threading.Lock()
         self._stuck: list[Task[Any]] = []
         self._clients: dict[str, Any] = {}
 
@@ -86,7 +88,8 @@ class RpcCaller:
         task = self._pool.submit(send)
         if not task.wait_until(self._monotonic() + timeout_seconds + SLACK_SECONDS):
             if self._pool.abandon(task):
-                self._stuck.append(task)
+                with self._lock:
+                    self._stuck.append(task)
             raise RpcUnavailableError(
                 f"{_name(interface, server)} did not answer {method.name} within "
                 f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
@@ -96,11 +99,11 @@ class RpcCaller:
         return self._read(task.result())
 
     def _refuse_when_stuck(self) -> None:
-        self._stuck = [task for task in self._stuck if not task.is_done]
-        if len(self._stuck) >= MAX_STUCK:
-            raise RpcUnavailableError(
-                f"the message broker does not answer: {len(self._stuck)} calls hang"
-            )
+        with self._lock:
+            self._stuck = [task for task in self._stuck if not task.is_done]
+            stuck = len(self._stuck)
+        if stuck >= MAX_STUCK:
+            raise RpcUnavailableError(f"the message broker does not answer: {stuck} calls hang")
 
     def _client(self, interface: Interface) -> Any:
         client = self._clients.get(interface.topic)

@@ -23,6 +23,8 @@ LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 10.0
 PATIENCE_SECONDS = 5.0
 """A broker that is not there by then is said once."""
+LIBRARY_SECONDS = 3.0
+"""What the library gets at the end to send answers and to take its leave."""
 
 
 class RpcServer:
@@ -51,6 +53,7 @@ class RpcServer:
         self._clock = clock
         self._threads = threads
         self._server: Any = None
+        self._running: set[int] = set()
         self._is_serving = threading.Event()
         self._stopping = threading.Event()
 
@@ -66,6 +69,7 @@ class RpcServer:
 
     def stop(self, timeout_seconds: float) -> bool:
         """Take no more calls and let those that run end; False when some still run then."""
+        deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
         if not self._is_serving.is_set():
             return True  # a start that hangs is left behind
@@ -80,7 +84,11 @@ class RpcServer:
             done.set()
 
         threading.Thread(target=end, name="rpc-stop", daemon=True).start()
-        return done.wait(max(0.0, timeout_seconds))
+        done.wait(max(0.0, min(LIBRARY_SECONDS, timeout_seconds)))
+        while self._running and not done.is_set() and time.monotonic() < deadline:
+            done.wait(0.05)
+        # Without a call that runs, it is the broker that hangs, and not waited for.
+        return done.is_set() or not self._running
 
     def _run(self) -> None:
         told = ""
@@ -122,7 +130,10 @@ class RpcServer:
     def _answer(self, method: Method, context: Any, plain: dict[str, Any]) -> dict[str, Any]:
         """Carry one call out; errors of ours travel as answers."""
         answer: dict[str, Any]
+        self._running.add(threading.get_ident())
         try:
+            if self._stopping.is_set():
+                raise RpcUnavailableError(f"{self._name} ends; nothing was done")
             self._refuse_expired(context, method)
             call = getattr(self._served, method.name)
             answer = {"value": encode(call(**method.read_arguments(plain)))}
@@ -131,6 +142,8 @@ class RpcServer:
         except Exception as error:  # a fault of ours; the caller is told its name and no more
             LOG.exception("%s failed", method.name)
             answer = {"error": encode_error(RpcError(_fault(self._name, method, error)))}
+        finally:
+            self._running.discard(threading.get_ident())
         now = self._clock.read()
         return answer if now is None else answer | {"now": now.isoformat()}
 

@@ -97,12 +97,12 @@ def test_an_audit_is_had_from_another_shell(host: Host) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("host", "set", "host-9", "--enable"), 1, "there is no service nodetracker-compute"),
+        (("host", "set", "nobody-9", "--enable"), 1, "there is no service nodetracker-compute"),
         (("host", "set", "host-1"), 2, "required"),
-        (("host", "action", "host-9", "reboot"), 1, "there is no host host-9"),
+        (("host", "action", "nobody-9", "reboot"), 1, "there is no host nobody-9"),
         (("host", "action", "host-1", "dance"), 2, "invalid choice"),
         (("host", "action", "host-1", "reboot"), 1, "the fake driver cannot reboot a host"),
-        (("node", "audit", "host-9"), 1, "there is no host host-9"),
+        (("node", "audit", "nobody-9"), 1, "there is no host nobody-9"),
     ],
     ids=str,
 )
@@ -116,13 +116,13 @@ def test_what_cannot_be_is_said_in_a_line(
 
 def test_an_agent_that_does_not_run_is_said_in_time(tmp_path: Path, rabbitmq: RabbitMQ) -> None:
     host = Host(tmp_path / "host", rabbitmq.url)
-    host.host = "host-7"
+    host.host = "nobody-7"
     host.configure(extra=f"transport_url = {rabbitmq.url}")
     assert host.run("nodetracker-compute", "--once").returncode == 0
     began = time.monotonic()
-    done = host.manage("node", "audit", "host-7")
+    done = host.manage("node", "audit", "nobody-7")
     assert done.returncode == 1
-    assert "nobody listens as compute host-7" in done.stderr
+    assert "nobody listens as compute nobody-7" in done.stderr
     assert time.monotonic() - began < 20
 
 
@@ -202,6 +202,19 @@ def broker() -> Iterator[RabbitMQ]:
     server = RabbitMQ()
     yield server
     server.remove()
+
+
+def test_an_agent_ends_in_time_behind_a_frozen_broker(tmp_path: Path, broker: RabbitMQ) -> None:
+    host = Host(tmp_path / "host", broker.url)
+    with host.start() as agent:
+        agent.wait_for("RPC is served")
+        broker.freeze()
+        try:
+            began = time.monotonic()
+            assert agent.stop() == 0, agent.output()
+            assert time.monotonic() - began < 15
+        finally:
+            broker.thaw()
 
 
 @pytest.mark.parametrize("way", ["stopped", "frozen", "full"])

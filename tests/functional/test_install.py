@@ -154,6 +154,7 @@ class TestFiles:
         }
         assert {str(path.relative_to("share/nodetracker")) for path in shipped} == {
             "systemd/nodetracker-compute.service",
+            "systemd/nodetracker-conductor.service",
             "sysusers.d/nodetracker.conf",
             "tmpfiles.d/nodetracker.conf",
         }

@@ -151,8 +151,8 @@ def test_a_version_that_the_other_side_does_not_know_is_said(world: World, versi
 
 def test_a_host_that_nobody_serves_is_said_at_once(world: World) -> None:
     began = time.monotonic()
-    with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-9"):
-        world.directory.agent_of("host-9").get_host_uptime("n")
+    with pytest.raises(RpcUnavailableError, match="nobody listens as compute nobody-9"):
+        world.directory.agent_of("nobody-9").get_host_uptime("n")
     assert time.monotonic() - began < 4
 
 
@@ -176,6 +176,28 @@ def test_a_call_that_works_on_takes_its_time_and_one_that_takes_too_long_ends(
         world.client.get_host_uptime("slow")
     assert 2.5 < time.monotonic() - began < 8
     world.agent.block.set()
+
+
+def test_a_server_that_ends_lets_the_calls_that_run_end(world: World) -> None:
+    world.agent.block = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(world.client.get_host_uptime, "slow")
+        wait_until(lambda: world.agent.calls == ["slow"])
+        ending = pool.submit(world.server.stop, 20)
+        assert not ending.done()
+        world.agent.block.set()
+        assert running.result() == timedelta(seconds=1.5)
+        assert ending.result() is True
+
+
+def test_a_call_that_runs_on_is_not_waited_for_for_ever(world: World) -> None:
+    world.agent.block = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(world.answers)
+        wait_until(lambda: world.agent.calls == ["n"])
+        assert world.server.stop(1) is False
+        world.agent.block.set()
+        running.result()
 
 
 def test_without_a_broker_every_call_ends_in_time_and_the_server_waits_for_it(
