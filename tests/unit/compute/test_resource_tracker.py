@@ -371,12 +371,12 @@ class FaultyDriver:
 class TestFaultyDriver:
     @pytest.fixture
     def agent(self, agent):
-        agent.tracker._driver = FaultyDriver(agent.tracker._driver)
+        agent.driver = agent.tracker._reader._driver = FaultyDriver(agent.tracker._driver)
         return agent
 
     def test_a_fault_costs_its_node_and_is_said_once(self, agent, caplog):
         agent.audit(node(1), node(2))
-        agent.tracker._driver.error = KeyError("oops")
+        agent.driver.error = KeyError("oops")
         for _ in range(3):
             report = agent.audit(node(1, guest(1)), node(2))
         assert agent.records()["node-1"].values.memory_mb_used == 2560
@@ -385,13 +385,13 @@ class TestFaultyDriver:
 
     def test_a_reading_that_hangs_without_a_probe_loses_one_thread_in_all(self, agent):
         agent.audit(node(1), node(2))
-        agent.tracker._driver.gate = threading.Event()
+        agent.driver.gate = threading.Event()
         for _ in range(3):
             report = agent.audit(node(1, guest(1)), node(2))
             assert "does not answer" in report.errors["node-2"]
         assert agent.records()["node-1"].values.memory_mb_used == 2560
-        assert len(agent.tracker._hung) == 1
-        agent.tracker._driver.gate.set()
+        assert len(agent.tracker._reader._hung) == 1
+        agent.driver.gate.set()
         agent.audit_until_good()
 
 
