@@ -118,7 +118,7 @@ def build_agent(
     incarnation = read_incarnation(compute_id, settings.report_interval)
     endpoint: Endpoint | None = None
     if is_served and conf.metrics.enabled:
-        metrics, endpoint = _build_endpoint(conf, probes, lambda: manager.status())
+        metrics, endpoint = _build_endpoint(conf, probes, notifier, lambda: manager.status())
         observers = [*observers, metrics]
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
@@ -321,14 +321,19 @@ def _build_one_driver(conf: cfg.ConfigOpts, name: str, environment: DriverEnviro
 
 
 def _build_endpoint(
-    conf: cfg.ConfigOpts, probes: ProbeRunner, status: Callable[[], AgentStatus]
+    conf: cfg.ConfigOpts,
+    probes: ProbeRunner,
+    notifier: "NotificationSender | None",
+    status: Callable[[], AgentStatus],
 ) -> "tuple[AgentMetrics, Endpoint]":
     """Make the metrics, which watch the audits, and what serves them with the health."""
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint
     from nodetracker.metrics.pages import make_application
 
-    metrics = AgentMetrics(version("nodetracker"), conf.compute.compute_driver, status, probes)
+    metrics = AgentMetrics(
+        version("nodetracker"), conf.compute.compute_driver, status, probes, notifier
+    )
     application = make_application(metrics.registry, lambda: judge_health(status()))
     return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)
 

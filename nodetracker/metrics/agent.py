@@ -4,6 +4,7 @@ import platform
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
@@ -19,6 +20,18 @@ from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKind
 
 
+class NotificationCounts(Protocol):
+    """What a sender of notifications counts."""
+
+    @property
+    def waiting(self) -> int:
+        """How many wait to be sent."""
+
+    @property
+    def dropped(self) -> int:
+        """How many were dropped since the start."""
+
+
 class AgentMetrics(Collector):
     """Observes the audits and collects what there is to say of its agent.
 
@@ -30,6 +43,7 @@ class AgentMetrics(Collector):
         version: of the software.
         drivers: names of the drivers that run.
         status: tells what the agent knows of itself.
+        notifications: counts what it tells others, None where it tells nobody.
     """
 
     def __init__(
@@ -38,11 +52,13 @@ class AgentMetrics(Collector):
         drivers: Sequence[str],
         status: Callable[[], AgentStatus],
         probes: ProbeSource,
+        notifications: NotificationCounts | None = None,
     ) -> None:
         self._version = version
         self._drivers = ",".join(drivers)
         self._status = status
         self._probes = probes
+        self._notifications = notifications
         self._lock = threading.Lock()
         self._tally = AuditTally()
         self._nodes: Mapping[str, NodeRecord] = {}
@@ -92,6 +108,17 @@ class AgentMetrics(Collector):
                 if kind not in REPORTED_BY_OTHERS
             ],
         )
+        if self._notifications is not None:
+            yield gauge(
+                "notifications_waiting",
+                "Notifications that wait for the message broker.",
+                self._notifications.waiting,
+            )
+            yield counter(
+                "notifications_dropped",
+                "Notifications that gave way to newer ones while the broker was away.",
+                self._notifications.dropped,
+            )
         yield from render_probes(self._probes)
         yield from render_nodes(nodes, status.audit)
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.errors import DriverFeatureError
 from nodetracker.host.filesystem import read_mount
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import Fact, failed, fresh
@@ -48,10 +47,6 @@ class DockerDriver:
         measures_containers: whether more is measured than charging needs.
     """
 
-    capabilities = frozenset(
-        {DriverCapability.UPTIME, DriverCapability.EVENTS, DriverCapability.CONTAINERS}
-    )
-
     def __init__(
         self,
         environment: DriverEnvironment,
@@ -63,6 +58,7 @@ class DockerDriver:
         self._host = environment.host
         self._roots = environment.roots
         self._probes = environment.probes
+        self._power = environment.power
         self._client = client
         self._source = client.source
         self._image_share = reserve_disk_for_image
@@ -76,6 +72,19 @@ class DockerDriver:
         self._report_at = 0.0
         self._reloaded_at = 0.0
         self._root_dir = ""
+
+    @property
+    def capabilities(self) -> frozenset[DriverCapability]:
+        """What this driver can do; power actions only where they are allowed."""
+        allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
+        return frozenset(
+            {
+                DriverCapability.UPTIME,
+                DriverCapability.EVENTS,
+                DriverCapability.CONTAINERS,
+                *allowed,
+            }
+        )
 
     def init_host(self) -> None:
         """Do nothing: an engine that is not there now may come later."""
@@ -157,8 +166,8 @@ class DockerDriver:
         return read_uptime(self._roots)
 
     def host_power_action(self, action: str) -> None:
-        """Refuse: this driver does not switch its own machine."""
-        raise DriverFeatureError(f"the docker driver cannot {action} this host")
+        """Switch this machine."""
+        self._power.act(action)
 
     @property
     def _is_watched(self) -> bool:

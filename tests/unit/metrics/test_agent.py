@@ -8,10 +8,13 @@ import pytest
 from prometheus_client import generate_latest
 
 from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
+from nodetracker.metrics.agent import AgentMetrics
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.notification import Notification
 from nodetracker.model.service import AuditState
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import REPORTED_BY_OTHERS, WarningKind
+from nodetracker.rpc.notify import NotificationQueue, NotificationSender
 from tests.unit.metrics.worlds import NODE_1, NODE_2, REPORT, STATUS, World
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "metrics.txt"
@@ -154,3 +157,15 @@ def test_two_agents_of_one_process_do_not_meet():
     first, second = World(), World()
     first.metrics.audited(REPORT)
     assert second.value("nodetracker_audits_total", outcome="incomplete") == 0
+
+
+def test_notifications_are_counted_where_there_are_any(world):
+    assert world.value("nodetracker_notifications_waiting") is None
+    sender = NotificationSender(lambda: None, NotificationQueue(1))
+    queue = sender._queue
+    for subject in ("a", "b"):
+        queue.put(Notification("claim.create", subject, {}))
+    metrics = AgentMetrics("1", ["fake"], lambda: STATUS, world, sender)
+    value = metrics.registry.get_sample_value
+    assert value("nodetracker_notifications_waiting") == 1
+    assert value("nodetracker_notifications_dropped_total") == 1

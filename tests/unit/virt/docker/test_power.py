@@ -1,0 +1,45 @@
+"""A container host is switched by the machine's own means, where that is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from nodetracker.errors import DriverFeatureError
+from nodetracker.host.power import PowerSwitch
+from nodetracker.host.roots import Roots
+from nodetracker.ports import DriverCapability
+from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.contract.drivers.docker import default_values
+
+
+class Switch(PowerSwitch):
+    def __init__(self) -> None:
+        super().__init__(True)
+        self.actions: list[str] = []
+
+    def act(self, action: str) -> None:
+        self.actions.append(action)
+
+
+def build(directory: Path, switch: PowerSwitch):
+    environment = DriverEnvironment("host-1", str(directory), Roots(), ProbeRunner(1), power=switch)
+    return PLUGIN.build(environment, default_values(base_url=f"unix://{directory}/none.sock"))
+
+
+def test_it_is_switched_where_that_is_allowed(tmp_path):
+    switch = Switch()
+    driver = build(tmp_path, switch)
+    assert DriverCapability.POWER_ACTIONS in driver.capabilities
+    driver.host_power_action("reboot")
+    assert switch.actions == ["reboot"]
+    driver.close()
+
+
+def test_it_refuses_where_it_is_not(tmp_path):
+    driver = build(tmp_path, PowerSwitch())
+    assert DriverCapability.POWER_ACTIONS not in driver.capabilities
+    with pytest.raises(DriverFeatureError, match="allow_power_actions"):
+        driver.host_power_action("reboot")
+    driver.close()
