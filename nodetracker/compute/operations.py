@@ -7,6 +7,7 @@ from typing import Any
 
 from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.only_node import find_only_node
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest
@@ -49,7 +50,7 @@ class HostOperations:
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
         """See `HostAgent`."""
         parsed = self._parse(request)
-        nodename = parsed.nodename or self._only_node()
+        nodename = parsed.nodename or find_only_node(self._store, self._host)
         return self._store.create_claim(parsed, self._host, nodename, self._terms)
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
@@ -67,7 +68,7 @@ class HostOperations:
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
         """See `HostAgent`."""
         parsed = self._parse(request)
-        nodename = parsed.nodename or self._only_node()
+        nodename = parsed.nodename or find_only_node(self._store, self._host)
         return self._store.create_migration(parsed, self._host, nodename, self._terms)
 
     def confirm_migration(self, uuid: str) -> Migration:
@@ -107,9 +108,3 @@ class HostOperations:
         if parsed.host not in (None, self._host):
             raise RefusedError(f"the request is for host {parsed.host}, this is {self._host}")
         return parsed
-
-    def _only_node(self) -> str:
-        names = [record.nodename for record in self._store.list_nodes(self._host)]
-        if len(names) != 1:
-            raise RefusedError(f"host {self._host} has {len(names)} nodes: name one of them")
-        return names[0]

@@ -19,13 +19,13 @@ from nodetracker.accounting.settlement import ListingTime, count_absences
 from nodetracker.accounting.view import account
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.node_reader import NodeReader
+from nodetracker.compute.only_node import find_only_node
 from nodetracker.errors import (
     ConfigError,
     ConflictError,
     DriverUnavailableError,
     FencedError,
     NotFoundError,
-    RefusedError,
     SchemaError,
     StoreError,
     StoreUnavailableError,
@@ -241,8 +241,9 @@ class ResourceTracker:
             ClaimRefusedError, ClaimConflictError: see `Store.create_claim`.
             RefusedError: the host has several nodes and none is named.
         """
-        node = nodename or request.nodename or self._only_node()
-        claim = self._store.create_claim(request, self._settings.host, node, self.terms)
+        host = self._settings.host
+        node = nodename or request.nodename or find_only_node(self._store, host)
+        claim = self._store.create_claim(request, host, node, self.terms)
         try:
             yield claim
         except BaseException:
@@ -260,13 +261,6 @@ class ResourceTracker:
     def renew_claim(self, uuid: str) -> Claim:
         """See `Store.renew_claim`."""
         return self._store.renew_claim(uuid, self.terms)
-
-    def _only_node(self) -> str:
-        names = sorted(record.nodename for record in self._store.list_nodes(self._settings.host))
-        if len(names) != 1:
-            told = ", ".join(names) or "none yet"
-            raise RefusedError(f"host {self._settings.host}: name one of its nodes ({told})")
-        return names[0]
 
     # Read.
 

@@ -221,7 +221,7 @@ class TestInstanceClaim:
     def test_of_several_nodes_one_is_named(self, world):
         world.audit(node(1), node(2))
         with (
-            pytest.raises(RefusedError, match=r"name one of its nodes \(node-1, node-2\)"),
+            pytest.raises(RefusedError, match=r"name one of them \(node-1, node-2\)"),
             world.tracker.instance_claim(self.REQUEST),
         ):
             pass
