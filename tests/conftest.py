@@ -37,7 +37,7 @@ def rabbitmq() -> Iterator[RabbitMQ]:
 
 @pytest.fixture(scope="session")
 def conductor(rabbitmq: RabbitMQ) -> Iterator[Conductor]:
-    """A conductor that no test stops."""
-    conductor = Conductor(rabbitmq.url)
+    """A conductor that no test stops, apart from all that tests start."""
+    conductor = Conductor(rabbitmq.make_virtual_host("contract"))
     yield conductor
     conductor.stop()
