@@ -168,6 +168,7 @@ def test_a_heartbeat_that_comes_late_does_not_revive_a_dead_agent(
         before = last_seen(store)
         agent.wait_for("The database: ")  # a heartbeat is on its way, and given up
         agent.process.kill()
+        time.sleep(1.5)  # longer than its interval: whatever it sent last is late by then
         running.process.send_signal(signal.SIGCONT)
         running.wait_for("too late and was refused")
         assert last_seen(store) == before
