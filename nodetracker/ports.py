@@ -1,7 +1,7 @@
 """The ports: what the agent's core asks of drivers and of the database.
 
 Each has a contract suite below ``tests/contract`` that every implementation
-passes, and a fake that ships in the package (``virt/fake``, ``db/memory.py``).
+passes, and a fake that ships in the package (``virt/fake``, ``db/memory``).
 """
 
 import enum

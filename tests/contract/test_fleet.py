@@ -1,29 +1,15 @@
 """What schedulers read of every store: all stamps at once, and what admission needs of some."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import pytest
 
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
-from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import StoreMaker
 from tests.contract.test_ledger import TERMS, ask, make_node, node
 from tests.contract.values import create, delete, make_guest, make_values, register, update
-
-
-@pytest.fixture(params=BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> Store:
-    return stores.open()
 
 
 def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:

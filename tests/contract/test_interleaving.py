@@ -1,10 +1,8 @@
 """Transactions that meet: one client stands in the middle of its own while another writes."""
 
 import dataclasses
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -17,40 +15,13 @@ from nodetracker.errors import FencedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey, ApplyResult
-from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import TERMS
 from tests.contract.test_ledger import make_node as make_ledger_node
 from tests.contract.values import create, make_guest, make_values, register, update
 
+pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 WAIT_SECONDS = 0.4
-
-
-@pytest.fixture(params=SQL_BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> SqlStore:
-    opened = stores.open()
-    assert isinstance(opened, SqlStore)
-    return opened
-
-
-@pytest.fixture
-def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
-    """Another client's connection; what it executes stands uncommitted."""
-    opened = stores.open()
-    assert isinstance(opened, SqlStore)
-    with opened.engine.connect() as connection:
-        yield connection
-        connection.rollback()
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 def make_node(store: SqlStore, agent: AgentKey) -> NodeRecord:
@@ -161,8 +132,6 @@ def test_a_creation_that_met_the_same_one_is_a_conflict(
 def test_a_confirmation_that_waited_for_an_audit_sees_the_guest_that_it_found(
     store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
 ) -> None:
-    if store.engine.dialect.name == "sqlite":
-        pytest.skip("lets no other client write in the middle of a transaction")
     guest = make_guest()
     for host in ("alpha", "beta"):
         make_ledger_node(store, host=host)

@@ -1,10 +1,8 @@
 """The ledger over every store: claims that are granted, refused, answered again and released."""
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,22 +24,12 @@ from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AgentKey, LedgerTerms, Store
-from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.values import create, make_device, make_guest, make_values, register, update
 from tests.statements import count_statements
 
 TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
-
-
-@pytest.fixture(params=BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> Store:
-    return stores.open()
 
 
 NOTHING = Charge()
@@ -446,9 +434,8 @@ class TestPci:
         assert node(store).devices == before.devices
         assert sum(pool["count"] for pool in node(store).values.pci_stats) == 2
 
-    def test_a_pair_costs_two_statements_more_than_a_plain_one(self, store: Store) -> None:
-        if not isinstance(store, SqlStore):
-            pytest.skip("has no statements")
+    @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+    def test_a_pair_costs_two_statements_more_than_a_plain_one(self, store: SqlStore) -> None:
         make_node(store, tuple(make_guest(f"guest-{n}") for n in range(50)), devices=self.VFS)
         with count_statements(store) as statements:
             store.abort_claim(self.claim(store).uuid)

@@ -2,8 +2,6 @@
 
 import dataclasses
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,19 +11,12 @@ from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import ClaimState
 from nodetracker.ports import Store
-from tests.contract.stores import BACKENDS, make_stores
 from tests.contract.test_ledger import RESERVED, ask, claim, make_node, node
 from tests.contract.values import create, make_guest, register
 from tests.oracle import check_usage
 
 UNLIMITED = {"VCPU": None, "PCPU": None, "MEMORY_MB": None, "DISK_GB": None}
 LARGEST = 2**31 - 1
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    for maker in make_stores(request.param, request, tmp_path):
-        yield maker.open()
 
 
 def ask_for(kind: str = "instance", **body: Any) -> Any:

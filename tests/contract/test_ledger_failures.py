@@ -2,28 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import StoreError
-from tests.contract.stores import SQL_BACKENDS, make_stores
+from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import ask, claim, make_node, node
 from tests.contract.values import make_guest
 from tests.oracle import check_usage
 
+pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
 CLAIM = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
-
-
-@pytest.fixture(params=SQL_BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
-    for maker in make_stores(request.param, request, tmp_path):
-        opened = maker.open()
-        assert isinstance(opened, SqlStore)
-        yield opened
 
 
 @contextmanager

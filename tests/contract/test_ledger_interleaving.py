@@ -1,8 +1,6 @@
 """Ledger transactions that waited for another: they decide by what it committed, not by what was."""
 
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,43 +12,15 @@ from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.claim import Claim
-from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import TERMS, ask, claim, make_node
 from tests.contract.values import make_guest
 from tests.oracle import check_usage
 
+pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 WAIT_SECONDS = 0.4
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
 CHARGE = Charge(2000, 1024, 10240)
-
-
-@pytest.fixture(params=SQL_BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> SqlStore:
-    opened = stores.open()
-    assert isinstance(opened, SqlStore)
-    return opened
-
-
-@pytest.fixture
-def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
-    """Another client's connection; what it executes stands uncommitted."""
-    opened = stores.open()
-    assert isinstance(opened, SqlStore)
-    with opened.engine.connect() as connection:
-        connection.execution_options(nodetracker_writes=True)  # SQLite: locked from the start
-        yield connection
-        connection.rollback()
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 def claim_by(rival: sa.Connection, request: Any) -> Claim:

@@ -2,10 +2,9 @@
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -29,7 +28,7 @@ from nodetracker.model.pci import PciDeviceType
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import LedgerTerms, Store
-from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.test_ledger import TERMS, make_node
 from tests.contract.values import make_device, make_guest, update
 from tests.statements import count_statements
@@ -37,16 +36,6 @@ from tests.statements import count_statements
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
 CHARGE = Charge(2000, 1024, 10240)
 WORKLOAD = GUEST.uuid
-
-
-@pytest.fixture(params=BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> Store:
-    return stores.open()
 
 
 def ask(workload: str = WORKLOAD, **more: Any) -> Any:
@@ -671,13 +660,9 @@ def at_once(*calls: Any) -> list[Any]:
         return list(pool.map(answer, calls))
 
 
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 @pytest.mark.parametrize("guests", [0, 100])
-def test_statements_are_bounded_however_many_guests_there_are(
-    stores: StoreMaker, guests: int
-) -> None:
-    store = stores.open()
-    if not isinstance(store, SqlStore):
-        pytest.skip("has no statements")
+def test_statements_are_bounded_however_many_guests_there_are(store: SqlStore, guests: int) -> None:
     below = tuple(make_guest(f"guest-{number}") for number in range(guests))
     make_node(store, (GUEST, *below), CHARGE)
     make_node(store, below, host="beta")

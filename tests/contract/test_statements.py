@@ -1,8 +1,5 @@
 """How many statements each call sends: as many for a thousand rows as for one."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
@@ -12,7 +9,7 @@ from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import LedgerTerms
 from nodetracker.scheduler.host_manager import HostManager
-from tests.contract.stores import SQL_BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import SQL_BACKENDS
 from tests.contract.values import (
     create,
     delete,
@@ -24,17 +21,7 @@ from tests.contract.values import (
 )
 from tests.statements import count_statements
 
-
-@pytest.fixture(params=SQL_BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> SqlStore:
-    opened = stores.open()
-    assert isinstance(opened, SqlStore)
-    return opened
+pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 
 
 @pytest.mark.parametrize("count", [1, 40])

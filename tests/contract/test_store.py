@@ -1,9 +1,8 @@
 """What every store does: one suite over memory, SQLite, MariaDB and PostgreSQL."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from nodetracker.model.service import (
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
 from tests.builders import take_service
-from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.contract.stores import StoreMaker
 from tests.contract.values import (
     BERLIN_SUMMER,
     create,
@@ -36,16 +35,6 @@ from tests.contract.values import (
 
 DOWN_TIME = 60
 ALWAYS_DOWN = -1
-
-
-@pytest.fixture(params=BACKENDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    yield from make_stores(request.param, request, tmp_path)
-
-
-@pytest.fixture
-def store(stores: StoreMaker) -> Store:
-    return stores.open()
 
 
 def load_one(store: Store, host: str = "alpha", nodename: str | None = None) -> NodeRecord:

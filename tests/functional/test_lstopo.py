@@ -6,7 +6,6 @@ captures, absent on most machines) and from ``tests/hosts``.
 """
 
 import os
-import shutil
 import subprocess
 import tarfile
 import xml.etree.ElementTree as ElementTree
@@ -23,6 +22,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology
+from tests.functional.servers.process import require
 
 REPOSITORY = Path(__file__).parents[2]
 SHARED_HOSTS = REPOSITORY.parent / "shared" / "hosts"
@@ -70,16 +70,6 @@ class LstopoMachine:
     distances: Mapping[int, Mapping[int, int]]
 
 
-def require(program: str) -> str:
-    path = shutil.which(program)
-    if path is None:
-        message = f"{program} is not installed (bindep.txt)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return path
-
-
 def parse_hwloc_set(text: str) -> CpuSet:
     """Read hwloc's masks: 32-bit words, an empty word is 0."""
     bits = 0
@@ -89,7 +79,8 @@ def parse_hwloc_set(text: str) -> CpuSet:
 
 
 def run_lstopo(arguments: Sequence[str]) -> LstopoMachine:
-    command = [require(LSTOPO), *arguments, "--of", "xml", "--disallowed"]
+    require(LSTOPO)
+    command = [LSTOPO, *arguments, "--of", "xml", "--disallowed"]
     # hwloc's own settings would change what is compared.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")}
     done = subprocess.run(command, capture_output=True, check=True, env=environment, timeout=60)
@@ -237,7 +228,8 @@ def test_this_machine_has_the_cells_that_lstopo_sees() -> None:
 
 
 def test_this_machine_has_the_cores_sockets_and_cells_that_lscpu_sees() -> None:
-    command = [require("lscpu"), "-p=CPU,CORE,SOCKET,NODE"]
+    require("lscpu")
+    command = ["lscpu", "-p=CPU,CORE,SOCKET,NODE"]
     text = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
     rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
     cpu = read_cpu_info(Roots())

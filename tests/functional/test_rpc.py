@@ -287,18 +287,20 @@ def test_a_broker_with_another_kind_of_queues_refuses_and_says_so(
         without_rabbit()
 
 
-class TestTls:
-    @pytest.fixture(scope="class")
-    def secure(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-        directory = tmp_path_factory.mktemp("ca")
-        for parent in directory.parents:
-            if parent.name.startswith("pytest-"):
-                parent.chmod(0o755)
-        authority = Authority(directory)
-        server = RabbitMQ(authority)
-        yield SimpleNamespace(server=server, ca=authority.certificate, directory=directory)
-        server.remove()
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """A broker that listens by TLS, too."""
+    directory = tmp_path_factory.mktemp("ca")
+    for parent in directory.parents:
+        if parent.name.startswith("pytest-"):
+            parent.chmod(0o755)
+    authority = Authority(directory)
+    server = RabbitMQ(authority)
+    yield SimpleNamespace(server=server, ca=authority.certificate, directory=directory)
+    server.remove()
 
+
+class TestTls:
     @pytest.fixture(autouse=True)
     def _reset(self) -> Iterator[None]:
         yield

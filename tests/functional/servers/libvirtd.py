@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
-from tests.functional.servers.process import ServerProcess
+from tests.functional.servers.process import ServerProcess, skip_or_fail
 from tests.functional.servers.tls import Authority
 
 _BOUND = {
@@ -71,7 +70,7 @@ def require_libvirt() -> None:
     """Skip, or fail where ``CI=true``, without what a libvirtd of one's own needs."""
     reason = find_missing()
     if reason:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+        skip_or_fail(reason)
 
 
 class Libvirtd:

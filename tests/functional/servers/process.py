@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 import pytest
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 READY_SECONDS = 60.0
 
 
-def require(*programs: str | Path) -> None:
-    """Skip, or fail where ``CI=true``, when a program is not installed."""
-    missing = [str(name) for name in programs if shutil.which(str(name)) is None]
-    if not missing:
-        return
-    reason = f"needs {', '.join(missing)}: see bindep.txt"
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip for want of a server, or fail where ``CI=true``: there every server is wanted."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def require(*programs: str | Path) -> None:
+    """Skip, or fail where ``CI=true``, when a program is not installed."""
+    missing = [str(name) for name in programs if shutil.which(str(name)) is None]
+    if missing:
+        skip_or_fail(f"needs {', '.join(missing)}: see bindep.txt")
 
 
 def find_free_port() -> int:

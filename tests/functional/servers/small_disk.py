@@ -4,9 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from tests.functional.servers.process import require
+from tests.functional.servers.process import require, skip_or_fail
 
 _CHUNK = bytes(4096)
 
@@ -19,7 +17,7 @@ class SmallDisk:
 
     def __init__(self, mount_point: Path, size_mb: int, user: str | None = None) -> None:
         if os.geteuid() != 0:
-            pytest.skip("only root may mount a small disk")
+            skip_or_fail("only root may mount a small disk")
         require("unshare", "nsenter")
         mount_point.mkdir(exist_ok=True)
         options = f"size={size_mb}m,mode=700" + (f",uid={user},gid={user}" if user else "")

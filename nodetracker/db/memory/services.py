@@ -1,0 +1,219 @@
+"""Services over dicts: who holds a host, and how lately it was heard."""
+
+import copy
+import dataclasses
+import uuid
+from datetime import datetime
+
+from nodetracker.db import codec, decisions
+from nodetracker.db.decisions import Holder
+from nodetracker.db.memory.tables import (
+    MemoryRows,
+    Tables,
+    delete_node,
+    holder_of,
+    list_active_uuids,
+    nodes_of,
+)
+from nodetracker.errors import FencedError, NotFoundError
+from nodetracker.model.change import ChangeKind, HistoryEntry
+from nodetracker.model.service import (
+    AUTO_PREFIX,
+    COMPUTE_BINARY,
+    AuditState,
+    Incarnation,
+    ServiceChange,
+    ServiceRecord,
+)
+from nodetracker.ports import AgentKey
+
+
+class MemoryServices(MemoryRows):
+    """The part of `nodetracker.ports.Store` that keeps services."""
+
+    def register_agent(
+        self,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        seen: ServiceRecord | None,
+    ) -> ServiceRecord:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            found = tables.services.get((host, binary))
+            decisions.check_seen(seen, found)
+            mine = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
+            epochs = [record.epoch for record in mine] + ([found.epoch] if found else [])
+            record = found or ServiceRecord(
+                uuid=str(uuid.uuid4()),
+                host=host,
+                binary=binary,
+                topic=topic,
+                version=version,
+                incarnation=incarnation,
+                epoch=0,
+                report_count=0,
+                created_at=now,
+            )
+            epoch = max(epochs, default=0) + 1
+            record = dataclasses.replace(
+                record,
+                topic=topic,
+                version=version,
+                incarnation=incarnation,
+                epoch=epoch,
+                updated_at=now,
+            )
+            tables.services[host, binary] = record
+            for node in mine:
+                tables.nodes[node.id] = dataclasses.replace(node, epoch=epoch)
+            return copy.deepcopy(record)
+
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """See `Store`."""
+        with self._writing() as tables:
+            record = _find_service(tables, host, binary)
+            columns = codec.encode_service_change(change)
+            record = dataclasses.replace(record, updated_at=self._clock(), **columns)
+            tables.services[host, binary] = record
+            return copy.deepcopy(record)
+
+    def mark_service(self, agent: AgentKey, reason: str | None) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            record = tables.services.get((agent.host, agent.binary))
+            holder = Holder(agent.agent_id, agent.epoch, agent.service_uuid)
+            if record is None or holder_of(record) != holder:
+                return
+            is_own = (record.disabled_reason or "").startswith(AUTO_PREFIX)
+            if is_own or (reason is not None and not record.disabled):
+                tables.services[agent.host, agent.binary] = dataclasses.replace(
+                    record,
+                    disabled=reason is not None,
+                    disabled_reason=reason,
+                    updated_at=self._clock(),
+                )
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            decisions.check_deletion(_find_service(tables, host, binary), now, service_down_time)
+            del tables.services[host, binary]
+            if binary != COMPUTE_BINARY:
+                return  # the host's nodes are its agent's
+            decisions.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
+            for record in nodes_of(tables, host):
+                delete_node(tables, record.id)
+                tables.history.append(
+                    HistoryEntry(now, host, record.nodename, ChangeKind.DELETE, {})
+                )
+            for key in [key for key in tables.warnings if key[0] == host]:
+                del tables.warnings[key]
+
+    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            nodes = nodes_of(tables, old, new)
+            found = decisions.check_rename(
+                old,
+                new,
+                [
+                    record
+                    for key, record in tables.services.items()
+                    if key in ((old, binary), (new, binary))
+                ],
+                [(record.host, record.nodename) for record in nodes],
+            )
+            decisions.check_seen(seen, found)
+            epoch = max([r.epoch for r in nodes] + ([found.epoch] if found else [])) + 1
+            if found is not None:
+                del tables.services[old, binary]
+                tables.services[new, binary] = dataclasses.replace(
+                    found, host=new, epoch=epoch, updated_at=now
+                )
+            for key in [key for key in tables.warnings if key[0] == new]:
+                del tables.warnings[key]
+            for key in [key for key in tables.warnings if key[0] == old]:
+                known = tables.warnings.pop(key)
+                warning = known.warning
+                if warning.nodename == old:
+                    warning = dataclasses.replace(warning, nodename=new)
+                tables.warnings[new, warning.key] = dataclasses.replace(
+                    known, host=new, warning=warning
+                )
+            tables.history = [
+                dataclasses.replace(
+                    entry, host=new, nodename=new if entry.nodename == old else entry.nodename
+                )
+                if entry.host == old
+                else entry
+                for entry in tables.history
+            ]
+            for record in nodes:
+                nodename = new if record.nodename == old else record.nodename
+                tables.nodes[record.id] = dataclasses.replace(
+                    record,
+                    host=new,
+                    nodename=nodename,
+                    epoch=epoch,
+                    generation=record.generation + 1,
+                    updated_at=now,
+                )
+                diff = decisions.renamed_diff(old, new, record.nodename)
+                tables.history.append(HistoryEntry(now, new, nodename, ChangeKind.UPDATE, diff))
+            return len(nodes)
+
+    def beat(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+    ) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            record = tables.services.get((agent.host, agent.binary))
+            if (
+                record is None
+                or holder_of(record) != Holder(agent.agent_id, agent.epoch, agent.service_uuid)
+                or record.report_count >= report_count
+            ):
+                raise FencedError(
+                    f"host {agent.host} is no longer held by agent {agent.agent_id}, "
+                    f"epoch {agent.epoch}"
+                )
+            skew = ((host_time or self._host_clock()) - now).total_seconds()
+            tables.services[agent.host, agent.binary] = dataclasses.replace(
+                record,
+                report_count=report_count,
+                last_seen_up=now,
+                updated_at=now,
+                clock_skew_ms=round(skew * 1000),
+                last_audit=codec.encode_audit_state(state),
+            )
+
+    def list_services(
+        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
+    ) -> list[ServiceRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return [
+                record
+                for key, record in sorted(tables.services.items())
+                if host in (None, key[0])
+                and binary in (None, key[1])
+                and agent_id in (None, record.incarnation.agent_id)
+            ]
+
+
+def _find_service(tables: Tables, host: str, binary: str) -> ServiceRecord:
+    try:
+        return tables.services[host, binary]
+    except KeyError:
+        raise NotFoundError(f"there is no service {binary} on host {host}") from None

@@ -1,0 +1,146 @@
+"""The rows as dicts, what reads and writes them in one transaction, and what rows share."""
+
+import copy
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from nodetracker.db.decisions import Holder
+from nodetracker.model.change import HistoryEntry
+from nodetracker.model.claim import Claim, ReleaseReason
+from nodetracker.model.migration import Migration, Move
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import WarningRecord
+
+Clock = Callable[[], datetime]
+
+
+def _utc_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Tables:
+    """All rows, by what makes them unique."""
+
+    nodes: dict[int, NodeRecord] = field(default_factory=dict)
+    services: dict[tuple[str, str], ServiceRecord] = field(default_factory=dict)
+    warnings: dict[tuple[str, tuple[str, str, str]], WarningRecord] = field(default_factory=dict)
+    history: list[HistoryEntry] = field(default_factory=list)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    migrations: dict[str, Migration] = field(default_factory=dict)
+    last_id: int = 0
+
+
+class MemoryRows:
+    """All rows in this process's memory, for one transaction after another.
+
+    Args:
+        clock: stands for the database's clock.
+        host_clock: the agent's own time, whose skew each heartbeat stores.
+    """
+
+    def __init__(self, clock: Clock = _utc_clock, host_clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._host_clock = host_clock or clock
+        self._lock = threading.RLock()
+        self._tables = Tables()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Tables]:
+        """Give a copy, so that no caller can change what is stored."""
+        with self._lock:
+            yield copy.deepcopy(self._tables)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Tables]:
+        """Give a copy and keep it, unless the block raises."""
+        with self._lock:
+            tables = copy.deepcopy(self._tables)
+            yield tables
+            # Not to share what the caller put in and got out.
+            self._tables = copy.deepcopy(tables)
+
+
+def delete_node(tables: Tables, node_id: int) -> None:
+    """Delete a node's row with all claims that ever stood on it."""
+    del tables.nodes[node_id]
+    for claim in [claim for claim in tables.claims.values() if claim.node_id == node_id]:
+        del tables.claims[claim.uuid]
+
+
+def list_active_uuids(tables: Tables, records: Sequence[NodeRecord]) -> list[str]:
+    """Return the claims that count on some nodes, the oldest first."""
+    ids = {record.id for record in records}
+    held = [claim for claim in tables.claims.values() if claim.is_active and claim.node_id in ids]
+    return [claim.uuid for claim in sorted(held, key=lambda claim: claim.created_at)]
+
+
+def holder_of(service: ServiceRecord | None) -> Holder | None:
+    """Return who holds a service, None without one."""
+    if service is None:
+        return None
+    return Holder(service.incarnation.agent_id, service.epoch, service.uuid)
+
+
+def nodes_of(tables: Tables, *hosts: str) -> list[NodeRecord]:
+    """Return the rows of all nodes of some hosts."""
+    return [record for record in tables.nodes.values() if record.host in hosts]
+
+
+def touch(tables: Tables, node_id: int) -> None:
+    """Let a node's generation say that something of it changed."""
+    record = tables.nodes[node_id]
+    tables.nodes[node_id] = dataclasses.replace(record, generation=record.generation + 1)
+
+
+def place_migration(tables: Tables, migration: Migration) -> Migration:
+    """Return a migration with the places where its claims are now."""
+    source, dest = (
+        tables.nodes[claim.node_id] if (claim := tables.claims.get(uuid)) else None
+        for uuid in (migration.source_claim, migration.dest_claim)
+    )
+    if source is not None:
+        migration = dataclasses.replace(
+            migration, source_host=source.host, source_node=source.nodename
+        )
+    if dest is not None:
+        migration = dataclasses.replace(migration, dest_host=dest.host, dest_node=dest.nodename)
+    return migration
+
+
+def node_ids_of(tables: Tables, migration: Migration) -> set[int]:
+    """Return the ids of the nodes of a migration's claims, as far as those are there."""
+    return {
+        claim.node_id
+        for uuid in (migration.source_claim, migration.dest_claim)
+        if (claim := tables.claims.get(uuid)) is not None
+    }
+
+
+def with_claims(tables: Tables, record: NodeRecord) -> NodeRecord:
+    """Return a record with the claims that count, and those whose guest may come late."""
+    claims = {
+        claim.uuid: dataclasses.replace(claim, host=record.host, nodename=record.nodename)
+        for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)
+        if claim.node_id == record.id and (claim.is_active or claim.reason == ReleaseReason.EXPIRED)
+    }
+    workloads = {claim.workload.uuid for claim in claims.values()}
+    found = tuple(
+        Move(
+            place_migration(tables, migration),
+            *(
+                (claim := tables.claims.get(uuid)) is not None and claim.is_active
+                for uuid in (migration.source_claim, migration.dest_claim)
+            ),
+        )
+        for migration in sorted(tables.migrations.values(), key=lambda m: m.created_at)
+        if migration.is_open
+        and migration.workload_uuid in workloads
+        and record.id in node_ids_of(tables, migration)
+    )
+    return dataclasses.replace(record, claims=claims, moves=found)

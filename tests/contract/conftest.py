@@ -1,0 +1,42 @@
+"""Fixtures of the store's contract: every backend, unless a module or test names fewer."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db.store import SqlStore
+from nodetracker.ports import Store
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+
+
+@pytest.fixture(params=BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    """Opens clients of one backend's fresh rows."""
+    yield from make_stores(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def store(stores: StoreMaker) -> Store:
+    """One client of them."""
+    return stores.open()
+
+
+@pytest.fixture
+def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
+    """Another client's connection; what it executes stands uncommitted."""
+    opened = stores.open()
+    assert isinstance(opened, SqlStore)
+    with opened.engine.connect() as connection:
+        connection.execution_options(nodetracker_writes=True)  # SQLite: locked from the start
+        yield connection
+        connection.rollback()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """A thread that may wait."""
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
