@@ -1,8 +1,13 @@
-"""The database's time, as a process knows it that was told it a while ago."""
+"""This host's time, and the database's as a process knows it that was told it a while ago."""
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+
+
+def utc_clock() -> datetime:
+    """Return this host's time."""
+    return datetime.now(UTC)
 
 
 def seconds_since_boot() -> float:

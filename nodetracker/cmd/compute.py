@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap import Agent, build_agent
+from nodetracker.bootstrap.agent import Agent, build_agent
 from nodetracker.cmd.program import (
     load_configuration,
     run_agent,

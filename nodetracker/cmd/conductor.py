@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap import build_conductor, check_values
+from nodetracker.bootstrap.conductor import build_conductor
+from nodetracker.bootstrap.settings import check_values
 from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import (
     load_configuration,

@@ -13,8 +13,8 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.announcing import announce_store
-from nodetracker.bootstrap import build_sql_store, build_store
-from nodetracker.broker import Broker
+from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.commands import (
     candidate,
     claim,

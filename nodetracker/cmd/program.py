@@ -8,7 +8,8 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from nodetracker.bootstrap import Agent, build_settings
+from nodetracker.bootstrap.agent import Agent
+from nodetracker.bootstrap.settings import build_settings
 from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError

@@ -10,7 +10,8 @@ from typing import TextIO
 from oslo_config import cfg
 from prettytable import PrettyTable
 
-from nodetracker.bootstrap import build_agent, build_database_settings, build_settings
+from nodetracker.bootstrap.agent import build_agent
+from nodetracker.bootstrap.settings import build_database_settings, build_settings
 from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import (
     load_configuration,

@@ -16,13 +16,9 @@ from oslo_upgradecheck import upgradecheck
 
 from nodetracker.accounting import readiness
 from nodetracker.accounting.readiness import Verdict
-from nodetracker.bootstrap import (
-    build_driver,
-    build_probes,
-    build_sql_store,
-    build_store,
-    read_settings,
-)
+from nodetracker.bootstrap.agent import build_driver, build_probes
+from nodetracker.bootstrap.settings import read_settings
+from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import load_configuration, run_program
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id

@@ -4,11 +4,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from nodetracker.clock import DatabaseClock
+from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.compute.events import EventBatch, EventQueue
 from nodetracker.compute.identity import find_state_problem
 from nodetracker.compute.resource_tracker import ResourceTracker
@@ -33,11 +33,6 @@ LOG = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 0.02
 _UNKNOWN = ""  # no reason at all: what an earlier run of the agent left is not known
-
-
-def utc_clock() -> datetime:
-    """Return this host's own time."""
-    return datetime.now(UTC)
 
 
 def _ignore() -> None:

@@ -11,28 +11,28 @@ import uuid as uuid_module
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from nodetracker.accounting.inventory import unusable_cpu_sets
 from nodetracker.accounting.reconcile import plan, plan_delete
 from nodetracker.accounting.settlement import ListingTime, count_absences
 from nodetracker.accounting.view import account
-from nodetracker.clock import DatabaseClock
+from nodetracker.clock import DatabaseClock, utc_clock
+from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.only_node import find_only_node
+from nodetracker.compute.warning_book import WarningBook, explain_split_brain
 from nodetracker.errors import (
     ConfigError,
     ConflictError,
     DriverUnavailableError,
-    FencedError,
-    NotFoundError,
     SchemaError,
     StoreError,
     StoreUnavailableError,
 )
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, SplitBrain
+from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import (
@@ -51,20 +51,10 @@ LOG = logging.getLogger(__name__)
 BATCH_SIZE = 100
 """The most nodes that one transaction writes."""
 
-FULL_LOAD_SECONDS = 600
-"""All rows are read again this often, moved or not."""
-
 ORPHAN_AUDITS = 2
 """Complete audits that must miss a node before its row goes."""
 
 MAX_CONFLICT_ROUNDS = 3
-
-MAX_CLOCK_SKEW_SECONDS = 5.0
-"""A host's clock that is further off the database's is warned of."""
-
-
-def _utc_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 def _ignore() -> None:
@@ -87,30 +77,29 @@ class ResourceTracker:
         driver: Driver,
         store: Store,
         monotonic: Callable[[], float] = time.monotonic,
-        clock: Callable[[], datetime] = _utc_clock,
+        clock: Callable[[], datetime] = utc_clock,
     ) -> None:
         self._settings = settings
         self._driver = driver
         self._store = store
         self._monotonic = monotonic
-        self._clock = clock
         self._progress: Callable[[], None] = _ignore
-        self.database_clock = DatabaseClock()
-        self._clock_skew: float | None = None
-        self._told_skew = 0.0
-        self._records: dict[str, NodeRecord] = {}
-        self._loaded_at: float | None = None
+        self._rows = HostRows(store, monotonic, clock)
+        self._book = WarningBook(store)
+        self._told_loads = 0
         self._missed: dict[str, int] = {}
         self._absences: dict[str, dict[str, int]] = {}
         self._gone: dict[str, set[str]] = {}
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
         self._is_driver_ready = True
-        self._told_warnings: frozenset[HostWarning] | None = None
-        self._must_tell = False
         self._unreported: list[NodeChange] = []
         self._reader = NodeReader(driver, settings.probe_timeout, settings.max_concurrent_audits)
-        self._split_brains: list[SplitBrain] = []
+
+    @property
+    def database_clock(self) -> DatabaseClock:
+        """The database's time as the last audit was told it."""
+        return self._rows.database_clock
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Run the next audit by other settings."""
@@ -141,15 +130,17 @@ class ResourceTracker:
 
         Raises: as `audit`, but for the configuration.
         """
-        if self._loaded_at is None or not set(nodenames) <= self._records.keys():
+        if not self._rows.is_loaded or not set(nodenames) <= self._rows.keys():
             return self.audit(agent)
         named = frozenset(nodenames)
         run = _Run(agent, (), self._monotonic())
         for snapshots in self._read(sorted(named)):
             self._write(run, snapshots)
-        run.warnings += [w for w in self._told_warnings or () if w.nodename not in named]
+        run.warnings += [w for w in self._book.standing if w.nodename not in named]
         run.warnings += [
-            _explain_split_brain(found) for found in self._split_brains if found.nodename in named
+            explain_split_brain(found)
+            for found in self._rows.split_brains
+            if found.nodename in named
         ]
         self._errors = {n: e for n, e in self._errors.items() if n not in named} | run.errors
         return self._report(run, named)
@@ -172,7 +163,7 @@ class ResourceTracker:
             StoreError: the database did not take it; nothing is lost.
         """
         run = _Run(agent, standing, self._monotonic())
-        if self._loaded_at is None:
+        if not self._rows.is_loaded:
             self._load(agent)
         unavailable: DriverUnavailableError | None = None
         try:
@@ -194,23 +185,25 @@ class ResourceTracker:
             run.warnings.append(
                 HostWarning(WarningKind.DRIVER_NOT_READY, "", "", self._listing_error)
             )
-        run.warnings += self._judge_clock()
-        run.warnings += [_explain_split_brain(found) for found in self._split_brains]
+        run.warnings += self._book.judge_clock(self._rows.clock_skew_seconds or 0.0)
+        run.warnings += [explain_split_brain(found) for found in self._rows.split_brains]
         self._errors = run.errors
         return self._report(run)
 
     def _report(self, run: "_Run", read: frozenset[str] | None = None) -> AuditReport:
-        self._tell_warnings(run.agent, run.warnings)
+        loads = self._rows.full_loads
+        self._book.tell(run.agent, run.warnings, is_due=loads != self._told_loads)
+        self._told_loads = loads
         changes, self._unreported = tuple(self._unreported), []
         return AuditReport(
-            nodes=dict(self._records),
+            nodes=dict(self._rows),
             changes=changes,
             errors=dict(self._errors),
             listing_error=self._listing_error,
             is_driver_ready=self._is_driver_ready,
             read=read,
             warnings=tuple(sorted(run.warnings)),
-            clock_skew_seconds=self._clock_skew,
+            clock_skew_seconds=self._rows.clock_skew_seconds,
             duration_seconds=self._monotonic() - run.began,
         )
 
@@ -265,52 +258,14 @@ class ResourceTracker:
     # Read.
 
     def _failed_snapshots(self, error: DriverUnavailableError) -> list[HostSnapshot]:
-        return [failed_snapshot(name, error.source, error.reason) for name in self._records]
+        return [failed_snapshot(name, error.source, error.reason) for name in self._rows]
 
     def _read(self, nodenames: Sequence[str]) -> Iterator[list[HostSnapshot]]:
-        return self._reader.read(nodenames, lambda name: name in self._records)
-
-    # Load.
+        return self._reader.read(nodenames, lambda name: name in self._rows)
 
     def _load(self, agent: AgentKey) -> datetime:
-        """Bring the remembered rows up to date, reading only those that moved."""
         self._progress()
-        asked_at = self._clock()
-        try:
-            stamps = self._store.load_stamps(agent.host, agent.binary)
-        except NotFoundError as error:
-            raise FencedError(f"{error} any more: it was deleted or renamed") from None
-        self.database_clock.tell(stamps.now)
-        self._clock_skew = _measure_skew(asked_at, stamps.now, self._clock())
-        if (stamps.epoch, stamps.service_uuid) != (agent.epoch, agent.service_uuid):
-            raise FencedError(
-                f"another agent has taken over host {agent.host} "
-                f"(epoch {stamps.epoch}, mine is {agent.epoch})"
-            )
-        is_due = self._loaded_at is None or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS
-        gone = self._records.keys() - stamps.by_nodename.keys()
-        for name in gone:
-            del self._records[name]
-        if is_due:
-            self._records = {
-                record.nodename: record for record in self._store.load_nodes(agent.host)
-            }
-            self._split_brains = self._store.list_split_brains(agent.host)
-            self._loaded_at = self._monotonic()
-            self._must_tell = True
-            return stamps.now
-        moved = [
-            stamp.id
-            for name, stamp in stamps.by_nodename.items()
-            if (known := self._records.get(name)) is None
-            or (known.id, known.generation, known.epoch)
-            != (stamp.id, stamp.generation, stamp.epoch)
-        ]
-        if moved:
-            self._records |= {
-                record.nodename: record for record in self._store.load_nodes(agent.host, moved)
-            }
-        return stamps.now
+        return self._rows.load(agent)
 
     # Account, plan, apply.
 
@@ -328,7 +283,7 @@ class ResourceTracker:
             views = {
                 name: account(
                     snapshot,
-                    self._records.get(name),
+                    self._rows.get(name),
                     policy,
                     now,
                     ListingTime(
@@ -342,15 +297,15 @@ class ResourceTracker:
             uuids = {
                 name: view.uuid or self._derive_uuid(run.agent, name)
                 for name, view in views.items()
-                if name not in self._records
+                if name not in self._rows
             }
-            changes = plan(run.agent.host, views.values(), self._records, uuids, now)
+            changes = plan(run.agent.host, views.values(), self._rows, uuids, now)
             has_reopened = any(
-                _has_reopened(self._records.get(name), view) for name, view in views.items()
+                _has_reopened(self._rows.get(name), view) for name, view in views.items()
             )
             conflicts = self._apply(run, changes)
             if has_reopened:
-                self._loaded_at = None  # a workload that came late may hold a claim elsewhere
+                self._rows.distrust()  # a workload that came late may hold a claim elsewhere
             for name, view in views.items():
                 if name not in conflicts and not is_gone:
                     run.note(view)
@@ -364,7 +319,7 @@ class ResourceTracker:
     def _count_absences(self, snapshots: Sequence[HostSnapshot]) -> None:
         """Count listings that lack guests of claims which were known before the listing."""
         for snapshot in snapshots:
-            record = self._records.get(snapshot.nodename)
+            record = self._rows.get(snapshot.nodename)
             known = [] if record is None else [c for c in record.claims.values() if c.is_active]
             before = self._absences.pop(snapshot.nodename, {})
             counts = count_absences(known, snapshot.guests, before)
@@ -397,17 +352,17 @@ class ResourceTracker:
             middle = len(batch) // 2
             return self._apply_batch(run, batch[:middle]) | self._apply_batch(run, batch[middle:])
         # Remembered only now, after the commit.
-        self._records |= result.records
+        self._rows.remember(result.records)
         for nodename, reason in result.refused.items():
             run.refuse(WarningKind.NODE_UUID_REFUSED, nodename, reason)
         for change in batch:
             if change.nodename in result.conflicts or change.nodename in result.refused:
                 continue
-            record = self._records.get(change.nodename)
+            record = self._rows.get(change.nodename)
             came = change.record is None and record is not None and record.generation > 1
             if change.kind is ChangeKind.DELETE or came:
                 # A row that came from another host may have claims: it is read again.
-                self._records.pop(change.nodename, None)
+                self._rows.forget(change.nodename)
             self._unreported.append(change)
         return set(result.conflicts)
 
@@ -416,7 +371,7 @@ class ResourceTracker:
 
     def _delete_orphans(self, run: "_Run", listing: NodeListing) -> None:
         """Delete rows whose nodes two complete audits in a row did not see."""
-        orphans = self._records.keys() - set(listing.nodenames)
+        orphans = self._rows.keys() - set(listing.nodenames)
         if listing.unreachable:
             run.warnings += [
                 HostWarning(
@@ -453,7 +408,7 @@ class ResourceTracker:
                     name,
                 )
         due = [
-            plan_delete(self._records[name])
+            plan_delete(self._rows[name])
             for name, count in self._missed.items()
             if count >= ORPHAN_AUDITS and name not in kept
         ]
@@ -462,7 +417,7 @@ class ResourceTracker:
             LOG.info("Node %s is gone; its row has been deleted", change.nodename)
 
     def _has_claims(self, nodename: str) -> bool:
-        return any(claim.is_active for claim in self._records[nodename].claims.values())
+        return any(claim.is_active for claim in self._rows[nodename].claims.values())
 
     # Judge and tell.
 
@@ -478,42 +433,6 @@ class ResourceTracker:
                         f"on node {snapshot.nodename}"
                     )
 
-    def _judge_clock(self) -> list[HostWarning]:
-        """Warn of a clock that is off; the figure told stays while the skew is much the same."""
-        skew = self._clock_skew or 0.0
-        if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
-            return []
-        if abs(skew - self._told_skew) > max(MAX_CLOCK_SKEW_SECONDS, abs(self._told_skew) / 10):
-            self._told_skew = skew
-        side = "ahead of" if self._told_skew > 0 else "behind"
-        message = f"this host's clock is about {abs(self._told_skew):.0f} s {side} the database's"
-        return [HostWarning(WarningKind.CLOCK_SKEW, "", "", message)]
-
-    def _tell_warnings(self, agent: AgentKey, warnings: Sequence[HostWarning]) -> None:
-        """Log what is new or over; store that, and with each full load what stands."""
-        host = agent.host
-        active = frozenset(warnings)
-        if active == self._told_warnings and not self._must_tell:
-            return
-        before = self._told_warnings or frozenset()
-        told = {warning.key for warning in before}
-        standing = {warning.key for warning in active}
-        for warning in sorted(active):
-            if warning.key not in told:
-                self._log(logging.WARNING, host, warning, "")
-        for warning in sorted(before):
-            if warning.key not in standing:
-                self._log(logging.INFO, host, warning, "over: ")
-        self._store.sync_warnings(agent, sorted(active))
-        self._told_warnings = active
-        self._must_tell = False
-
-    def _log(self, level: int, host: str, warning: HostWarning, prefix: str) -> None:
-        # A held fact has been logged by its probe; a source that fails would
-        # otherwise be a line for each of its nodes.
-        level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
-        LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
-
 
 def _has_reopened(record: NodeRecord | None, view: NodeView) -> bool:
     """Tell whether a late guest took its expired claim up again."""
@@ -522,26 +441,6 @@ def _has_reopened(record: NodeRecord | None, view: NodeView) -> bool:
         claim.is_active and uuid in before and not before[uuid].is_active
         for uuid, claim in view.claims.items()
     )
-
-
-def _explain_split_brain(found: SplitBrain) -> HostWarning:
-    return HostWarning(
-        WarningKind.SPLIT_BRAIN,
-        found.nodename,
-        found.workload_uuid,
-        f"workload {found.workload_uuid} holds a claim here and another on node "
-        f"{found.other_nodename} of host {found.other_host}, and no migration ties them",
-    )
-
-
-def _measure_skew(asked_at: datetime, database_now: datetime, answered_at: datetime) -> float:
-    """Return by how much this host's clock is off at least, in seconds; ahead is positive.
-
-    The database read its clock at some moment between question and answer, and
-    these may be far from one another.
-    """
-    nearest = min(max(database_now, asked_at), answered_at)
-    return (nearest - database_now).total_seconds()
 
 
 class _Run:

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 
+from nodetracker.clock import utc_clock
 from nodetracker.conductor.interface import CONDUCTOR, REPEATABLE
 from nodetracker.errors import (
     RpcError,
@@ -26,14 +27,10 @@ BEAT_SECONDS = 10.0
 ATTEMPTS = 2
 
 
-def _utc_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 def open_conductor_store(
     caller: RpcCaller,
     timeout_seconds: float = CALL_SECONDS,
-    host_clock: Callable[[], datetime] = _utc_clock,
+    host_clock: Callable[[], datetime] = utc_clock,
     beat_seconds: float = BEAT_SECONDS,
 ) -> Store:
     """Build the store; nothing is connected before the first call.

@@ -1,12 +1,13 @@
 """The store port over SQL: each method one transaction, its statements in the noun's module."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 import sqlalchemy as sa
 
 from nodetracker.accounting.admission import Admission
+from nodetracker.clock import utc_clock
 from nodetracker.db import (
     claims,
     fleet,
@@ -34,11 +35,7 @@ Clock = Callable[[], datetime]
 T = TypeVar("T")
 
 
-def _utc_clock() -> datetime:
-    return datetime.now(UTC)
-
-
-def open_store(settings: DatabaseSettings, clock: Clock = _utc_clock) -> "SqlStore":
+def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStore":
     """Build the store; nothing is connected before the first call.
 
     Args:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodetracker.compute.resource_tracker import FULL_LOAD_SECONDS, ResourceTracker
+from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
+from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.ports import AgentKey

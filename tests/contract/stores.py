@@ -3,7 +3,7 @@
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nodetracker.clock import DatabaseClock
+from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db import migration
@@ -31,11 +31,6 @@ Clock = Callable[[], datetime]
 
 _databases: dict[tuple[str, int], str] = {}
 _numbers = itertools.count(1)
-
-
-def utc_clock() -> datetime:
-    """Return this host's time."""
-    return datetime.now(UTC)
 
 
 class StoreMaker:

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 import nodetracker.cmd  # noqa: F401 - keeps eventlet out
 from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.bootstrap import build_store
+from nodetracker.bootstrap.stores import build_store
 from nodetracker.conf.opts import register_options
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store

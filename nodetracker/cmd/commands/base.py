@@ -6,7 +6,7 @@ from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from nodetracker.bootstrap import build_terms
+from nodetracker.bootstrap.settings import build_terms
 from nodetracker.errors import RefusedError
 from nodetracker.ports import AgentDirectory, LedgerTerms, Store
 

@@ -7,14 +7,10 @@ from pathlib import Path
 from cliff.command import Command
 from oslo_config import cfg, generator
 
-from nodetracker.bootstrap import (
-    build_driver,
-    build_probes,
-    build_settings,
-    build_store,
-    list_messaging_options,
-)
-from nodetracker.broker import Broker
+from nodetracker.bootstrap.agent import build_driver, build_probes
+from nodetracker.bootstrap.broker import Broker, list_messaging_options
+from nodetracker.bootstrap.settings import build_settings
+from nodetracker.bootstrap.stores import build_store
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.errors import ConfigError
 

@@ -9,7 +9,7 @@ from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.summary import as_row, describe_host, status_of
-from nodetracker.bootstrap import check_host_name
+from nodetracker.bootstrap.settings import check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord

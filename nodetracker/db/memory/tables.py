@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
+from nodetracker.clock import utc_clock
 from nodetracker.db.decisions import Holder
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim, ReleaseReason
@@ -17,10 +18,6 @@ from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
 
 Clock = Callable[[], datetime]
-
-
-def _utc_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -44,7 +41,7 @@ class MemoryRows:
         host_clock: the agent's own time, whose skew each heartbeat stores.
     """
 
-    def __init__(self, clock: Clock = _utc_clock, host_clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock = utc_clock, host_clock: Clock | None = None) -> None:
         self._clock = clock
         self._host_clock = host_clock or clock
         self._lock = threading.RLock()

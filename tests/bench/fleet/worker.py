@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap import Agent, build_agent
+from nodetracker.bootstrap.agent import Agent, build_agent
 from nodetracker.cmd.program import load_configuration, start_logging
 from nodetracker.rpc.transport import import_library
 

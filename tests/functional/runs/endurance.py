@@ -13,7 +13,7 @@ import psutil
 import yaml
 from oslo_config import cfg
 
-from nodetracker.bootstrap import build_agent
+from nodetracker.bootstrap.agent import build_agent
 from nodetracker.cmd.program import load_configuration, start_logging
 
 HOURS = 12

@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+from nodetracker import clock
 from nodetracker.cmd import compute
-from nodetracker.compute import manager, resource_tracker
-from nodetracker.db import engine, store
+from nodetracker.db import engine
 
-MODULES = (manager, resource_tracker, engine, store)
+MODULES = (clock, engine)
 
 
 def shift_clock(path: Path) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.compute.resource_tracker import FULL_LOAD_SECONDS
+from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.migration import MigrationStatus

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from nodetracker.compute.resource_tracker import FULL_LOAD_SECONDS, ResourceTracker
+from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
+from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import ConfigError, FencedError, StoreError, StoreUnavailableError
 from nodetracker.model.change import ChangeKind

@@ -1,7 +1,7 @@
 import pytest
 from oslo_config import cfg
 
-from nodetracker.bootstrap import read_settings
+from nodetracker.bootstrap.settings import read_settings
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.errors import ConfigError
 from nodetracker.model.pci_spec import AddressPatterns

@@ -1,6 +1,7 @@
-"""One process's way to the message broker, by its configuration; a part of the composition root."""
+"""One process's way to the message broker, by its configuration."""
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -99,3 +100,13 @@ class Broker:
 
         self.connect()  # so that a value that cannot be used ends the start
         return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
+
+
+def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
+    """Return (group, options) of the messaging library; nothing where it is not installed."""
+    from nodetracker.rpc.transport import list_options
+
+    try:
+        return list_options()
+    except ImportError:
+        return []

@@ -1,107 +1,19 @@
-"""The ports: what the agent's core asks of drivers and of the database.
+"""What a store is asked, and what it answers with."""
 
-Each has a contract suite below ``tests/contract`` that every implementation
-passes, and a fake that ships in the package (``virt/fake``, ``db/memory``).
-"""
-
-import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Protocol
 
 from nodetracker.accounting.admission import Admission
-from nodetracker.model.audit import AuditOutcome, AuditReport
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
-from nodetracker.model.event import NodeEvent
 from nodetracker.model.fleet import LedgerNode, LedgerStamps
 from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.node import HostSnapshot, HostStamps, NodeListing, NodeRecord
-from nodetracker.model.notification import Notification
+from nodetracker.model.node import HostStamps, NodeRecord
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-
-
-class DriverCapability(enum.Enum):
-    """What a driver can do; ask for one of these and never for a driver's name."""
-
-    REMOTE_NODES = "remote_nodes"  # its nodes are not necessarily this machine
-    UPTIME = "uptime"
-    POWER_ACTIONS = "power_actions"
-    EVENTS = "events"
-    INSTANCES = "instances"  # its guests are instances alone
-    CONTAINERS = "containers"  # its guests are containers alone
-
-
-POWER_ACTIONS = ("reboot", "shutdown", "startup")
-
-
-class Driver(Protocol):
-    """Facts and guests of the nodes that one hypervisor, engine or file stands for.
-
-    Called from several threads at once. Every call ends within the probe
-    budget, whatever the source does.
-    """
-
-    @property
-    def capabilities(self) -> frozenset[DriverCapability]:
-        """What this driver can do."""
-
-    def init_host(self) -> None:
-        """Get ready; called once before anything else.
-
-        Raises:
-            ConfigError: the driver's own options cannot be used.
-        """
-
-    def get_available_nodes(self) -> NodeListing:
-        """Return the nodes that are there now, and which sources did not answer.
-
-        Raises:
-            DriverUnavailableError: no source answers; all rows stay.
-            ConfigError: two sources give one nodename; the message names both.
-        """
-
-    def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Read one node. A probe that fails is a failed fact, not an exception.
-
-        Raises:
-            DriverUnavailableError: the node cannot be asked at all.
-        """
-
-    def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Begin to tell what changes, until `close`; called once, after `init_host`.
-
-        An event says which node to read again, never what it has. Events may
-        be lost with the source's connection; its loss and return are events
-        themselves.
-
-        Args:
-            callback: is called from the driver's own threads; it returns at
-                once and does not raise.
-
-        Raises:
-            DriverFeatureError: this driver tells nothing of its own accord.
-        """
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return how long the node has been up.
-
-        Raises:
-            DriverFeatureError: this driver cannot tell.
-        """
-
-    def host_power_action(self, action: str) -> None:
-        """Do ``reboot``, ``shutdown`` or ``startup`` to the host.
-
-        Raises:
-            DriverFeatureError: this driver cannot.
-        """
-
-    def close(self) -> None:
-        """Let go of connections; nothing is called afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,102 +370,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
-
-
-class AuditObserver(Protocol):
-    """Is told of every audit, stored or not; must not block and must not raise."""
-
-    def audited(self, report: AuditReport) -> None:
-        """Take note of one audit."""
-
-
-class Notifier(Protocol):
-    """Tells listeners what happened; must not block and must not raise."""
-
-    def notify(self, notification: Notification) -> None:
-        """Take one notification, to be sent as soon as it can be."""
-
-
-class HostAgent(Protocol):
-    """What the agent of one host does for others; served over RPC, called by `AgentDirectory`.
-
-    Every method may raise StoreError: the agent's database did not take it.
-    """
-
-    def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
-        """Audit the host now and say how it went.
-
-        Args:
-            nodename: say it of this node alone.
-
-        Raises:
-            NotFoundError: the driver lists no such node and there is no row of it.
-        """
-
-    def instance_claim(self, request: Mapping[str, Any]) -> Claim:
-        """Hold what a workload asks for on a node of this host; see `Store.create_claim`.
-
-        Args:
-            request: as JSON; without a nodename it is the host's only node.
-
-        Raises:
-            RequestError: it cannot be meant.
-            RefusedError: it is for another host, or does not say which of several nodes.
-        """
-
-    def confirm_claim(self, claim_uuid: str) -> Claim:
-        """See `Store.confirm_claim`."""
-
-    def abort_claim(self, claim_uuid: str) -> Claim:
-        """See `Store.abort_claim`."""
-
-    def renew_claim(self, claim_uuid: str) -> Claim:
-        """See `Store.renew_claim`."""
-
-    def move_claim(self, request: Mapping[str, Any]) -> Migration:
-        """Hold a move's destination on a node of this host; see `Store.create_migration`."""
-
-    def confirm_migration(self, uuid: str) -> Migration:
-        """See `Store.confirm_migration`."""
-
-    def revert_migration(self, uuid: str) -> Migration:
-        """See `Store.revert_migration`."""
-
-    def set_host_enabled(self, enabled: bool, reason: str | None = None) -> ServiceRecord:
-        """Take the host out of, or back into, what is scheduled to."""
-
-    def host_maintenance_mode(self, mode: bool) -> ServiceRecord:
-        """Take no new claims, or again; what runs stays, and moves nowhere by itself."""
-
-    def host_power_action(self, action: str) -> None:
-        """See `Driver.host_power_action`."""
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """See `Driver.get_host_uptime`."""
-
-    def get_node_view(self, nodename: str) -> NodeRecord:
-        """Return a node as it is stored, with guests, devices and claims.
-
-        Raises:
-            NotFoundError: this host has none.
-        """
-
-
-class CallServer(Protocol):
-    """Answers calls of others in threads of its own."""
-
-    def start(self) -> None:
-        """Begin in the background; returns at once."""
-
-    def stop(self, timeout_seconds: float) -> bool:
-        """Take no more calls and let those that run end; False when some still run then."""
-
-
-class AgentDirectory(Protocol):
-    """Finds the agents of other hosts."""
-
-    def agent_of(self, host: str) -> HostAgent:
-        """Return the agent of a host; it is not asked before a method is called.
-
-        Its methods raise RpcUnavailableError when no answer comes in time.
-        """

@@ -1,0 +1,166 @@
+"""An agent out of its configuration; it alone knows how drivers are built."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oslo_config import cfg
+
+from nodetracker.accounting.health import judge_health
+from nodetracker.announcing import AuditAnnouncer, announce_store
+from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.settings import build_settings, build_terms
+from nodetracker.bootstrap.stores import build_store
+from nodetracker.compute.identity import ensure_compute_id, read_incarnation
+from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.operations import HostOperations
+from nodetracker.compute.service import ComputeService
+from nodetracker.errors import ConfigError
+from nodetracker.host.power import PowerSwitch
+from nodetracker.host.roots import Roots
+from nodetracker.model.service import Incarnation
+from nodetracker.model.status import AgentStatus
+from nodetracker.ports import AuditObserver, Driver, Store
+from nodetracker.settings import AgentSettings
+from nodetracker.virt.composite import CompositeDriver
+from nodetracker.virt.loader import load_plugin
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+
+if TYPE_CHECKING:  # imported late: not every program needs them
+    from nodetracker.metrics.agent import AgentMetrics
+    from nodetracker.metrics.endpoint import Endpoint
+    from nodetracker.rpc.notify import NotificationSender
+    from nodetracker.rpc.server import RpcServer
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The parts of one agent, put together and not yet started.
+
+    Attributes:
+        endpoint: where its metrics and health are served, None when nowhere.
+        notifier: sends what it tells, None without a broker.
+    """
+
+    settings: AgentSettings
+    incarnation: Incarnation
+    store: Store
+    probes: ProbeRunner
+    driver: Driver
+    manager: ComputeManager
+    service: ComputeService
+    endpoint: "Endpoint | None"
+    notifier: "NotificationSender | None"
+
+    def reconfigure(self, settings: AgentSettings) -> None:
+        """Go on by other settings, as far as they may change in a running agent."""
+        self.probes.change_timeout(settings.probe_timeout)
+        self.service.reconfigure(settings)
+
+
+def build_agent(
+    conf: cfg.ConfigOpts,
+    observers: Sequence[AuditObserver] = (),
+    store: Store | None = None,
+    is_served: bool = True,
+) -> Agent:
+    """Put an agent together; nothing is connected or started.
+
+    Args:
+        observers: are told of every audit.
+        store: to be used instead of one of its own.
+        is_served: whether it answers others: by an endpoint, if ``[metrics]``
+            wants one, and by RPC, if there is a ``transport_url``.
+
+    Raises:
+        ConfigError: a value cannot be used; the message names it.
+        IdentityError: the agent's identity cannot be read or made.
+    """
+    settings = build_settings(conf)
+    broker = Broker(conf)
+    store = store or build_store(conf, broker=broker)
+    notifier = broker.make_notifier(f"compute:{settings.host}")
+    if notifier is not None:
+        observers = [*observers, AuditAnnouncer(settings.host, notifier)]
+        if conf.conductor.use_local:  # conductors tell of what they do
+            store = announce_store(store, notifier)
+    probes = build_probes(settings)
+    driver = build_driver(conf, settings, probes)
+    compute_id = ensure_compute_id(Path(settings.state_path))
+    incarnation = read_incarnation(compute_id, settings.report_interval)
+    endpoint: Endpoint | None = None
+    if is_served and conf.metrics.enabled:
+        metrics, endpoint = _build_endpoint(conf, probes, notifier, lambda: manager.status())
+        observers = [*observers, metrics]
+    manager = ComputeManager(
+        settings, incarnation, version("nodetracker"), driver, store, observers
+    )
+    server: RpcServer | None = None
+    if is_served and broker.is_configured:
+        operations = HostOperations(settings.host, manager, driver, store, build_terms(conf))
+        server = broker.serve_agent(settings.host, operations, manager.database_clock)
+    service = ComputeService(settings, manager, server)
+    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
+
+
+def build_probes(settings: AgentSettings) -> ProbeRunner:
+    """Make the runner of all probes; its threads come when they are needed."""
+    return ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2)
+
+
+def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
+    """Make the driver that ``[compute] compute_driver`` names, or one of several.
+
+    Args:
+        probes: runs its probes.
+
+    Raises:
+        ConfigError: there is no such driver, or its own options cannot be used.
+    """
+    names = conf.compute.compute_driver
+    if not names:
+        raise ConfigError("[compute] compute_driver: names no driver")
+    if len(set(names)) != len(names):
+        raise ConfigError("[compute] compute_driver: names a driver twice")
+    environment = DriverEnvironment(
+        host=settings.host,
+        instances_path=conf.compute.instances_path,
+        roots=Roots(
+            procfs=Path(conf["host"]["procfs"]),
+            sysfs=Path(conf["host"]["sysfs"]),
+            rootfs=Path(conf["host"]["rootfs"]),
+        ),
+        probes=probes,
+        power=PowerSwitch(conf.compute.allow_power_actions),
+    )
+    drivers = [(name, _build_one_driver(conf, name, environment)) for name in names]
+    return drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
+
+
+def _build_one_driver(conf: cfg.ConfigOpts, name: str, environment: DriverEnvironment) -> Driver:
+    plugin = load_plugin(name)
+    values: Mapping[str, Any] = {
+        option.dest: conf[plugin.group][option.dest] for option in plugin.options
+    }
+    return plugin.build(environment, values)
+
+
+def _build_endpoint(
+    conf: cfg.ConfigOpts,
+    probes: ProbeRunner,
+    notifier: "NotificationSender | None",
+    status: Callable[[], AgentStatus],
+) -> "tuple[AgentMetrics, Endpoint]":
+    """Make the metrics, which watch the audits, and what serves them with the health."""
+    from nodetracker.metrics.agent import AgentMetrics
+    from nodetracker.metrics.endpoint import Endpoint
+    from nodetracker.metrics.pages import make_application
+
+    metrics = AgentMetrics(
+        version("nodetracker"), conf.compute.compute_driver, status, probes, notifier
+    )
+    application = make_application(metrics.registry, lambda: judge_health(status()))
+    return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)

@@ -1,0 +1,60 @@
+"""A conductor out of its configuration."""
+
+import uuid
+from dataclasses import replace
+from importlib.metadata import version
+
+from oslo_config import cfg
+
+from nodetracker.announcing import announce_store
+from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.settings import build_database_settings, check_values, read_host_name
+from nodetracker.clock import DatabaseClock
+from nodetracker.compute.identity import read_incarnation
+from nodetracker.conductor.broker_watch import BrokerWatch
+from nodetracker.conductor.fleet_watch import FleetWatch
+from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.membership import Membership
+from nodetracker.conductor.service import ConductorService
+from nodetracker.db.store import open_store
+from nodetracker.model.service import CONDUCTOR_BINARY
+from nodetracker.ports import Store
+from nodetracker.rpc.server import RpcServer
+
+
+def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
+    """Put a conductor together; nothing is connected or started.
+
+    Raises:
+        ConfigError: a value cannot be used; the message names it.
+    """
+    check_values(conf)
+    host, interval = read_host_name(conf), conf.report_interval
+    broker = Broker(conf)
+    broker.connect()
+    # Each worker may hold a connection, and the heartbeat must never wait for one.
+    database = build_database_settings(conf)
+    pool = {"max_pool_size": conf.conductor.workers + 1}
+    store: Store = open_store(replace(database, options={**database.options, **pool}))
+    notifier = broker.make_notifier(f"conductor:{host}")
+    if notifier is not None:
+        store = announce_store(store, notifier)
+    clock = DatabaseClock()
+    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
+    caller, now = broker.caller, CONDUCTOR.methods["now"]
+    watch = BrokerWatch(lambda: caller.call(CONDUCTOR, host, now, {}, min(5.0, interval)))
+    incarnation = read_incarnation(str(uuid.uuid4()), interval)
+    membership = Membership(
+        store,
+        host,
+        CONDUCTOR_BINARY,
+        CONDUCTOR.topic,
+        version("nodetracker"),
+        incarnation,
+        clock,
+        watch.state,
+    )
+    fleet = FleetWatch(store, host, conf.service_down_time)
+    return ConductorService(
+        host, store, server, membership, watch, fleet, interval, conf.graceful_shutdown_timeout
+    )

@@ -1,0 +1,197 @@
+"""Configuration becomes settings; with the commands, bootstrap is all that reads it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+from oslo_utils import netutils
+
+from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.conf.opts import DATABASE_GROUP, list_registered
+from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
+from nodetracker.errors import ConfigError
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
+from nodetracker.ports import LedgerTerms
+from nodetracker.settings import (
+    DEFAULT_AUDIT_INTERVAL,
+    AgentSettings,
+    AllocationRatios,
+    PciPolicy,
+    Policy,
+    ReservedPages,
+)
+from nodetracker.units import parse_page_size_kb
+
+if TYPE_CHECKING:  # imported late: not every program needs them
+    from nodetracker.db.engine import DatabaseSettings
+
+_LONGEST_NAME = 255
+
+
+def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
+    """Read everything that the agent's core runs by, checking each value.
+
+    Raises:
+        ConfigError: a value is malformed or contradicts another one.
+    """
+    settings = read_settings(conf)
+    problem = explain_short_down_time(settings.service_down_time, settings.report_interval)
+    if problem is not None:
+        raise ConfigError(problem)
+    return settings
+
+
+def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
+    """Read the settings also when no agent would start by them.
+
+    Raises:
+        ConfigError: a value is malformed.
+    """
+    check_values(conf)
+    interval = conf.compute.update_resources_interval
+    return AgentSettings(
+        host=read_host_name(conf),
+        state_path=conf.state_path,
+        policy=_build_policy(conf),
+        audit_interval=None if interval < 0 else interval or DEFAULT_AUDIT_INTERVAL,
+        probe_timeout=conf.compute.probe_timeout,
+        max_concurrent_audits=conf.compute.max_concurrent_audits,
+        report_interval=conf.report_interval,
+        service_down_time=conf.service_down_time,
+        graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
+        claim_timeout=conf.compute.claim_timeout,
+        is_packing_cells=conf.compute.packing_host_numa_cells_allocation_strategy,
+    )
+
+
+def build_terms(conf: cfg.ConfigOpts) -> LedgerTerms:
+    """Read what ledger transactions go by.
+
+    Raises:
+        ConfigError: an alias is malformed.
+    """
+    return LedgerTerms(
+        conf.service_down_time,
+        conf.compute.claim_timeout,
+        conf.compute.packing_host_numa_cells_allocation_strategy,
+        parse_aliases(conf.pci.alias or ()),
+    )
+
+
+def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
+    """Read the ``[database]`` group."""
+    from nodetracker.db.engine import DatabaseSettings
+
+    values = {name: conf[DATABASE_GROUP][name] for name in conf[DATABASE_GROUP]}
+    connection = values.pop("connection")
+    if not connection:
+        raise ConfigError("[database] connection: is empty")
+    return DatabaseSettings(connection=connection, options=values)
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Read every registered value once, as the library checks a value only when it is read.
+
+    Raises:
+        ConfigError: a value does not fit its option.
+    """
+    try:
+        for _ in list_registered(conf):
+            pass
+    except (cfg.Error, ValueError) as error:
+        raise ConfigError(_one_line(str(error))) from error
+
+
+def check_host_name(text: str) -> str:
+    """Return a host's name without blanks around it.
+
+    Raises:
+        ConfigError: it is no name of a host.
+    """
+    name = text.strip()
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or " " in name:
+        raise ConfigError(f"host: {name!r} is no name of a host")
+    return name
+
+
+def read_host_name(conf: cfg.ConfigOpts) -> str:
+    """Read the name of this host; errors as `check_host_name`."""
+    return check_host_name(conf.DEFAULT.host)
+
+
+def _build_policy(conf: cfg.ConfigOpts) -> Policy:
+    group = conf.compute
+    shared = _cpu_set("cpu_shared_set", group.cpu_shared_set)
+    dedicated = _cpu_set("cpu_dedicated_set", group.cpu_dedicated_set)
+    both = (shared or frozenset()) & (dedicated or frozenset())
+    if both:
+        raise ConfigError(
+            f"[compute] cpu_shared_set and cpu_dedicated_set both name {render_cpu_set(both)}"
+        )
+    return Policy(
+        reserved_cpus=group.reserved_host_cpus,
+        reserved_memory_mb=group.reserved_host_memory_mb,
+        reserved_disk_mb=group.reserved_host_disk_mb,
+        reserved_pages=tuple(_reserved_pages(entry) for entry in group.reserved_huge_pages or ()),
+        configured_ratios=AllocationRatios(
+            group.cpu_allocation_ratio, group.ram_allocation_ratio, group.disk_allocation_ratio
+        ),
+        initial_ratios=AllocationRatios(
+            group.initial_cpu_allocation_ratio,
+            group.initial_ram_allocation_ratio,
+            group.initial_disk_allocation_ratio,
+        ),
+        cpu_shared_set=shared,
+        cpu_dedicated_set=dedicated,
+        held_fact_expiry=group.held_fact_expiry,
+        host_ip=conf.my_ip or netutils.get_my_ipv4(),
+        pci=_build_pci_policy(conf),
+        numa_networks=dict(_numa_network(entry) for entry in group.numa_network or ()),
+    )
+
+
+def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:
+    group = conf.pci
+    return PciPolicy(
+        specs=parse_device_specs(group.device_spec, group.report_in_placement),
+        aliases=parse_aliases(group.alias),
+        report_in_placement=group.report_in_placement,
+    )
+
+
+def _cpu_set(option: str, text: str | None) -> CpuSet | None:
+    if text is None:
+        return None
+    try:
+        cpus = parse_cpu_set(text)
+    except ValueError as error:
+        raise ConfigError(f"[compute] {option}: {error}") from error
+    if not cpus:
+        raise ConfigError(f"[compute] {option}: {text!r} names no CPU")
+    return cpus
+
+
+def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
+    try:
+        if set(entry) != {"node", "size", "count"}:
+            raise ValueError("needs node, size and count and nothing else")
+        return ReservedPages(
+            int(entry["node"]), parse_page_size_kb(entry["size"]), int(entry["count"])
+        )
+    except ValueError as error:
+        text = ",".join(f"{key}:{value}" for key, value in entry.items())
+        raise ConfigError(f"[compute] reserved_huge_pages: {text}: {error}") from error
+
+
+def _numa_network(entry: str) -> tuple[str, CpuSet]:
+    name, _, cells = entry.rpartition("=")
+    try:
+        if not name.strip():
+            raise ValueError("is not NAME=CELLS")
+        return name.strip(), parse_cpu_set(cells)
+    except ValueError as error:
+        raise ConfigError(f"[compute] numa_network: {entry}: {error}") from error
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

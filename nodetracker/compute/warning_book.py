@@ -1,0 +1,80 @@
+"""What an agent warns of: logged when it is new or over, stored when it changes."""
+
+import logging
+from collections.abc import Sequence
+
+from nodetracker.model.claim import SplitBrain
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import AgentKey, Store
+
+LOG = logging.getLogger(__name__)
+
+MAX_CLOCK_SKEW_SECONDS = 5.0
+"""A host's clock that is further off the database's is warned of."""
+
+
+class WarningBook:
+    """The warnings of one host that stand, as they were last told."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._told: frozenset[HostWarning] | None = None
+        self._told_skew = 0.0
+
+    @property
+    def standing(self) -> frozenset[HostWarning]:
+        """What was told last."""
+        return self._told or frozenset()
+
+    def tell(self, agent: AgentKey, warnings: Sequence[HostWarning], is_due: bool) -> None:
+        """Log what is new or over, and store it.
+
+        Args:
+            is_due: store what stands also when nothing has changed.
+
+        Raises:
+            StoreError: the database did not take it; the next call tells it again.
+        """
+        active = frozenset(warnings)
+        if active == self._told and not is_due:
+            return
+        before = self.standing
+        told = {warning.key for warning in before}
+        still = {warning.key for warning in active}
+        for warning in sorted(active):
+            if warning.key not in told:
+                _log(logging.WARNING, agent.host, warning, "")
+        for warning in sorted(before):
+            if warning.key not in still:
+                _log(logging.INFO, agent.host, warning, "over: ")
+        self._store.sync_warnings(agent, sorted(active))
+        self._told = active
+
+    def judge_clock(self, skew_seconds: float) -> list[HostWarning]:
+        """Warn of a clock that is off; the figure told stays while the skew is much the same."""
+        skew, told = skew_seconds, self._told_skew
+        if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
+            return []
+        if abs(skew - told) > max(MAX_CLOCK_SKEW_SECONDS, abs(told) / 10):
+            self._told_skew = skew
+        side = "ahead of" if self._told_skew > 0 else "behind"
+        message = f"this host's clock is about {abs(self._told_skew):.0f} s {side} the database's"
+        return [HostWarning(WarningKind.CLOCK_SKEW, "", "", message)]
+
+
+def explain_split_brain(found: SplitBrain) -> HostWarning:
+    """Return the warning of two claims of one workload that nothing ties."""
+    return HostWarning(
+        WarningKind.SPLIT_BRAIN,
+        found.nodename,
+        found.workload_uuid,
+        f"workload {found.workload_uuid} holds a claim here and another on node "
+        f"{found.other_nodename} of host {found.other_host}, and no migration ties them",
+    )
+
+
+def _log(level: int, host: str, warning: HostWarning, prefix: str) -> None:
+    # A held fact has been logged by its probe; a source that fails would
+    # otherwise be a line for each of its nodes.
+    level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
+    LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
