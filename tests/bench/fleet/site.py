@@ -127,6 +127,7 @@ class Site:
             if worker.stdout.readline().strip() != "started":
                 raise RuntimeError(f"a worker did not start: {self.problems()}")
             self._agents += count
+            print(f"{self._agents} of {agents} agents started", file=sys.stderr, flush=True)
 
     def read(self) -> Reading:
         """Read all totals."""
