@@ -1,6 +1,8 @@
 """Tells listeners what happens: what audits changed, and what is done to the store otherwise."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from nodetracker.accounting.notifications import (
@@ -13,13 +15,16 @@ from nodetracker.accounting.notifications import (
     tell_warning,
     tell_warnings,
 )
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.errors import ClaimRefusedError, StoreError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.service import Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.notification import Notification
+from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import LedgerTerms, Notifier, Store
+
+LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -81,9 +86,9 @@ class AnnouncingStore:
         """See `Store`; aborting a destination cancels its migration."""
         claim = self._store.abort_claim(uuid)
         self._notifier.notify(tell_claim(claim))
-        if claim.migration_uuid is not None:
-            for migration in self._store.list_migrations(uuid=claim.migration_uuid):
-                self._notifier.notify(tell_migration(migration))
+        moved_by = claim.migration_uuid
+        if moved_by is not None:
+            self._tell_read(lambda: map(tell_migration, self._store.list_migrations(uuid=moved_by)))
         return claim
 
     def create_migration(
@@ -131,11 +136,10 @@ class AnnouncingStore:
     def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
         """See `Store`."""
         before = self._store.list_services(host, binary)
-        nodes = {record.uuid: record for record in self._store.list_nodes(host)}
+        nodes = self._store.list_nodes(host) if binary == COMPUTE_BINARY else []
         self._store.delete_service(host, binary, service_down_time)
-        left = {record.uuid for record in self._store.list_nodes(host)} if nodes else set()
-        for uuid in nodes.keys() - left:
-            self._notifier.notify(tell_node_deleted(nodes[uuid]))
+        for record in nodes:
+            self._notifier.notify(tell_node_deleted(record))
         for service in before:
             self._notifier.notify(tell_service(service, None))
 
@@ -149,8 +153,9 @@ class AnnouncingStore:
     def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
         """See `Store`."""
         moved = self._store.rename_host(old, new, binary, seen)
-        for service in self._store.list_services(new, binary):
-            self._notifier.notify(tell_service(seen, service))
+        self._tell_read(
+            lambda: (tell_service(seen, found) for found in self._store.list_services(new, binary))
+        )
         return moved
 
     def raise_warning(self, host: str, warning: HostWarning) -> None:
@@ -182,7 +187,17 @@ class AnnouncingStore:
 
     def _tell_move(self, migration: Migration, *claims: str) -> Migration:
         for uuid in claims:
-            for claim in self._store.list_claims(uuid=uuid):
-                self._notifier.notify(tell_claim(claim))
+            self._tell_read(partial(self._read_claim, uuid))
         self._notifier.notify(tell_migration(migration))
         return migration
+
+    def _read_claim(self, uuid: str) -> Iterable[Notification]:
+        return map(tell_claim, self._store.list_claims(uuid=uuid))
+
+    def _tell_read(self, read: Callable[[], Iterable[Notification]]) -> None:
+        """Tell what has to be read for it; what was done is done also when that fails."""
+        try:
+            for notification in read():
+                self._notifier.notify(notification)
+        except StoreError as error:
+            LOG.warning("What was done is not told in full: %s", error)

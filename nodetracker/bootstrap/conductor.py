@@ -15,6 +15,7 @@ from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.conductor.membership import Membership
+from nodetracker.conductor.ping import PING, Echo
 from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
 from nodetracker.model.service import CONDUCTOR_BINARY
@@ -41,8 +42,9 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         store = announce_store(store, notifier)
     clock = DatabaseClock()
     server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
-    caller, now = broker.caller, CONDUCTOR.methods["now"]
-    watch = BrokerWatch(lambda: caller.call(CONDUCTOR, host, now, {}, min(5.0, interval)))
+    echo = RpcServer(broker.connect, PING, host, Echo(), clock, threads=1)
+    caller, ping = broker.caller, PING.methods["ping"]
+    watch = BrokerWatch(lambda: caller.call(PING, host, ping, {}, min(5.0, interval)))
     incarnation = read_incarnation(str(uuid.uuid4()), interval)
     membership = Membership(
         store,
@@ -55,6 +57,5 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         watch.state,
     )
     fleet = FleetWatch(store, host, conf.service_down_time)
-    return ConductorService(
-        host, store, server, membership, watch, fleet, interval, conf.graceful_shutdown_timeout
-    )
+    servers, grace = (server, echo), conf.graceful_shutdown_timeout
+    return ConductorService(host, store, servers, membership, watch, fleet, interval, grace)

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -78,6 +79,8 @@ class ComputeManager:
         self._want_events_audit: Callable[[], None] = _ignore
         self._watching: Callable[[], None] = _ignore
         self._audit_lock = threading.Lock()
+        self._untold: deque[AuditReport] = deque()
+        self._telling = threading.Lock()
         self._beat_lock = threading.Lock()
         self._state_lock = threading.Lock()
         self._agent: AgentKey | None = None
@@ -215,18 +218,22 @@ class ComputeManager:
         return self._audit(audit)
 
     def _audit(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
-        """Run one audit at a time, keep how it went, and tell the observers."""
+        """Run one audit at a time, keep how it went, and tell the observers in that order."""
         began = self._monotonic()
         try:
             with self._audit_lock:
-                agent = self._hold_host()
-                report = audit(agent)
-                self._note(report)
-                self._mark(agent, report)
-        except StoreError as error:
-            self._tell(AuditReport(store_error=error, duration_seconds=self._monotonic() - began))
-            raise
-        self._tell(report)
+                try:
+                    agent = self._hold_host()
+                    report = audit(agent)
+                    self._note(report)
+                    self._mark(agent, report)
+                except StoreError as error:
+                    duration = self._monotonic() - began
+                    self._untold.append(AuditReport(store_error=error, duration_seconds=duration))
+                    raise
+                self._untold.append(report)
+        finally:
+            self._tell_all()
         return report
 
     def beat(self) -> None:
@@ -345,6 +352,12 @@ class ComputeManager:
     def _judge_state_path(self) -> list[HostWarning]:
         problem = find_state_problem(Path(self._settings.state_path))
         return [HostWarning(WarningKind.STATE_PATH, "", "", problem)] if problem else []
+
+    def _tell_all(self) -> None:
+        """Tell what audits left, the oldest first, while the next audit may run already."""
+        with self._telling:
+            while self._untold:
+                self._tell(self._untold.popleft())
 
     def _tell(self, report: AuditReport) -> None:
         for observer in self._observers:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
@@ -22,6 +22,7 @@ class ConductorService:
 
     Args:
         host: whose name it has.
+        servers: what answers calls; the first one those to the store.
         report_interval: seconds between heartbeats, and between looks at the broker.
         graceful_shutdown_timeout: seconds that running calls get to end.
     """
@@ -30,7 +31,7 @@ class ConductorService:
         self,
         host: str,
         store: Store,
-        server: CallServer,
+        servers: Sequence[CallServer],
         membership: Membership,
         watch: BrokerWatch,
         fleet: FleetWatch,
@@ -40,7 +41,7 @@ class ConductorService:
         self.graceful_shutdown_timeout = graceful_shutdown_timeout
         self._host = host
         self._store = store
-        self._server = server
+        self._servers = servers
         self._membership = membership
         self._watch = watch
         self._fleet = fleet
@@ -56,7 +57,8 @@ class ConductorService:
     ) -> None:
         """Begin in the background; the broker and the database may come later."""
         self._on_fatal = on_fatal
-        self._server.start()
+        for server in self._servers:
+            server.start()
         for loop in self._loops:
             loop.start()
             loop.wake()
@@ -68,8 +70,9 @@ class ConductorService:
         deadline = time.monotonic() + self.graceful_shutdown_timeout
         for loop in self._loops:
             loop.stop()
-        is_answered = self._server.stop(deadline - time.monotonic())
+        stopped = [server.stop(deadline - time.monotonic()) for server in self._servers]
         has_beaten = self._loops[0].join(deadline - time.monotonic())
+        is_answered = all(stopped)
         if is_answered:
             self._store.close()
         return is_answered and has_beaten

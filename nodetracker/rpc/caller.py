@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.clock import DatabaseClock
-from nodetracker.errors import RpcError, RpcUnavailableError, RpcVersionError
+from nodetracker.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
 from nodetracker.rpc.answers import decode_error
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.transport import Transport
@@ -63,14 +63,14 @@ class RpcCaller:
         arguments: dict[str, Any],
         timeout_seconds: float,
     ) -> Any:
-        """Make one call and return its plain result.
+        """Make one call and return its result.
 
         Args:
             server: which one; None = any that serves the interface.
 
         Raises:
             RpcUnavailableError: no answer came in time.
-            RpcVersionError: the other side is of another version.
+            RpcVersionError: the other side is of another version, or its answer cannot be read.
             NodetrackerError: what the other side raised.
         """
         self._refuse_when_stuck()
@@ -96,7 +96,14 @@ class RpcCaller:
             )
         if task.error is not None:
             raise _translate(task.error, _name(interface, server), method.name, timeout_seconds)
-        return self._read(task.result())
+        plain = self._read(task.result())
+        try:
+            return method.read_result(plain, "")
+        except RequestError as error:
+            raise RpcVersionError(
+                f"{_name(interface, server)} answered {method.name} with what this version "
+                f"cannot read: {error}"
+            ) from None
 
     def _refuse_when_stuck(self) -> None:
         with self._lock:

@@ -67,7 +67,7 @@ class Interface:
         """Return an object with the protocol's methods, each of which makes a call.
 
         Args:
-            call: is given the method and its plain arguments; returns a plain result.
+            call: is given the method and its plain arguments; returns its result.
         """
         return _Proxy(self, call)
 
@@ -85,8 +85,7 @@ class _Proxy:
             raise AttributeError(f"{self._interface.topic} has no method {name}")
 
         def invoke(*positional: Any, **named: Any) -> Any:
-            answer = self._call(method, method.encode_arguments(*positional, **named))
-            return method.read_result(answer, "")
+            return self._call(method, method.encode_arguments(*positional, **named))
 
         setattr(self, name, invoke)
         return invoke
@@ -100,5 +99,5 @@ def _make_method(function: Callable[..., Any]) -> Method:
         name=function.__name__,
         signature=inspect.Signature(parameters),
         readers={item.name: make_reader(hints[item.name]) for item in parameters},
-        read_result=make_reader(hints["return"]),
+        read_result=make_reader(hints["return"], is_strict=False),
     )

@@ -2,7 +2,8 @@
 
 A type is read by its annotations, so that a field that is added to a
 dataclass travels without a line here. What does not fit its type, a field that
-nobody knows and one that is missing without a default are refused with the path.
+nobody knows and one that is missing without a default are refused with the path;
+only of results, which a newer process may give, fields that nobody knows are left out.
 """
 
 import dataclasses
@@ -56,8 +57,11 @@ def encode(value: object) -> Any:
 
 
 @cache
-def make_reader(hint: Any) -> Reader:
+def make_reader(hint: Any, is_strict: bool = True) -> Reader:
     """Return what reads a type.
+
+    Args:
+        is_strict: refuse fields that nobody knows.
 
     >>> make_reader(dict[int, float | None])({"1": 2, "3": None}, "")
     {1: 2, 3: None}
@@ -71,15 +75,15 @@ def make_reader(hint: Any) -> Reader:
         return _read_none
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _make_union(arguments)
+        return _make_union(arguments, is_strict)
     if dataclasses.is_dataclass(origin or hint):
-        return _Lazy(hint)
+        return _Lazy(hint, is_strict)
     if origin in _SEQUENCES:
-        return _make_sequence(origin, arguments)
+        return _make_sequence(origin, arguments, is_strict)
     if origin in _SETS:
-        return _make_collection(arguments[0], frozenset)
+        return _make_collection(arguments[0], frozenset, is_strict)
     if origin is not None and issubclass(origin, Mapping):
-        return _make_mapping(*arguments)
+        return _make_mapping(arguments[0], arguments[1], is_strict)
     if isinstance(hint, type):
         return _make_scalar(hint)
     raise TypeError(f"{hint} cannot travel")
@@ -122,9 +126,9 @@ def _convert(make: Callable[[Any], Any], plain: Any, path: str, what: str) -> An
         _refuse(path, plain, what)
 
 
-def _make_union(arguments: tuple[Any, ...]) -> Reader:
+def _make_union(arguments: tuple[Any, ...], is_strict: bool) -> Reader:
     rest = [item for item in arguments if item is not type(None)]
-    readers = [make_reader(item) for item in rest]
+    readers = [make_reader(item, is_strict) for item in rest]
     is_optional = len(rest) < len(arguments)
 
     def read(plain: Any, path: str) -> Any:
@@ -140,14 +144,14 @@ def _make_union(arguments: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _make_sequence(origin: Any, arguments: tuple[Any, ...]) -> Reader:
+def _make_sequence(origin: Any, arguments: tuple[Any, ...], is_strict: bool) -> Reader:
     if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
-        return _make_fixed_tuple(tuple(make_reader(item) for item in arguments))
-    return _make_collection(arguments[0], list if origin is list else tuple)
+        return _make_fixed_tuple(tuple(make_reader(item, is_strict) for item in arguments))
+    return _make_collection(arguments[0], list if origin is list else tuple, is_strict)
 
 
-def _make_collection(item_hint: Any, make: Callable[[Any], Any]) -> Reader:
-    read_item = make_reader(item_hint)
+def _make_collection(item_hint: Any, make: Callable[[Any], Any], is_strict: bool) -> Reader:
+    read_item = make_reader(item_hint, is_strict)
 
     def read(plain: Any, path: str) -> Any:
         if not isinstance(plain, list | tuple):
@@ -174,9 +178,9 @@ def _read_integer_key(plain: Any, path: str) -> Any:
     return _convert(int, plain, path, "integer")
 
 
-def _make_mapping(key_hint: Any, item_hint: Any) -> Reader:
-    read_key = _read_integer_key if key_hint is int else make_reader(key_hint)
-    read_item = make_reader(item_hint)
+def _make_mapping(key_hint: Any, item_hint: Any, is_strict: bool) -> Reader:
+    read_key = _read_integer_key if key_hint is int else make_reader(key_hint, is_strict)
+    read_item = make_reader(item_hint, is_strict)
 
     def read(plain: Any, path: str) -> Any:
         if not isinstance(plain, Mapping):
@@ -193,8 +197,9 @@ def _make_mapping(key_hint: Any, item_hint: Any) -> Reader:
 class _Lazy:
     """Reads a dataclass; its fields are looked at when the first one comes, as types may nest."""
 
-    def __init__(self, hint: Any) -> None:
+    def __init__(self, hint: Any, is_strict: bool) -> None:
         self._hint = hint
+        self._is_strict = is_strict
         self._class: Any = typing.get_origin(hint) or hint
         self._readers: dict[str, Reader] | None = None
         self._required: frozenset[str] = frozenset()
@@ -207,12 +212,17 @@ class _Lazy:
         if not isinstance(plain, Mapping):
             _refuse(path, plain, self._class.__name__)
         prefix = f"{path}." if path else ""
-        for name in plain.keys() - readers.keys():
-            raise RequestError(f"{prefix}{name}", "is no known field")
+        unknown = plain.keys() - readers.keys()
+        if unknown and self._is_strict:
+            raise RequestError(f"{prefix}{min(unknown)}", "is no known field")
         for name in self._required - plain.keys():
             raise RequestError(f"{prefix}{name}", "is missing")
         return self._class(
-            **{name: readers[name](item, f"{prefix}{name}") for name, item in plain.items()}
+            **{
+                name: readers[name](item, f"{prefix}{name}")
+                for name, item in plain.items()
+                if name in readers
+            }
         )
 
     def _prepare(self) -> None:
@@ -230,7 +240,10 @@ class _Lazy:
             for item in fields
             if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
         )
-        self._readers = {item.name: make_reader(_bind(hints[item.name], bound)) for item in fields}
+        self._readers = {
+            item.name: make_reader(_bind(hints[item.name], bound), self._is_strict)
+            for item in fields
+        }
 
 
 def _bind(hint: Any, bound: Mapping[Any, Any]) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.model.service import BROKER, COMPUTE_BINARY, CONDUCTOR_BINARY
 from tests.contract.stores import make_url
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.rabbitmq import RabbitMQ
@@ -270,6 +270,32 @@ def check_storm(store: SqlStore, told: list[dict[str, Any]]) -> None:
         request = parse_claim_request(bodies[name])
         assert (held.workload, held.amounts) == (request.workload, request.amounts)
         assert (held.reason == "aborted") == (name in names["aborted"])
+
+
+def test_a_database_that_hangs_is_not_taken_for_a_broker_that_does(
+    tmp_path: Path, rabbitmq: RabbitMQ
+) -> None:
+    database = MariaDB()
+    try:
+        connection = database.create_database("nthangs")
+        conductor = Conductor(tmp_path / "conductor", connection, rabbitmq.url, "c-9")
+        assert conductor.manage("db", "sync").returncode == 0
+        with conductor.start_conductor() as running:
+            wait_until(lambda: bool(conductor.ask("service", "list")))
+            database.process.freeze()
+            time.sleep(5)
+            database.process.thaw()
+            store = open_store(DatabaseSettings(connection))
+            before = store.list_services("c-9")[0].report_count
+            wait_until(lambda: store.list_services("c-9")[0].report_count > before + 1)
+            (record,) = store.list_services("c-9")
+            store.close()
+            assert record.last_audit is not None
+            assert BROKER not in record.last_audit.get("nodes", {})
+            assert running.stop() == 0
+            assert "Traceback" not in running.output()
+    finally:
+        database.remove()
 
 
 def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(

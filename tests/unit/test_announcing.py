@@ -39,6 +39,13 @@ def heard():
 @pytest.fixture
 def store(heard):
     store = announce_store(MemoryStore(), heard)
+    add_alpha(store)
+    assert heard.take() == ["service.create"]
+    return store
+
+
+def add_alpha(store):
+    """Give it a host with two nodes."""
     record = take_service(store, "alpha", make_incarnation())
     values = make_values(
         vcpus=16, vcpus_used=0, pcpus=0, pcpus_used=0, cpu_used=0.0, memory_mb=65536, local_gb=500,
@@ -48,8 +55,6 @@ def store(heard):
     agent = key_of(record)
     changes = [create(agent, name, values, node_uuid=None) for name in ("n1", "n2")]
     store.apply_changes(agent, changes, 60)
-    assert heard.take() == ["service.create"]
-    return store
 
 
 def ask(**body):
@@ -122,6 +127,60 @@ def test_a_host_that_is_renamed_is_told(store, heard):
     store.rename_host("alpha", "beta", COMPUTE_BINARY, seen)
     (told,) = heard.all
     assert (told.payload["old"]["host"], told.payload["new"]["host"]) == ("alpha", "beta")
+
+
+class Breaking(MemoryStore):
+    """A store whose connection breaks behind one of its writes."""
+
+    breaks_after = ""
+    is_broken = False
+
+    def __getattribute__(self, name):
+        method = super().__getattribute__(name)
+        if name.startswith("_") or not callable(method):
+            return method
+
+        def call(*arguments, **named):
+            if self.is_broken:
+                raise StoreUnavailableError("gone away")
+            result = method(*arguments, **named)
+            self.is_broken = name == self.breaks_after
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        ("create_migration", ["migration.update"]),
+        ("abort_claim", ["claim.release"]),
+        ("delete_service", ["compute_node.delete", "compute_node.delete", "service.delete"]),
+        ("rename_host", []),
+    ],
+)
+def test_what_was_done_is_done_also_when_not_all_of_it_can_be_told(write, told, caplog):
+    heard = Heard()
+    inner = Breaking()
+    store = announce_store(inner, heard)
+    add_alpha(store)
+    (seen,) = store.list_services("alpha")
+    source = store.create_claim(ask(), "alpha", "n1", TERMS)
+    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    arguments = {
+        "create_migration": (move, "alpha", "n2", TERMS),
+        "delete_service": ("alpha", COMPUTE_BINARY, -1),
+        "rename_host": ("alpha", "beta", COMPUTE_BINARY, seen),
+    }
+    if write == "abort_claim":
+        arguments[write] = (store.create_migration(move, "alpha", "n2", TERMS).dest_claim,)
+    if write == "delete_service":
+        store.abort_claim(source.uuid)
+    heard.take()
+    inner.breaks_after = write
+    getattr(store, write)(*arguments[write])
+    assert heard.take() == told
+    assert ("not told in full: gone away" in caplog.text) is (write != "delete_service")
 
 
 def test_warnings_of_others_are_told(store, heard):

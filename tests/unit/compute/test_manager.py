@@ -1,5 +1,7 @@
 import dataclasses
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -130,6 +132,32 @@ def test_observers_are_told_of_every_audit(world):
     world.manager.pre_start_hook()
     world.manager.inventory_host()
     assert [len(report.changes) for report in world.reports] == [2, 0]
+
+
+class SlowObserver:
+    """Takes its time over the first report."""
+
+    def __init__(self):
+        self.is_at_it = threading.Event()
+        self.go_on = threading.Event()
+
+    def audited(self, report):
+        if not self.is_at_it.is_set():
+            self.is_at_it.set()
+            assert self.go_on.wait(10)
+
+
+def test_observers_are_told_of_audits_in_their_order(world):
+    slow = SlowObserver()
+    world.manager._observers = (slow, world)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(world.manager.update_available_resource)
+        assert slow.is_at_it.wait(10)
+        second = pool.submit(world.manager.update_available_resource)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.2)
+        slow.go_on.set()
+    assert world.reports == [first.result(), second.result()]
 
 
 def test_an_observer_that_fails_stops_nothing(world, caplog):
