@@ -7,19 +7,12 @@ from typing import Any
 
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
-from nodetracker.accounting.ledger import topology_column
 from nodetracker.accounting.ledger_warnings import find_ledger_warnings
 from nodetracker.accounting.moves import judge_moves, list_departing, list_moving
-from nodetracker.accounting.numa_usage import decode_host_cells, list_placements, offered_pins
-from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import (
-    allocate_devices,
-    free_devices,
-    hold_for_guests,
-    sync_devices,
-)
+from nodetracker.accounting.numa_usage import decode_host_cells, offered_pins
+from nodetracker.accounting.pci_state import hold_for_claims, hold_for_guests, sync_devices
+from nodetracker.accounting.promised import promised_columns
 from nodetracker.accounting.settlement import ListingTime, settle
-from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import GuestListing
@@ -75,13 +68,10 @@ def account(
     )
     guests, claims = settlement.guests, settlement.claims
     moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
-    devices = _devices_now(
-        snapshot,
-        stored.devices if stored else {},
-        stored.claims if stored else {},
-        claims,
-        policy,
-    )
+    devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
+    if snapshot.pci.value is not None:
+        devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
+    devices = hold_for_claims(devices, claims.values(), stored.claims if stored else {})
     devices = hold_for_guests(
         devices,
         [guest for guest in guests.values() if guest.missing_since is None],
@@ -89,15 +79,9 @@ def account(
     )
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     values = replace(before, **known, facts=facts)
-    total = usage.charge_of_ledger(
-        claims.values(), guests.values(), values.overhead.get("memory_mb", 0)
-    )
-    placements = list_placements(claims.values(), guests.values())
     values = replace(
         values,
-        numa_topology=topology_column(values.numa_topology, placements),
-        **pci_columns(devices.values()),
-        **usage.usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
+        **promised_columns(values, claims.values(), guests.values(), devices),
         **usage.count_columns(guests.values()),
     )
     missing = () if stored else tuple(
@@ -177,34 +161,6 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns["traits"] = sorted(snapshot.traits)
         columns["tracks_resources"] = snapshot.tracks_resources
     return columns
-
-
-def _devices_now(
-    snapshot: HostSnapshot,
-    stored: Mapping[str, TrackedDevice],
-    before: Mapping[str, Claim],
-    claims: Mapping[str, Claim],
-    policy: Policy,
-) -> dict[str, TrackedDevice]:
-    """Return the devices with their statuses, after what the audit judged of the claims."""
-    devices = dict(stored)
-    if snapshot.pci.value is not None:
-        devices = sync_devices(stored, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
-    for claim in claims.values():
-        if not claim.devices or before.get(claim.uuid) == claim:
-            continue
-        devices = free_devices(devices, claim.workload.uuid)  # what its guest has is its own
-        if claim.is_active:
-            # What is not to be had any more must not cost the audit.
-            own = [a for a in claim.devices if a in devices and _may_have(devices[a], claim)]
-            devices = allocate_devices(devices, own, claim.uuid)
-        else:
-            devices = free_devices(devices, claim.uuid)
-    return devices
-
-
-def _may_have(device: TrackedDevice, claim: Claim) -> bool:
-    return device.is_available or device.claim_uuid == claim.uuid
 
 
 def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
