@@ -23,8 +23,6 @@ from nodetracker.model.pci import MdevType
 from nodetracker.settings import Policy, ReservedPages
 from nodetracker.units import capacity_gib_from_mib
 
-GPU_RESOURCE_CLASS = "PGPU"
-
 
 def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
     """Return the CPUs that guests may share and those that may be pinned.
@@ -119,19 +117,8 @@ def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
 
 
 def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
-    """Build the columns of the GPU fact: the devices, and how many placement may count."""
-    inventory = {}
-    if gpus:
-        inventory[GPU_RESOURCE_CLASS] = {
-            "total": len(gpus),
-            "reserved": 0,
-            "min_unit": 1,
-            "max_unit": len(gpus),
-            "step_size": 1,
-            "allocation_ratio": 1.0,
-        }
+    """Build the column of the GPU fact; `accounting.gpus` tells what they count as."""
     return {
-        "inventory": inventory,
         "gpus": [
             {
                 "address": gpu.address,

@@ -58,7 +58,8 @@ class HostState:
         """Return the node with a claim on it: what the ledger wrote, before it is read again."""
         locked = self._as_locked(claim.workload.uuid, claim.created_at)
         charge = charge_of_claim(claim.amounts, claim.workload.kind, locked.overhead_mb)
-        columns = ledger.charge_row(locked, charge, ledger.credit_of(locked))
+        inventory = ledger.inventory_given(locked, claim)
+        columns = ledger.charge_row(locked, charge, ledger.credit_of(locked), inventory)
         placements = [*locked.placements, *([claim.numa] if claim.numa else [])]
         columns["numa_topology"] = ledger.topology_column(
             self.node.values.numa_topology, placements

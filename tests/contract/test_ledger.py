@@ -43,6 +43,8 @@ def make_node(
     charge: Charge = NOTHING,
     devices: tuple[Any, ...] = (),
     host: str = "alpha",
+    gpus: tuple[dict[str, Any], ...] = (),
+    inventory: dict[str, Any] | None = None,
 ) -> AgentKey:
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store, host, f"agent-of-{host}")
@@ -59,8 +61,10 @@ def make_node(
         reserved=RESERVED,
         overhead={},
         facts={},
+        gpus=list(gpus),
         numa_topology={"cells": [make_cell(0), make_cell(1)]},
-        inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}},
+        inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}}
+        | (inventory or {}),
         **pci_columns(devices),
         **usage_columns(charge, RESERVED, 8192, 100),
     )
