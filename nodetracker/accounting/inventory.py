@@ -100,6 +100,10 @@ def storage_columns(storage: StorageInfo) -> dict[str, Any]:
     }
 
 
+HOST_METRICS = frozenset({"memory_used_mb", "swap_used_mb", "disk_used_mb"})
+"""What `measured_use` tells; the row's other metrics are its driver's."""
+
+
 def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict[str, int]:
     """Return what is in use right now, in MiB, of what could be measured."""
     metrics = {}
@@ -175,6 +179,13 @@ def hypervisor_columns(hypervisor: HypervisorInfo) -> dict[str, Any]:
         "hypervisor_version": hypervisor.version,
         "supported_instances": [list(triple) for triple in hypervisor.supported_instances],
     }
+
+
+NO_ENGINE: Mapping[str, Any] = {
+    name: getattr(NodeValues(), name)
+    for name in ("labels", "runtimes", "disk_quota_supported", "engine")
+}
+"""The columns of a node without a container engine."""
 
 
 def engine_columns(engine: ContainerEngine) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def account(
         guests=_bound_guests(snapshot.guests, policy),
     )
     before = stored.values if stored else NodeValues()
+    snapshot = _with_known_engine(snapshot, before)
     time = time or ListingTime(now)
     known = _known_columns(snapshot, policy, before)
     settlement = settle(
@@ -149,18 +150,42 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns |= inventory.system_columns(snapshot.system.value)
         if columns["boot_id"] == before.boot_id and before.booted_at is not None:
             columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
-    if snapshot.engine is not None and snapshot.engine.value is not None:
+    if snapshot.engine is None:
+        columns |= inventory.NO_ENGINE
+    elif snapshot.engine.value is not None:
         columns |= inventory.engine_columns(snapshot.engine.value)
-    columns["metrics"] = (
-        dict(before.metrics)
-        | inventory.measured_use(snapshot.memory.value, snapshot.storage.value)
-        | dict(snapshot.measured)
-    )
+    columns["metrics"] = _metrics(snapshot, before)
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
         columns["traits"] = sorted(snapshot.traits)
         columns["tracks_resources"] = snapshot.tracks_resources
     return columns
+
+
+def _with_known_engine(snapshot: HostSnapshot, before: NodeValues) -> HostSnapshot:
+    """Return the snapshot with the engine that the row has as failed where nobody said it is gone.
+
+    A driver that fails as a whole does not tell whether it has one.
+    """
+    guests = snapshot.guests
+    if snapshot.engine is not None or guests.error is None or "engine" not in before.facts:
+        return snapshot
+    return replace(snapshot, engine=failed(guests.source, guests.error))
+
+
+def _metrics(snapshot: HostSnapshot, before: NodeValues) -> dict[str, int]:
+    """Return what is measured now, and as it was what could not be.
+
+    A driver that could not list all guests does not tell what it measures.
+    """
+    measured = snapshot.measured
+    held = {
+        name: value
+        for name, value in before.metrics.items()
+        if name in inventory.HOST_METRICS or name in measured or not snapshot.guests.is_fresh
+    }
+    known = {name: value for name, value in measured.items() if value is not None}
+    return held | inventory.measured_use(snapshot.memory.value, snapshot.storage.value) | known
 
 
 def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
