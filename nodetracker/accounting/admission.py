@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodetracker.accounting.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.pci_verdict import PciVerdict
 from nodetracker.accounting.usage import Charge, charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
@@ -27,7 +28,7 @@ class Check(enum.StrEnum):
     MAINTENANCE = "maintenance"
     UP = "up"
     TRAITS = "traits"
-    FACTS = "facts"  # a total that matters is not known any more
+    FACTS = "facts"  # a fact that matters is not known any more
     CPU = "cpu"
     PCPU = "pcpu"
     RAM = "ram"
@@ -69,6 +70,9 @@ _UNITS = {
     MEMORY: _Unit(1, "memory", " MB", "memory", Check.RAM),
     DISK: _Unit(MIB_PER_GIB, "disk", " GB", "storage", Check.DISK),
 }
+
+_FACTS = {resource: unit.fact for resource, unit in _UNITS.items()} | {GPU_RESOURCE_CLASS: "gpus"}
+"""Resource class -> the fact that tells its total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,9 @@ def admit(
         verdicts.append(_judge(resource, stock, amount, 0, request.limits))
     lacking = sorted(set(request.required_traits) - set(values.traits))
     refusals += [Refusal(Check.TRAITS, f"trait {trait} is missing") for trait in lacking]
-    refusals += [Refusal(Check.FACTS, reason) for reason in _unknown_facts(values, verdicts)]
+    refusals += [
+        Refusal(Check.FACTS, reason) for reason in _unknown_facts(values, request, verdicts)
+    ]
     refusals += [_refuse(verdict) for verdict in verdicts if not verdict.fits]
     return Admission(tuple(verdicts), tuple(refusals))
 
@@ -231,13 +237,20 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
     )
 
 
-def _unknown_facts(values: NodeValues, verdicts: list[ResourceVerdict]) -> list[str]:
-    """Say which of the totals that matter nobody knows any more."""
-    wanted = {_UNITS[v.resource].fact for v in verdicts if v.requested and v.resource in _UNITS}
+def _unknown_facts(
+    values: NodeValues, request: ClaimRequest, verdicts: list[ResourceVerdict]
+) -> list[str]:
+    """Say which of the facts that matter nobody knows any more."""
+    wanted = {"guests"}
+    wanted |= {_FACTS[v.resource] for v in verdicts if v.requested and v.resource in _FACTS}
+    if request.numa is not None:
+        wanted.add("numa")
+    if request.pci_requests:
+        wanted.add("pci")
     return [
         f"{name} is unknown since {entry.since.isoformat(timespec='seconds')}: {entry.error}"
         for name, entry in sorted(values.facts.items())
-        if name in wanted | {"guests"} and entry.state is FactState.UNKNOWN
+        if name in wanted and entry.state is FactState.UNKNOWN
     ]
 
 

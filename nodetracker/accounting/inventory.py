@@ -23,8 +23,6 @@ from nodetracker.model.pci import MdevType
 from nodetracker.settings import Policy, ReservedPages
 from nodetracker.units import capacity_gib_from_mib
 
-GPU_RESOURCE_CLASS = "PGPU"
-
 
 def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
     """Return the CPUs that guests may share and those that may be pinned.
@@ -102,6 +100,10 @@ def storage_columns(storage: StorageInfo) -> dict[str, Any]:
     }
 
 
+HOST_METRICS = frozenset({"memory_used_mb", "swap_used_mb", "disk_used_mb"})
+"""What `measured_use` tells; the row's other metrics are its driver's."""
+
+
 def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict[str, int]:
     """Return what is in use right now, in MiB, of what could be measured."""
     metrics = {}
@@ -119,19 +121,8 @@ def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
 
 
 def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
-    """Build the columns of the GPU fact: the devices, and how many placement may count."""
-    inventory = {}
-    if gpus:
-        inventory[GPU_RESOURCE_CLASS] = {
-            "total": len(gpus),
-            "reserved": 0,
-            "min_unit": 1,
-            "max_unit": len(gpus),
-            "step_size": 1,
-            "allocation_ratio": 1.0,
-        }
+    """Build the column of the GPU fact; `accounting.gpus` tells what they count as."""
     return {
-        "inventory": inventory,
         "gpus": [
             {
                 "address": gpu.address,
@@ -188,6 +179,13 @@ def hypervisor_columns(hypervisor: HypervisorInfo) -> dict[str, Any]:
         "hypervisor_version": hypervisor.version,
         "supported_instances": [list(triple) for triple in hypervisor.supported_instances],
     }
+
+
+NO_ENGINE: Mapping[str, Any] = {
+    name: getattr(NodeValues(), name)
+    for name in ("labels", "runtimes", "disk_quota_supported", "engine")
+}
+"""The columns of a node without a container engine."""
 
 
 def engine_columns(engine: ContainerEngine) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting.admission import Admission, Check, Refusal, admit
+from nodetracker.accounting.gpus import GPU_RESOURCE_CLASS, count_bound, covered_inventory
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa_fit import NumaRefusal, fit_numa
 from nodetracker.accounting.numa_usage import decode_host_cells, sum_usage, topology_with_usage
@@ -76,7 +77,9 @@ def judge_claim(
     if not node.values.tracks_resources:
         return Admission((), tuple(_judge_service(node, service_down_time)))
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
-    answer = admit(request, node.values, charge, credit_of(node), used_resources)
+    used = dict(used_resources)
+    used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - _gpu_credit_of(node)
+    answer = admit(request, node.values, charge, credit_of(node), used)
     refusals = [*_judge_service(node, service_down_time), *answer.refusals]
     unknown = sorted({r.alias for r in request.pci_requests} - aliases.keys())
     refusals += [Refusal(Check.PCI, f"{alias} is no PCI alias") for alias in unknown]
@@ -127,6 +130,14 @@ def credit_of(node: LockedNode) -> Charge:
     return charge_of_guest(guest, node.overhead_mb)
 
 
+def _gpu_credit_of(node: LockedNode) -> int:
+    """Return how many GPUs are reserved for the workload's guest while no claim covers it."""
+    guest = node.guest
+    if guest is None or guest.claim_uuid is not None:
+        return 0
+    return count_bound(node.values.gpus, guest.uuid)
+
+
 def make_claim(
     request: ClaimRequest, node: LockedNode, answer: Admission, claim_timeout: int
 ) -> Claim:
@@ -162,11 +173,45 @@ def release(claim: Claim, reason: ReleaseReason, now: datetime) -> Claim:
     )
 
 
-def charge_row(node: LockedNode, added: Charge, removed: Charge) -> dict[str, Any]:
-    """Return the usage columns after something was charged and something taken off."""
+def charge_row(
+    node: LockedNode, added: Charge, removed: Charge, inventory: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the usage columns after something was charged and something taken off.
+
+    Args:
+        inventory: the column from now on, None when it stays.
+    """
     values = node.values
     total = charge_of_row(values) + added - removed
-    return usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+    columns = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+    return columns if inventory is None else columns | {"inventory": inventory}
+
+
+def inventory_given(node: LockedNode, claim: Claim) -> dict[str, Any] | None:
+    """Return the column ``inventory`` once a claim covers the workload's guest, None if it stays.
+
+    Where another claim covers it already the next audit tells.
+    """
+    guest = node.guest
+    if guest is None or guest.claim_uuid is not None:
+        return None
+    return covered_inventory(node.values.inventory, node.values.gpus, guest.uuid, (), (claim,))
+
+
+def inventory_taken(
+    node: LockedNode, claim: Claim, others: Sequence[Claim]
+) -> dict[str, Any] | None:
+    """Return the column ``inventory`` once a claim is released, None if it stays.
+
+    Args:
+        others: the workload's other active claims on this node.
+    """
+    guest = node.guest
+    if guest is None or guest.missing_since is not None:
+        return None
+    return covered_inventory(
+        node.values.inventory, node.values.gpus, guest.uuid, (claim, *others), others
+    )
 
 
 def give_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:

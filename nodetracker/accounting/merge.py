@@ -40,7 +40,7 @@ def merge_readings(readings: Sequence[Reading]) -> HostSnapshot:
     first = readings[0].snapshot
     guests, twice = _merge_guests(readings)
     engines = [reading.snapshot.engine for reading in readings]
-    measured: dict[str, int] = {}
+    measured: dict[str, int | None] = {}
     for reading in reversed(readings):
         measured |= reading.snapshot.measured
     return replace(

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nodetracker.errors import RefusedError
+from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice, track_device
 from nodetracker.model.pci_spec import DeviceSpec, find_tags
@@ -115,6 +116,57 @@ def hold_for_guests(
         if address in held and held[address].is_available:
             held = allocate_devices(held, [address], uuid)
     return held
+
+
+def hold_for_claims(
+    devices: Devices, claims: Iterable[Claim], before: Mapping[str, Claim]
+) -> dict[str, TrackedDevice]:
+    """Let every claim have its devices, and a released one none.
+
+    One that did not change and has all that it can have is passed over. What
+    is not to be had any more it does not get: that must not cost the audit.
+
+    Args:
+        before: the claims by uuid when the devices were given last.
+    """
+    held = dict(devices)
+    for claim in claims:
+        if not claim.devices:
+            continue
+        if before.get(claim.uuid) == claim and not _lacks(held, claim):
+            continue
+        held = free_devices(held, claim.workload.uuid)  # what its guest has is its own
+        if claim.state is ClaimState.RELEASED:
+            held = free_devices(held, claim.uuid)
+        elif claim.state is ClaimState.CONFIRMED:
+            own = [a for a in claim.devices if a in held and _may_have(held[a], claim)]
+            held = allocate_devices(held, own, claim.uuid)
+        else:
+            free = [a for a in claim.devices if a in held and held[a].is_available]
+            held = claim_devices(held, free, claim.uuid)
+    return held
+
+
+def hold_anew(
+    devices: Devices, claims: Collection[Claim], guests: Iterable[Guest]
+) -> dict[str, TrackedDevice]:
+    """Give the devices of a new reading to the claims that have them, then to guests."""
+    free = {address: replace(device, claim_uuid=None) for address, device in devices.items()}
+    held = hold_for_claims(settle(free), claims, {})
+    return hold_for_guests(held, guests, [claim.uuid for claim in claims])
+
+
+def _lacks(devices: Devices, claim: Claim) -> bool:
+    """Tell whether a claim could have a device of its own that it has not."""
+    return claim.is_active and any(
+        device.is_available or device.claim_uuid == claim.workload.uuid
+        for device in map(devices.get, claim.devices)
+        if device is not None
+    )
+
+
+def _may_have(device: TrackedDevice, claim: Claim) -> bool:
+    return device.is_available or device.claim_uuid == claim.uuid
 
 
 def list_held(devices: Devices, claim_uuid: str) -> tuple[str, ...]:

@@ -7,19 +7,12 @@ from typing import Any
 
 from nodetracker.accounting import inventory, usage
 from nodetracker.accounting.facts import track_facts
-from nodetracker.accounting.ledger import topology_column
 from nodetracker.accounting.ledger_warnings import find_ledger_warnings
 from nodetracker.accounting.moves import judge_moves, list_departing, list_moving
-from nodetracker.accounting.numa_usage import decode_host_cells, list_placements, offered_pins
-from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import (
-    allocate_devices,
-    free_devices,
-    hold_for_guests,
-    sync_devices,
-)
+from nodetracker.accounting.numa_usage import decode_host_cells, offered_pins
+from nodetracker.accounting.pci_state import hold_for_claims, hold_for_guests, sync_devices
+from nodetracker.accounting.promised import promised_columns
 from nodetracker.accounting.settlement import ListingTime, settle
-from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import GuestListing
@@ -61,6 +54,7 @@ def account(
         guests=_bound_guests(snapshot.guests, policy),
     )
     before = stored.values if stored else NodeValues()
+    snapshot = _with_known_engine(snapshot, before)
     time = time or ListingTime(now)
     known = _known_columns(snapshot, policy, before)
     settlement = settle(
@@ -75,13 +69,10 @@ def account(
     )
     guests, claims = settlement.guests, settlement.claims
     moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
-    devices = _devices_now(
-        snapshot,
-        stored.devices if stored else {},
-        stored.claims if stored else {},
-        claims,
-        policy,
-    )
+    devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
+    if snapshot.pci.value is not None:
+        devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
+    devices = hold_for_claims(devices, claims.values(), stored.claims if stored else {})
     devices = hold_for_guests(
         devices,
         [guest for guest in guests.values() if guest.missing_since is None],
@@ -89,15 +80,9 @@ def account(
     )
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     values = replace(before, **known, facts=facts)
-    total = usage.charge_of_ledger(
-        claims.values(), guests.values(), values.overhead.get("memory_mb", 0)
-    )
-    placements = list_placements(claims.values(), guests.values())
     values = replace(
         values,
-        numa_topology=topology_column(values.numa_topology, placements),
-        **pci_columns(devices.values()),
-        **usage.usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
+        **promised_columns(values, claims.values(), guests.values(), devices),
         **usage.count_columns(guests.values()),
     )
     missing = () if stored else tuple(
@@ -165,13 +150,11 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
         columns |= inventory.system_columns(snapshot.system.value)
         if columns["boot_id"] == before.boot_id and before.booted_at is not None:
             columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
-    if snapshot.engine is not None and snapshot.engine.value is not None:
+    if snapshot.engine is None:
+        columns |= inventory.NO_ENGINE
+    elif snapshot.engine.value is not None:
         columns |= inventory.engine_columns(snapshot.engine.value)
-    columns["metrics"] = (
-        dict(before.metrics)
-        | inventory.measured_use(snapshot.memory.value, snapshot.storage.value)
-        | dict(snapshot.measured)
-    )
+    columns["metrics"] = _metrics(snapshot, before)
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
         columns["traits"] = sorted(snapshot.traits)
@@ -179,32 +162,30 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
     return columns
 
 
-def _devices_now(
-    snapshot: HostSnapshot,
-    stored: Mapping[str, TrackedDevice],
-    before: Mapping[str, Claim],
-    claims: Mapping[str, Claim],
-    policy: Policy,
-) -> dict[str, TrackedDevice]:
-    """Return the devices with their statuses, after what the audit judged of the claims."""
-    devices = dict(stored)
-    if snapshot.pci.value is not None:
-        devices = sync_devices(stored, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
-    for claim in claims.values():
-        if not claim.devices or before.get(claim.uuid) == claim:
-            continue
-        devices = free_devices(devices, claim.workload.uuid)  # what its guest has is its own
-        if claim.is_active:
-            # What is not to be had any more must not cost the audit.
-            own = [a for a in claim.devices if a in devices and _may_have(devices[a], claim)]
-            devices = allocate_devices(devices, own, claim.uuid)
-        else:
-            devices = free_devices(devices, claim.uuid)
-    return devices
+def _with_known_engine(snapshot: HostSnapshot, before: NodeValues) -> HostSnapshot:
+    """Return the snapshot with the engine that the row has as failed where nobody said it is gone.
+
+    A driver that fails as a whole does not tell whether it has one.
+    """
+    guests = snapshot.guests
+    if snapshot.engine is not None or guests.error is None or "engine" not in before.facts:
+        return snapshot
+    return replace(snapshot, engine=failed(guests.source, guests.error))
 
 
-def _may_have(device: TrackedDevice, claim: Claim) -> bool:
-    return device.is_available or device.claim_uuid == claim.uuid
+def _metrics(snapshot: HostSnapshot, before: NodeValues) -> dict[str, int]:
+    """Return what is measured now, and as it was what could not be.
+
+    A driver that could not list all guests does not tell what it measures.
+    """
+    measured = snapshot.measured
+    held = {
+        name: value
+        for name, value in before.metrics.items()
+        if name in inventory.HOST_METRICS or name in measured or not snapshot.guests.is_fresh
+    }
+    known = {name: value for name, value in measured.items() if value is not None}
+    return held | inventory.measured_use(snapshot.memory.value, snapshot.storage.value) | known
 
 
 def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:

@@ -6,6 +6,7 @@ A claim costs four statements and so does an abort, however many guests there ar
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -97,7 +98,8 @@ def grant(
     elif has_cells(node):
         placements = node.placements
     devices = ledger.give_devices(node, claim) if claim.devices else None
-    _charge(connection, node, added, ledger.credit_of(node), placements, devices)
+    inventory = ledger.inventory_given(node, claim)
+    _charge(connection, node, added, ledger.credit_of(node), placements, devices, inventory)
     if node.guest is not None:
         _cover(connection, node, claim.uuid)
     return claim
@@ -182,7 +184,8 @@ def release(
     is_placed = claim.numa is not None or has_cells(node)
     placements = read_placements(connection, node.id) if is_placed else None
     devices = ledger.take_devices(node, claim) if claim.devices else None
-    _charge(connection, node, added, removed, placements, devices)
+    inventory = ledger.inventory_taken(node, claim, others)
+    _charge(connection, node, added, removed, placements, devices, inventory)
     return released
 
 
@@ -376,6 +379,7 @@ def _charge(
     removed: Charge,
     placements: Sequence[NumaPlacement] | None = None,
     devices: Mapping[str, TrackedDevice] | None = None,
+    inventory: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the node's usage; its generation tells the agent to read the ledger again.
 
@@ -384,8 +388,9 @@ def _charge(
     Args:
         placements: all on its NUMA cells from now on, None when none changed.
         devices: all of it from now on, None when none changed.
+        inventory: the column from now on, None when it stays.
     """
-    columns = ledger.charge_row(node, added, removed)
+    columns = ledger.charge_row(node, added, removed, inventory)
     if placements is not None:
         columns["numa_topology"] = ledger.topology_column(node.values.numa_topology, placements)
     if devices is not None:

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import is_heard_of
-from nodetracker.accounting.usage import charge_of_ledger, usage_columns
+from nodetracker.accounting.pci_state import hold_anew
+from nodetracker.accounting.promised import promised_columns
 from nodetracker.db.codec import merge_values
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
@@ -339,7 +340,7 @@ def moved_record(
     """Return the row as it is after it came from another host.
 
     Its claims came with it, unknown to the agent that takes it over: they
-    count from the same commit on.
+    count and have their devices from the same commit on.
 
     Args:
         claims: active ones of the row, oldest first.
@@ -350,21 +351,25 @@ def moved_record(
         uuid: dataclasses.replace(guest, claim_uuid=held[uuid].uuid) if uuid in held else guest
         for uuid, guest in new.guests.items()
     }
-    values = new.values
-    total = charge_of_ledger(claims, guests.values(), int(values.overhead.get("memory_mb", 0)))
-    usage = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+    devices = hold_anew(new.devices, claims, guests.values())
+    promised = promised_columns(new.values, claims, guests.values(), devices)
     return dataclasses.replace(
         new,
         generation=row.generation + 1,
         updated_at=now,
         guests=guests,
-        values=dataclasses.replace(values, **usage),
+        devices=devices,
+        values=dataclasses.replace(new.values, **promised),
     )
 
 
 def moved_change(change: NodeChange, record: NodeRecord) -> NodeChange:
-    """Return a change with the guests of the row that came, as claims cover them."""
-    return dataclasses.replace(change, guests=ItemDiff(added=tuple(record.guests.values())))
+    """Return a change with the guests and devices of the row that came, as its claims have them."""
+    return dataclasses.replace(
+        change,
+        guests=ItemDiff(added=tuple(record.guests.values())),
+        devices=ItemDiff(added=tuple(record.devices.values())),
+    )
 
 
 def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datetime) -> NodeRecord:

@@ -39,7 +39,7 @@ LEDGER_COLUMNS = (
     "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
     "local_gb_used", "cpu_used", "disk_used", "cpu_allocation_ratio", "ram_allocation_ratio",
     "disk_allocation_ratio", "reserved", "overhead", "inventory", "traits", "facts",
-    "numa_topology", "tracks_resources",
+    "numa_topology", "tracks_resources", "gpus",
 )  # fmt: skip
 _GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 _GUEST = "guest_"

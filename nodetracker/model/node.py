@@ -51,8 +51,8 @@ class HostSnapshot:
 
     Attributes:
         engine: the container engine, None on a node that has none.
-        measured: what its driver measured beside the facts, by name; joins
-            the row's metrics.
+        measured: what its driver measures beside its guests, by name; joins
+            the row's metrics. None: there is no number this time.
         uuid: the node's own stable uuid, for drivers that know one.
         overhead_mb: memory the driver adds to each guest's own, in MiB.
         tracks_resources: False where the driver cannot tell what guests take;
@@ -73,7 +73,7 @@ class HostSnapshot:
     system: Fact[SystemInfo]
     guests: Fact[GuestListing]
     engine: Fact[ContainerEngine] | None = None
-    measured: Mapping[str, int] = field(default_factory=dict)
+    measured: Mapping[str, int | None] = field(default_factory=dict)
     uuid: str | None = None
     overhead_mb: int = 0
     traits: tuple[str, ...] = ()

@@ -63,10 +63,10 @@ class HostManager:
         return fleet
 
     def consume(self, claim: Claim) -> None:
-        """Take a claim off its node until that is read again."""
-        fleet = self.fleet
+        """Take a claim that was granted off its node until that is read again; never raises."""
+        fleet = self._fleet
         key = (claim.host, claim.nodename)
-        if key in fleet.states:
+        if fleet is not None and key in fleet.states:
             states = {**fleet.states, key: fleet.states[key].consume(claim)}
             self._fleet = replace(fleet, states=states)
 

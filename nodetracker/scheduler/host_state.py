@@ -9,6 +9,7 @@ from nodetracker.accounting.admission import Admission, free_amounts
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.usage import Charge, charge_of_claim
+from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.service import ServiceGate
@@ -55,10 +56,15 @@ class HostState:
         )
 
     def consume(self, claim: Claim) -> "HostState":
-        """Return the node with a claim on it: what the ledger wrote, before it is read again."""
+        """Return the node with a claim on it: what the ledger wrote, before it is read again.
+
+        The claim was granted whatever was known here: devices that it cannot
+        have by that are left as they are known.
+        """
         locked = self._as_locked(claim.workload.uuid, claim.created_at)
         charge = charge_of_claim(claim.amounts, claim.workload.kind, locked.overhead_mb)
-        columns = ledger.charge_row(locked, charge, ledger.credit_of(locked))
+        inventory = ledger.inventory_given(locked, claim)
+        columns = ledger.charge_row(locked, charge, ledger.credit_of(locked), inventory)
         placements = [*locked.placements, *([claim.numa] if claim.numa else [])]
         columns["numa_topology"] = ledger.topology_column(
             self.node.values.numa_topology, placements
@@ -68,12 +74,16 @@ class HostState:
             for uuid, guest in self.node.unclaimed.items()
             if uuid != claim.workload.uuid
         }
+        try:
+            devices = ledger.give_devices(locked, claim)
+        except RefusedError:
+            devices = dict(self.node.devices)
         node = replace(
             self.node,
             values=replace(self.node.values, **columns),
             claims=(*self.node.claims, claim),
             unclaimed=rest,
-            devices=ledger.give_devices(locked, claim),
+            devices=devices,
         )
         return replace(self, node=node, is_estimate=True)
 

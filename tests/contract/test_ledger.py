@@ -1,5 +1,6 @@
 """The ledger over every store: claims that are granted, refused, answered again and released."""
 
+import dataclasses
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import (
@@ -41,6 +43,8 @@ def make_node(
     charge: Charge = NOTHING,
     devices: tuple[Any, ...] = (),
     host: str = "alpha",
+    gpus: tuple[dict[str, Any], ...] = (),
+    inventory: dict[str, Any] | None = None,
 ) -> AgentKey:
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store, host, f"agent-of-{host}")
@@ -57,8 +61,11 @@ def make_node(
         reserved=RESERVED,
         overhead={},
         facts={},
+        gpus=list(gpus),
         numa_topology={"cells": [make_cell(0), make_cell(1)]},
-        inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}},
+        inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}}
+        | (inventory or {}),
+        **pci_columns(devices),
         **usage_columns(charge, RESERVED, 8192, 100),
     )
     store.apply_changes(agent, [create(agent, "node-1", values, guests, devices)], 60)
@@ -447,6 +454,27 @@ class TestPci:
         assert {*first.devices, *second.devices} == {vf.address for vf in self.VFS}
         with pytest.raises(ClaimRefusedError, match="nic"):
             self.claim(store)
+
+    def test_a_node_that_comes_to_another_host_brings_its_claims_devices_and_cells(
+        self, store: Store
+    ) -> None:
+        agent = make_node(store, devices=self.VFS)
+        store.confirm_claim(self.claim(store, PCPU=1).uuid)
+        self.claim(store, PCPU=1)
+        before = node(store)
+        free = make_device("10000:81:00.3")
+        found = (*self.VFS, free)
+        cells = {"cells": [make_cell(0), make_cell(1)]}
+        values = dataclasses.replace(before.values, numa_topology=cells, **pci_columns(found))
+        other = register(store, "beta", "agent-b")
+        change = create(other, "node-1", values, (), found, before.uuid)
+        result = store.apply_changes(other, [change], service_down_time=-1)
+        assert store.load_nodes(agent.host) == []
+        (after,) = store.load_nodes("beta")
+        assert after.devices == {**before.devices, free.address: free}
+        assert after.values.numa_topology == before.values.numa_topology
+        assert after.values.pci_stats == pci_columns([free])["pci_stats"]
+        assert result.records["node-1"].devices == after.devices
 
     def test_devices_and_cells_are_chosen_together(self, store: Store) -> None:
         make_node(store, devices=self.VFS)

@@ -84,7 +84,7 @@ def make_values(**changes: Any) -> NodeValues:
         traits=["HW_CPU_X86_AVX2"],
         system={"vendor": "ACME", "uptime": None, "flags": [True, False]},
         disks=[{"name": "nvme0n1", "size_gb": 931.5}],
-        gpus=[{"uuid": "GPU-1", "memory_mb": 143_771}],
+        gpus=[{"address": "10000:c1:00.0", "uuid": "GPU-1", "memory_mb": 143_771}],
         facts={
             "cpu": FactEntry(FactState.FRESH, "sysfs", SINCE),
             "storage": FactEntry(

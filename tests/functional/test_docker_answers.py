@@ -289,7 +289,7 @@ class TestRequests:
         wait_until(lambda: not is_measured())
         stub.statuses["/system/df"] = (500, "busy")
         world.now += 601
-        assert "images_disk_used_mb" in driver.get_available_resource(HOST).measured
+        assert driver.get_available_resource(HOST).measured["images_disk_used_mb"] is not None
 
     def test_no_reading_waits_for_images_that_take_long(self, world, stub):
         stub.is_slow_with.add("/system/df")
@@ -299,6 +299,19 @@ class TestRequests:
             assert driver.get_available_resource(HOST).guests.is_fresh
         assert time.monotonic() - began < 4
         assert stub.requests.count("/system/df") <= 1
+
+    def test_what_is_measured_and_not_at_hand_has_no_number(self, world, stub):
+        stub.add(describe_container(1))
+        stub.counters[f"{1:064x}"] = {
+            "cpu_stats": {"cpu_usage": {"total_usage": 1}},
+            "memory_stats": {"usage": 100 << 20},
+        }
+        stub.is_slow_with.add("/system/df")
+        assert world.driver().get_available_resource(HOST).measured == {
+            "containers_memory_used_mb": 100,
+            "containers_cpu_used_milli": None,
+            "images_disk_used_mb": None,
+        }
 
     def test_measuring_may_be_switched_off_but_not_charging(self, world, stub):
         stub.add(describe_container(1), describe_container(2, Memory=0))

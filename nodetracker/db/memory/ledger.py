@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from nodetracker.accounting import ledger, moves
 from nodetracker.accounting.admission import Admission
@@ -186,7 +187,8 @@ class MemoryLedger(MemoryRows):
         claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
         tables.claims[claim.uuid] = claim
         added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-        _charge(tables, node, added, ledger.credit_of(node))
+        inventory = ledger.inventory_given(node, claim)
+        _charge(tables, node, added, ledger.credit_of(node), inventory)
         if claim.devices:
             _set_devices(tables, node, ledger.give_devices(node, claim))
         if node.guest is not None:
@@ -351,15 +353,21 @@ def _release(tables: Tables, node: LockedNode, claim: Claim, reason: ReleaseReas
         else:
             _drop_guest(tables, node)
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    _charge(tables, node, added, removed)
+    _charge(tables, node, added, removed, ledger.inventory_taken(node, claim, others))
     if claim.devices:
         _set_devices(tables, node, ledger.take_devices(node, claim))
     return released
 
 
-def _charge(tables: Tables, node: LockedNode, added: Charge, removed: Charge) -> None:
+def _charge(
+    tables: Tables,
+    node: LockedNode,
+    added: Charge,
+    removed: Charge,
+    inventory: Mapping[str, Any] | None = None,
+) -> None:
     record = tables.nodes[node.id]
-    columns = ledger.charge_row(node, added, removed)
+    columns = ledger.charge_row(node, added, removed, inventory)
     columns["numa_topology"] = ledger.topology_column(
         record.values.numa_topology, _placements(tables, node.id)
     )

@@ -26,12 +26,12 @@ class Charges:
     """Containers as guests.
 
     Attributes:
-        measured: what joins the node's metrics.
+        measured: what joins the node's metrics; None where there is no number now.
         wrong_labels: container's name -> what is wrong with its label.
     """
 
     guests: tuple[Guest, ...] = ()
-    measured: dict[str, int] = field(default_factory=dict)
+    measured: dict[str, int | None] = field(default_factory=dict)
     wrong_labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -69,7 +69,8 @@ class ContainerCharger:
     def charge(self, containers: Sequence[Container]) -> Charges:
         """Measure what must be, within the budget of a probe, and charge every container."""
         alive = [c for c in containers if c.is_alive and (self._measures or c.memory_mb is None)]
-        use = self._probes.ask(self._key("use"), lambda: self._read_use(alive)).value or {}
+        fact = self._probes.ask(self._key("use"), lambda: self._read_use(alive))
+        use = fact.value or {}
         now = self._monotonic()
         uuids, wrong = assign_uuids(containers)
         names = {container.id: container.name for container in containers}
@@ -87,7 +88,7 @@ class ContainerCharger:
                 for container in containers
             )
             self._working_sets.keep([container.id for container in alive])
-            measured = self._sum_use(use, now) | self._take_images(now) if self._measures else {}
+            measured = self._measure(fact.value, now) if self._measures else {}
         return Charges(guests, measured, {names[key]: text for key, text in wrong.items()})
 
     def _read_use(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
@@ -106,15 +107,19 @@ class ContainerCharger:
                 found[container.id] = usage
         return found
 
-    def _sum_use(self, use: dict[str, CgroupUsage], now: float) -> dict[str, int]:
-        memory = sum(usage.working_set_bytes for usage in use.values())
-        measured = {"containers_memory_used_mb": usage_mib_from_bytes(memory)}
-        cpu = self._cpu_meter.observe({key: usage.cpu_ns for key, usage in use.items()}, now)
-        if cpu is not None:
-            measured["containers_cpu_used_milli"] = cpu
-        return measured
+    def _measure(self, use: dict[str, CgroupUsage] | None, now: float) -> dict[str, int | None]:
+        memory_mb: int | None = None
+        cpu_milli: int | None = None
+        if use is not None:
+            memory_mb = usage_mib_from_bytes(sum(one.working_set_bytes for one in use.values()))
+            cpu_milli = self._cpu_meter.observe({key: one.cpu_ns for key, one in use.items()}, now)
+        return {
+            "containers_memory_used_mb": memory_mb,
+            "containers_cpu_used_milli": cpu_milli,
+            "images_disk_used_mb": self._take_images(now),
+        }
 
-    def _take_images(self, now: float) -> dict[str, int]:
+    def _take_images(self, now: float) -> int | None:
         """Return what images took when they were measured last; no reading waits for it."""
         if self._images is not None and self._images.is_done:
             measured_mb, self._images = self._images.fact().value, None
@@ -123,7 +128,7 @@ class ContainerCharger:
         if is_due and self._images is None:
             self._images_at = now
             self._images = self._probes.start(self._key("images"), self._read_images)
-        return {} if self._images_mb is None else {"images_disk_used_mb": self._images_mb}
+        return self._images_mb
 
     def _read_images(self) -> int:
         answer = self._client.read_disk_use()

@@ -121,6 +121,27 @@ def test_a_total_that_nobody_knows_admits_nothing_of_it():
         assert all("memory is unknown since" in reason and "gone" in reason for reason in found)
 
 
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("pci", {"pci_requests": [{"alias": "nic"}]}),
+        ("numa", {"numa": {"nodes": 1}, "resources": {"VCPU": 1}}),
+        ("numa", {"resources": {"PCPU": 1}}),
+        ("gpus", {"resources": {"PGPU": 1}}),
+    ],
+    ids=["devices", "cells", "pinned CPUs", "GPUs"],
+)
+def test_what_nobody_knows_is_given_to_none_that_asks_for_it(name, body):
+    lost = FactEntry(FactState.UNKNOWN, "sysfs", NOW, "gone")
+    values = replace(EMPTY, inventory={"PGPU": {"total": 1}})
+    for entry, count in ((lost, 1), (replace(lost, state=FactState.HELD), 0)):
+        unknown = replace(values, facts={name: entry})
+        found = reasons(unknown, **body)
+        assert len(found) == count
+        assert all(reason.startswith(f"{name} is unknown since") for reason in found)
+        assert reasons(unknown, resources={"VCPU": 1, "MEMORY_MB": 1, "DISK_GB": 1}) == ()
+
+
 def test_a_dry_run_has_the_numbers_of_every_resource():
     answer = ask(used(Charge(1500, 1000, 1536)), resources={"VCPU": 2, "MEMORY_MB": 99999})
     vcpu, _, memory, disk = answer.verdicts

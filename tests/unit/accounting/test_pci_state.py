@@ -9,13 +9,18 @@ from nodetracker.accounting.pci_state import (
     allocate_devices,
     claim_devices,
     free_devices,
+    hold_anew,
+    hold_for_claims,
     list_held,
     settle,
     sync_devices,
 )
 from nodetracker.errors import RefusedError
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.guest import GuestPins
 from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_spec import AddressGlob, DeviceSpec
+from tests.builders import NOW, make_guest
 from tests.unit.accounting.pci_worlds import (
     ALL,
     CLAIM,
@@ -29,6 +34,23 @@ from tests.unit.accounting.pci_worlds import (
 
 PF, VF0, VF1 = CARD = make_card()
 GPU = make_gpu()
+
+
+def make_claim(uuid, workload, devices, state=ClaimState.CONFIRMED):
+    return Claim(
+        uuid,
+        node_id=1,
+        host="host-1",
+        nodename="node-1",
+        workload=Workload(workload),
+        kind=ClaimKind.CREATE,
+        state=state,
+        amounts=Amounts(),
+        request_hash="",
+        created_at=NOW,
+        updated_at=NOW,
+        devices=devices,
+    )
 
 
 class TestStatuses:
@@ -101,6 +123,44 @@ def test_a_device_that_is_not_there_is_refused():
 def test_a_physical_function_is_not_given_together_with_its_own_parts():
     with pytest.raises(RefusedError, match=f"{VF0.address} is part of {PF.address}"):
         claim_devices(make_devices(*CARD), [PF.address, VF0.address], CLAIM)
+
+
+class TestClaimsThatHaveDevices:
+    CLAIMS = (
+        make_claim(CLAIM, make_guest(1).uuid, (VF0.address,)),
+        make_claim(OTHER_CLAIM, make_guest(2).uuid, (GPU.address, VF1.address), ClaimState.HELD),
+    )
+    BEFORE = {claim.uuid: claim for claim in CLAIMS}  # noqa: RUF012
+
+    @pytest.mark.parametrize("before", [BEFORE, {}], ids=["unchanged", "unknown before"])
+    @pytest.mark.parametrize("holder", [None, make_guest(1).uuid], ids=["nobody", "its guest"])
+    def test_get_back_what_they_lost(self, before, holder):
+        devices = make_devices(*CARD, GPU)
+        if holder:
+            devices = allocate_devices(devices, [VF0.address], holder)
+        held = hold_for_claims(devices, self.CLAIMS, before)
+        assert statuses(held) == {
+            PF.address: "unavailable",
+            VF0.address: "allocated",
+            VF1.address: "claimed",
+            GPU.address: "claimed",
+        }
+        assert list_held(held, CLAIM) == (VF0.address,)
+        assert list_held(held, OTHER_CLAIM) == (VF1.address, GPU.address)
+        assert hold_for_claims(held, self.CLAIMS, self.BEFORE) == held
+
+    def test_leave_what_another_has_or_what_is_gone(self):
+        devices = allocate_devices(make_devices(*CARD), [VF0.address], make_guest(3).uuid)
+        held = hold_for_claims(devices, self.CLAIMS, self.BEFORE)
+        assert held[VF0.address].claim_uuid == make_guest(3).uuid
+        assert list_held(held, OTHER_CLAIM) == (VF1.address,)
+
+    def test_come_before_guests_where_all_is_given_anew(self):
+        guest = make_guest(3, pins=GuestPins((), (VF0.address, VF1.address)))
+        devices = allocate_devices(make_devices(*CARD), guest.pins.devices, guest.uuid)
+        held = hold_anew(devices, self.CLAIMS[:1], [guest])
+        assert list_held(held, CLAIM) == (VF0.address,)
+        assert list_held(held, guest.uuid) == (VF1.address,)
 
 
 class TestSync:

@@ -1,5 +1,6 @@
 import dataclasses
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 
@@ -228,6 +229,31 @@ def test_an_engine_gives_its_columns_and_a_failed_one_leaves_them():
     assert held.values.facts["engine"].state is FactState.HELD
 
 
+def test_an_engine_that_is_there_no_more_leaves_nothing_behind():
+    with_engine = account(make_snapshot(engine=fresh("sock", ENGINE)), None, Policy(), NOW)
+    record = make_record(with_engine.values)
+    nothing = account(make_snapshot(), None, Policy(), NOW).values
+    values = account(make_snapshot(), record, Policy(), NOW).values
+    assert dataclasses.replace(values, ratio_origins=nothing.ratio_origins) == nothing
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        make_snapshot(guests=Fact("both", GuestListing(), "docker: no answer")),
+        failed_snapshot("node-1", SOURCE, "boom"),
+    ],
+    ids=["one driver of two", "the only driver"],
+)
+def test_a_driver_that_fails_as_a_whole_leaves_its_engine_held(away):
+    before = account(make_snapshot(engine=fresh("sock", ENGINE)), None, Policy(), NOW).values
+    values = account(away, make_record(before), Policy(), NOW).values
+    for name in ("engine", "labels", "runtimes", "disk_quota_supported"):
+        assert getattr(values, name) == getattr(before, name)
+    assert values.facts["engine"].state is FactState.HELD
+    assert "engine" not in account(away, make_stored(), Policy(), NOW).values.facts
+
+
 def test_a_node_without_an_engine_has_no_fact_of_one():
     assert "engine" not in account(make_snapshot(), None, Policy(), NOW).values.facts
 
@@ -246,6 +272,44 @@ def test_what_a_driver_measured_joins_the_metrics():
     view = account(make_snapshot(measured={"images_disk_used_mb": 7}), None, Policy(), NOW)
     assert view.values.metrics["images_disk_used_mb"] == 7
     assert "memory_used_mb" in view.values.metrics
+
+
+class TestWhatADriverMeasured:
+    TAKEN: ClassVar = {"containers_memory_used_mb": 9, "images_disk_used_mb": 7}
+    LISTING_IN_PART = Fact("both", GuestListing(), "sock: connection refused")
+
+    def metrics(self, **changes):
+        before = account(make_snapshot(measured=self.TAKEN), None, Policy(), NOW)
+        after = account(make_snapshot(**changes), make_record(before.values), Policy(), NOW)
+        return {name: after.values.metrics.get(name) for name in self.TAKEN}
+
+    def test_goes_when_it_is_not_measured_any_more(self):
+        assert self.metrics() == dict.fromkeys(self.TAKEN)
+        assert self.metrics(measured={"images_disk_used_mb": 8}) == {
+            "containers_memory_used_mb": None,
+            "images_disk_used_mb": 8,
+        }
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"measured": dict.fromkeys(TAKEN)},
+            {"guests": BOOM},
+            {"guests": LISTING_IN_PART},
+        ],
+        ids=["no number this time", "no listing", "a driver of two does not answer"],
+    )
+    def test_stays_while_it_cannot_be_measured(self, changes):
+        assert self.metrics(**changes) == self.TAKEN
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"), [("memory", "swap_used_mb"), ("storage", "disk_used_mb")]
+)
+def test_what_the_host_measures_stays_while_its_fact_is_held(name, metric):
+    stored = make_stored()
+    values = account(make_snapshot(**{name: BOOM}), stored, Policy(), NOW).values
+    assert values.metrics[metric] == stored.values.metrics[metric]
 
 
 def test_a_listing_read_in_part_is_taken_and_its_fact_is_held():

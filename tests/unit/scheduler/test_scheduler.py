@@ -11,9 +11,11 @@ from nodetracker.errors import (
     RequestError,
     StoreUnavailableError,
 )
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
-from tests.contract.values import delete
+from tests.contract.values import delete, make_device, update
 from tests.unit.scheduler.worlds import TERMS, World, ask
 
 
@@ -92,6 +94,47 @@ def test_what_was_claimed_counts_before_the_next_refresh(world, manager, schedul
         used = manager.fleet.states[host, nodename].node.values.vcpus_used
         (record,) = world.store.list_nodes(host)
         assert used == record.values.vcpus_used
+
+
+class TestDevicesThatMovedMeanwhile:
+    """What was granted is answered, whatever was known of the node's devices."""
+
+    ALIAS = Alias("nic", (AliasSpec("8086", "154c"),))
+    TERMS = dataclasses.replace(TERMS, aliases={"nic": ALIAS})
+    FIRST, SECOND = make_device("0000:81:00.1"), make_device("0000:81:00.2")
+
+    def ask(self):
+        return ask(VCPU=1, pci_requests=[{"alias": "nic"}])
+
+    def change(self, world, **devices):
+        (record,) = world.store.load_nodes("h1")
+        diff = ItemDiff(**{kind: (device,) for kind, device in devices.items()})
+        world.store.apply_changes(world.agents["h1"], [update(record, devices=diff)], 60)
+
+    @pytest.fixture
+    def manager(self, world):
+        self.change(world, added=self.FIRST)
+        return HostManager(world.store)
+
+    def check(self, world, manager, address):
+        claim = Scheduler(world.store, manager, self.TERMS).create_claim(self.ask())
+        assert claim.devices == (address,)
+        assert manager.fleet.states["h1", "large"].is_estimate
+        node = manager.refresh().states["h1", "large"].node
+        assert node.devices[address].claim_uuid == claim.uuid
+
+    def test_one_that_was_taken_is_free_by_now(self, world, manager):
+        self.change(world, added=self.SECOND)
+        other = world.store.create_claim(self.ask(), "h1", "large", self.TERMS)
+        manager.refresh()
+        world.store.abort_claim(other.uuid)
+        self.check(world, manager, other.devices[0])
+
+    def test_one_that_is_not_known_has_come(self, world, manager):
+        manager.refresh()
+        self.change(world, removed=self.FIRST)
+        self.change(world, added=self.SECOND)
+        self.check(world, manager, self.SECOND.address)
 
 
 def test_a_store_that_fails_is_no_refusal(world, manager):

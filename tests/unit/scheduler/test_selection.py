@@ -35,6 +35,16 @@ def names(selection):
         ({"inventory": {"CUSTOM_FPGA": {"total": 1}}}, {"CUSTOM_FPGA": 2}, "classes"),
         ({"traits": ["T1"]}, {"required_traits": ["T2"]}, "traits"),
         ({"facts": LOST}, {"MEMORY_MB": 1}, "facts"),
+        (
+            {"facts": {"gpus": LOST["memory"]}, "inventory": {"PGPU": {"total": 1}}},
+            {"PGPU": 1},
+            "facts",
+        ),
+        (
+            {"facts": {"pci": LOST["memory"]}},
+            {"pci_requests": [{"alias": "nic"}]},
+            "facts: 1 of 1 nodes, pci",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
