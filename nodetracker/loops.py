@@ -111,7 +111,7 @@ class PeriodicLoop:
             left = None if interval is None else began_at + interval * fraction - self._monotonic()
             if left is not None and left <= 0:
                 break
-            self._wake.wait(left)
+            self._wake.wait(left if left is None else min(left, threading.TIMEOUT_MAX))
             self._wake.clear()
         self._has_request = False
 

@@ -11,7 +11,7 @@ from oslo_config import cfg
 from nodetracker.accounting.health import judge_health
 from nodetracker.announcing import AuditAnnouncer, announce_store
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import build_settings, build_terms
+from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
@@ -100,7 +100,7 @@ def build_agent(
     )
     server: RpcServer | None = None
     if is_served and broker.is_configured:
-        operations = HostOperations(settings.host, manager, driver, store, build_terms(conf))
+        operations = HostOperations(settings.host, manager, driver, store)
         server = broker.serve_agent(settings.host, operations, manager.database_clock)
     service = ComputeService(settings, manager, server)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)

@@ -49,6 +49,18 @@ def load_configuration(
         )
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
+    except (OSError, UnicodeError) as error:  # which the library lets through
+        raise ConfigError(_name_unreadable(conf) or str(error)) from error
+
+
+def _name_unreadable(conf: cfg.ConfigOpts) -> str:
+    """Say which configuration file cannot be read as text, and why; "" when all can."""
+    for path in conf.config_file or ():
+        try:
+            Path(path).read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            return f"--config-file {path}: {error}"
+    return ""
 
 
 def start_logging(conf: cfg.ConfigOpts) -> None:

@@ -27,7 +27,14 @@ from nodetracker.model.service import (
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.outage import OutageLog
-from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, Store
+from nodetracker.ports import (
+    AgentKey,
+    AuditObserver,
+    Driver,
+    DriverCapability,
+    LedgerTerms,
+    Store,
+)
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -177,6 +184,11 @@ class ComputeManager:
         """Let go of the driver."""
         self._driver.close()
 
+    @property
+    def terms(self) -> LedgerTerms:
+        """What this host's claims go by, as it is configured now."""
+        return self._tracker.terms
+
     def reconfigure(self, settings: AgentSettings) -> None:
         """Run the next audit by other settings."""
         self._settings = settings
@@ -225,13 +237,13 @@ class ComputeManager:
                 try:
                     agent = self._hold_host()
                     report = audit(agent)
-                    self._note(report)
-                    self._mark(agent, report)
                 except StoreError as error:
                     duration = self._monotonic() - began
                     self._untold.append(AuditReport(store_error=error, duration_seconds=duration))
                     raise
-                self._untold.append(report)
+                self._untold.append(report)  # its rows are written, whatever comes now
+                self._note(report)
+                self._mark(agent, report)
         finally:
             self._tell_all()
         return report

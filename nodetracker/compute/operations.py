@@ -14,15 +14,11 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports import Driver, LedgerTerms, Store
+from nodetracker.ports import Driver, Store
 
 
 class HostOperations:
-    """Serves one host; safe for several threads.
-
-    Args:
-        terms: what ledger transactions go by.
-    """
+    """Serves one host; safe for several threads."""
 
     def __init__(
         self,
@@ -30,13 +26,11 @@ class HostOperations:
         manager: ComputeManager,
         driver: Driver,
         store: Store,
-        terms: LedgerTerms,
     ) -> None:
         self._host = host
         self._manager = manager
         self._driver = driver
         self._store = store
-        self._terms = terms
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
         """See `HostAgent`."""
@@ -51,7 +45,7 @@ class HostOperations:
         """See `HostAgent`."""
         parsed = self._parse(request)
         nodename = parsed.nodename or find_only_node(self._store, self._host)
-        return self._store.create_claim(parsed, self._host, nodename, self._terms)
+        return self._store.create_claim(parsed, self._host, nodename, self._manager.terms)
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
@@ -63,13 +57,13 @@ class HostOperations:
 
     def renew_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
-        return self._store.renew_claim(claim_uuid, self._terms)
+        return self._store.renew_claim(claim_uuid, self._manager.terms)
 
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
         """See `HostAgent`."""
         parsed = self._parse(request)
         nodename = parsed.nodename or find_only_node(self._store, self._host)
-        return self._store.create_migration(parsed, self._host, nodename, self._terms)
+        return self._store.create_migration(parsed, self._host, nodename, self._manager.terms)
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `HostAgent`."""

@@ -56,6 +56,8 @@ ORPHAN_AUDITS = 2
 
 MAX_CONFLICT_ROUNDS = 3
 
+_NOT_LISTED = "the node is not listed, and not every source answers"
+
 
 def _ignore() -> None:
     """Tell nobody."""
@@ -373,6 +375,7 @@ class ResourceTracker:
         """Delete rows whose nodes two complete audits in a row did not see."""
         orphans = self._rows.keys() - set(listing.nodenames)
         if listing.unreachable:
+            self._write(run, [failed_snapshot(n, "driver", _NOT_LISTED) for n in sorted(orphans)])
             run.warnings += [
                 HostWarning(
                     WarningKind.ORPHAN_NODE_KEPT,
@@ -394,6 +397,8 @@ class ResourceTracker:
             )
             for name in kept
         ]
+        for name in kept:
+            run.errors[name] = "driver: the node is not listed any more"
         gone = [
             failed_snapshot(name, "driver", "the node is not listed any more")
             for name in sorted(kept)

@@ -103,17 +103,16 @@ class ComputeService:
             self._audit_first()
             self._manager.beat()  # carries the outcome of that audit
             self._manager.post_start_hook()
-        except StoppingError:
-            pass
-        except BaseException as error:  # whatever keeps the agent from starting ends the process
-            self._fail(error)
-        else:
             self._audits.start()
             if self._manager.has_events:
                 self._events.start()
             if self._server is not None:
                 self._server.start()
             on_started()
+        except StoppingError:
+            pass
+        except BaseException as error:  # whatever keeps the agent from starting ends the process
+            self._fail(error)
         finally:
             self._started.set()
 

@@ -11,7 +11,8 @@ OPTIONS = (
         "compute_driver",
         default=["local"],
         help="Drivers that read the host's nodes and guests: local (this machine, no guests), "
-        "docker (this machine and its containers) or fake (the nodes of [fake] inventory_file). Of "
+        "docker (this machine and its containers), libvirt (hypervisors and their domains) or "
+        "fake (the nodes of [fake] inventory_file). Of "
         "several the first gives the facts of its one node and all give its guests.",
     ),
     cfg.IntOpt(

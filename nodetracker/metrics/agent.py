@@ -156,6 +156,11 @@ def _render_status(status: AgentStatus) -> Iterator[Metric]:
         status.heartbeat_age_seconds,
     )
     yield gauge(
+        "service_down_time_seconds",
+        "Age of the last heartbeat at which the host is taken for down.",
+        status.service_down_time,
+    )
+    yield gauge(
         "clock_skew_seconds",
         "This host's clock minus the database's.",
         status.clock_skew_seconds,

@@ -382,12 +382,15 @@ class TestErrors:
             (None, "nodetracker.conf"),
             ("host = x\n", "nodetracker.conf"),
             ("[DEFAULT\n", "nodetracker.conf"),
+            ("# M\u00fcller\n".encode("latin-1"), "nodetracker.conf: 'utf-8' codec"),
         ],
-        ids=["missing", "without a group", "unfinished group"],
+        ids=["missing", "without a group", "unfinished group", "not UTF-8"],
     )
     def test_of_a_configuration_file_end_every_program_with_78(self, programs, content, text):
         if content is None:
             programs.path.unlink()
+        elif isinstance(content, bytes):
+            programs.path.write_bytes(content)
         else:
             programs.path.write_text(content)
         for program, *arguments in (

@@ -1,5 +1,6 @@
 import logging
 import threading
+import time
 
 from nodetracker.errors import FencedError, StoppingError
 from nodetracker.loops import PeriodicLoop
@@ -161,3 +162,17 @@ class TestMoving:
 
     def test_a_loop_that_has_not_begun_is_no_trouble(self):
         assert PeriodicLoop("loop", Counter(1), 1, fail_test).is_moving(10)
+
+
+def test_an_interval_longer_than_a_thread_may_wait_ends_nothing():
+    tick = Counter(2)
+    loop = run_loop(tick, interval=1e12)
+    loop.wake()
+    loop.wake()
+    deadline = time.monotonic() + 5
+    while tick.count < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    loop.wake()
+    assert tick.reached.wait(5)
+    loop.stop()
+    assert loop.join(5)

@@ -56,6 +56,10 @@ class AwayStore(MemoryStore):
         super().beat(*arguments)
         self._lose_answer()
 
+    @staticmethod
+    def fail_to_mark(agent, reason):
+        raise StoreUnavailableError("connection lost")
+
 
 class TellingDriver(FakeDriver):
     """A driver of a file whose events the test tells."""
@@ -351,6 +355,15 @@ def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(wor
     world.seconds += 1
     world.manager.handle_events()
     assert world.manager._tracker._gone == {"n1": {"a"}}
+
+
+def test_an_audit_whose_mark_is_not_written_has_told_what_it_wrote(world):
+    mark, world.store.mark_service = world.store.mark_service, world.store.fail_to_mark
+    world.manager.pre_start_hook()
+    assert [len(report.changes) for report in world.reports] == [2]
+    world.store.mark_service = mark
+    world.manager.inventory_host()
+    assert [len(report.changes) for report in world.reports] == [2, 0]
 
 
 def read_mark(world):

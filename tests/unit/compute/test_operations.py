@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
+from nodetracker.conf.pci_entries import parse_aliases
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import (
     ClaimRefusedError,
@@ -13,8 +16,7 @@ from nodetracker.errors import (
 )
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.migration import MigrationStatus
-from nodetracker.ports import LedgerTerms
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation
@@ -36,7 +38,8 @@ class World:
         settings = AgentSettings(host=HOST, state_path="", policy=Policy())
         manager = ComputeManager(settings, make_incarnation(), "1", driver, self.store)
         manager.pre_start_hook()
-        self.agent = HostOperations(HOST, manager, driver, self.store, LedgerTerms(60, 600))
+        self.agent = HostOperations(HOST, manager, driver, self.store)
+        self.manager, self.settings = manager, settings
 
     def write(self, *nodenames, **more):
         nodes = [NODE | more | {"nodename": name} for name in nodenames]
@@ -131,3 +134,15 @@ def test_what_the_driver_cannot_is_said(world):
 def test_a_node_that_is_not_there_has_no_view(world):
     with pytest.raises(NotFoundError, match="no node n9 on host host-1"):
         world.agent.get_node_view("n9")
+
+
+def test_claims_go_by_the_aliases_that_are_configured_now(world):
+    request = REQUEST | {"pci_requests": [{"alias": "nic"}]}
+    with pytest.raises(ClaimRefusedError, match="nic is no PCI alias"):
+        world.agent.instance_claim(request)
+    aliases = parse_aliases(['{"name": "nic", "vendor_id": "8086", "product_id": "10ed"}'])
+    policy = replace(world.settings.policy, pci=PciPolicy(aliases=aliases))
+    world.manager.reconfigure(replace(world.settings, policy=policy))
+    with pytest.raises(ClaimRefusedError) as refused:
+        world.agent.instance_claim(request)
+    assert "is no PCI alias" not in str(refused.value)

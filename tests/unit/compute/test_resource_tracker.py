@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 import yaml
 
+from nodetracker.accounting.claim_request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
@@ -277,6 +278,27 @@ class TestOrphans:
         for _ in range(5):
             agent.audit(node(1), {"vcpus": 1})
         assert set(agent.records()) == {"node-1", "node-2"}
+
+    def test_are_unread_while_the_list_of_nodes_is_not_complete(self, agent):
+        agent.audit(node(1), node(2))
+        report = agent.audit(node(1), {"vcpus": 1})
+        assert "node-2" in report.errors
+        facts = agent.records()["node-2"].values.facts
+        assert {facts[name].state for name in ("cpu", "memory", "guests")} == {FactState.HELD}
+        agent.clock.seconds += 3601
+        agent.audit(node(1), {"vcpus": 1})
+        facts = agent.records()["node-2"].values.facts
+        assert facts["cpu"].state is FactState.UNKNOWN
+
+    def test_that_claims_keep_are_unread(self, agent):
+        agent.audit(node(1), node(2))
+        request = parse_claim_request(
+            {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 1}}
+        )
+        agent.store.create_claim(request, HOST, "node-2", agent.tracker.terms)
+        for _ in range(3):
+            assert "node-2" in agent.audit(node(1)).errors
+        assert "node-2" in agent.records()
 
     def test_that_come_back_are_counted_anew(self, agent):
         agent.audit(node(1), node(2))
