@@ -2,10 +2,11 @@
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from nodetracker.accounting.storable import storable_device, storable_guest, storable_values
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import (
@@ -70,29 +71,28 @@ def plan_delete(record: NodeRecord) -> NodeChange:
 
 
 def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
-    nothing = NodeValues()
-    columns = _differing(nothing, view.values, NODE_COLUMNS)
-    guests = ItemDiff(added=tuple(view.guests.values()))
-    devices = ItemDiff(added=tuple(view.devices.values()))
+    after, columns = _storable_difference(NodeValues(), view.values)
+    guests = _items_diff({}, view.guests, "uuid", storable_guest)
+    devices = _items_diff({}, view.devices, "address", storable_device)
     return NodeChange(
         kind=ChangeKind.CREATE,
         host=host,
         nodename=view.nodename,
         uuid=uuid,
         record=None,
-        values=view.values,
+        values=after,
         columns=columns,
         guests=guests,
         devices=devices,
-        diff=_history_diff(None, view.values, columns, guests, {}, devices, {}),
+        diff=_history_diff(None, after, columns, guests, {}, devices, {}),
     )
 
 
 def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChange | None:
-    before, after = record.values, view.values
-    columns = _differing(before, after, NODE_COLUMNS)
-    guests = _items_diff(record.guests, view.guests, "uuid")
-    devices = _items_diff(record.devices, view.devices, "address")
+    before = record.values
+    after, columns = _storable_difference(before, view.values)
+    guests = _items_diff(record.guests, view.guests, "uuid", storable_guest)
+    devices = _items_diff(record.devices, view.devices, "address", storable_device)
     claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
     moves = tuple(move for move in view.moves if move not in record.moves)
     is_structural = bool(guests or devices or claims or moves or set(columns) - VOLATILE_COLUMNS)
@@ -114,6 +114,15 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
         if is_structural
         else {},
     )
+
+
+def _storable_difference(
+    before: NodeValues, wanted: NodeValues
+) -> tuple[NodeValues, tuple[str, ...]]:
+    """Return the values as a row can hold them, and the columns in which they differ."""
+    columns = _differing(before, wanted, NODE_COLUMNS)
+    after = storable_values(wanted, columns)
+    return after, _differing(before, after, columns)
 
 
 def _differing(before: NodeValues, after: NodeValues, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -144,9 +153,14 @@ def _has_moved(before: Any, after: Any) -> bool:
     return bool(abs(after - before) * _MOVED_FRACTION > abs(before))
 
 
-def _items_diff(before: Mapping[str, T], after: Mapping[str, T], key: str) -> ItemDiff[T]:
-    if before == after:
+def _items_diff(
+    before: Mapping[str, T], wanted: Mapping[str, T], key: str, storable: Callable[[T], T]
+) -> ItemDiff[T]:
+    if before == wanted:
         return ItemDiff()
+    after = {
+        name: item if before.get(name) == item else storable(item) for name, item in wanted.items()
+    }
     return ItemDiff(
         added=tuple(item for name, item in after.items() if name not in before),
         changed=tuple(

@@ -45,6 +45,10 @@ class _Waiting:
         return min(self.first_at + LONGEST_SECONDS, max(self.due.values()))
 
 
+def _is_any(_nodename: str) -> bool:
+    return True
+
+
 class EventQueue:
     """Takes events from any thread and gives them out by node when they are due.
 
@@ -77,11 +81,17 @@ class EventQueue:
             due_at = min(node.due_at for node in self._nodes.values())
         return max(0.0, due_at - self._monotonic())
 
-    def take(self) -> EventBatch:
-        """Return the nodes that are due, and forget their events."""
+    def take(self, is_wanted: Callable[[str], bool] = _is_any) -> EventBatch:
+        """Return the nodes that are due, and forget their events.
+
+        Args:
+            is_wanted: whether a node is read now; the events of others stay.
+        """
         now = self._monotonic()
         with self._lock:
-            due = [name for name, node in self._nodes.items() if node.due_at <= now]
+            due = [
+                name for name, node in self._nodes.items() if node.due_at <= now and is_wanted(name)
+            ]
             taken = {name: self._nodes.pop(name) for name in due}
         return EventBatch(
             frozenset(taken),

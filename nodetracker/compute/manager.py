@@ -208,14 +208,13 @@ class ComputeManager:
             lambda agent: self._tracker.audit(agent, startup, self._judge_state_path())
         )
 
-    def _take_urgent(self) -> frozenset[str]:
-        """Return the nodes whose events are due, for the audit that runs now."""
-        if self._events.delay() != 0:
-            return frozenset()
-        batch = self._events.take()
+    def _take_urgent(self, is_wanted: Callable[[str], bool]) -> frozenset[str]:
+        """Return nodes whose events are due, for the audit that runs now.
+
+        The events of nodes that it does not want stay until it is over.
+        """
+        batch = self._events.take(is_wanted)
         self._tracker.note_gone(batch.gone)
-        if "" in batch.nodenames:
-            self._want_audit()
         return batch.nodenames
 
     def _audit_events(self, batch: EventBatch) -> AuditReport:

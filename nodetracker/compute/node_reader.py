@@ -20,9 +20,16 @@ _LOOK_SECONDS = 0.05
 
 _DOES_NOT_ANSWER = "does not answer"
 
+TakeUrgent = Callable[[Callable[[str], bool]], Collection[str]]
+"""Gives the nodes that events concern, of those for which the function it is given is true."""
 
-def _ignore() -> None:
+
+def _ignore(*_: object) -> None:
     """Tell nobody."""
+
+
+def _take_none(_is_wanted: Callable[[str], bool]) -> Collection[str]:
+    return ()
 
 
 class NodeReader:
@@ -34,14 +41,16 @@ class NodeReader:
 
     Attributes:
         progress: is called at each step of a reading; every step is bounded.
+        begins: is told of each node before it is read.
         take_urgent: gives nodes that events concern, to be read while slow
-            ones are waited for.
+            ones are waited for; every one that it gives is read and written.
     """
 
     def __init__(self, driver: Driver, probe_timeout: float, at_once: int) -> None:
         self.probe_timeout = probe_timeout
         self.progress: Callable[[], None] = _ignore
-        self.take_urgent: Callable[[], Collection[str]] = tuple
+        self.begins: Callable[[str], None] = _ignore
+        self.take_urgent: TakeUrgent = _take_none
         self._driver = driver
         self._readers = WorkerPool("audit", at_once)
         self._hung: dict[str, Task[HostSnapshot]] = {}
@@ -52,7 +61,9 @@ class NodeReader:
     ) -> Iterator[list[HostSnapshot]]:
         """Read nodes; give those that are quick first, then the others.
 
-        A node that cannot be read is given with every fact failed.
+        A node that cannot be read is given with every fact failed. One that an
+        event names meanwhile is read once more, unless it is itself waited
+        for, or hangs: its event waits for the next audit then.
 
         Args:
             is_known: whether a node that an event names meanwhile may be read, too.
@@ -60,12 +71,10 @@ class NodeReader:
         tasks: dict[str, Task[HostSnapshot]] = {}
         first: list[HostSnapshot] = []
         for name in nodenames:
-            hung = self._hung.get(name)
-            if hung is not None and not hung.is_done:
+            if self._is_hung(name):
                 first.append(self._failed(name, "driver", _DOES_NOT_ANSWER))
-                continue
-            self._hung.pop(name, None)
-            tasks[name] = self._readers.submit(partial(self._read_one, name))
+            else:
+                tasks[name] = self._begin(name)
         settle_at = time.monotonic() + SETTLE_SECONDS
         slow: dict[str, Task[HostSnapshot]] = {}
         for name, task in tasks.items():
@@ -76,28 +85,58 @@ class NodeReader:
         if first or not slow:
             yield first
         rest: list[HostSnapshot] = []
+        late: dict[str, Task[HostSnapshot]] = {}
+
+        def is_wanted(other: str) -> bool:
+            is_waited_for = other in slow or other in late
+            return is_known(other) and not is_waited_for and not self._is_hung(other)
+
         for name, task in slow.items():
             self.progress()
-            for others in self._read_meanwhile(
-                task, lambda other: is_known(other) and other not in slow
-            ):
-                yield [others]
+            yield from self._read_meanwhile(task, is_wanted, late)
+            rest.append(self._await(name, task))
+        # No event is taken while these are waited for: a storm keeps no audit from ending.
+        for name, task in late.items():
+            self.progress()
             rest.append(self._await(name, task))
         if rest:
             yield rest
 
     def _read_meanwhile(
-        self, task: Task[HostSnapshot], is_wanted: Callable[[str], bool]
-    ) -> Iterator[HostSnapshot]:
-        """Give nodes whose events are due while a slow one is waited for, within its budget."""
+        self,
+        task: Task[HostSnapshot],
+        is_wanted: Callable[[str], bool],
+        late: dict[str, Task[HostSnapshot]],
+    ) -> Iterator[list[HostSnapshot]]:
+        """Give nodes whose events are due while a slow one is waited for, within its budget.
+
+        Args:
+            late: takes those that turn out to be slow as well.
+        """
         over_at = time.monotonic() + self.probe_timeout
         while not task.is_done and time.monotonic() < over_at:
-            for name in self.take_urgent():
-                if is_wanted(name) and name not in self._hung:
-                    other = self._readers.submit(partial(self._read_one, name))
-                    if other.wait_until(time.monotonic() + SETTLE_SECONDS):
-                        yield self._outcome(name, other)
+            urgent = {name: self._begin(name) for name in self.take_urgent(is_wanted)}
+            settle_at = time.monotonic() + SETTLE_SECONDS
+            quick = []
+            for name, other in urgent.items():
+                if other.wait_until(settle_at):
+                    quick.append(self._outcome(name, other))
+                else:
+                    late[name] = other
+            if quick:
+                yield quick
             task.wait_until(time.monotonic() + _LOOK_SECONDS)
+
+    def _is_hung(self, nodename: str) -> bool:
+        """Tell whether the reading of a node that hung has not returned yet."""
+        task = self._hung.get(nodename)
+        if task is not None and task.is_done:
+            del self._hung[nodename]
+        return nodename in self._hung
+
+    def _begin(self, nodename: str) -> Task[HostSnapshot]:
+        self.begins(nodename)
+        return self._readers.submit(partial(self._read_one, nodename))
 
     def _read_one(self, nodename: str) -> HostSnapshot:
         failure: tuple[str, str] | None = None

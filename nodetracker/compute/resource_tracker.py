@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 
 from nodetracker.accounting.inventory import unusable_cpu_sets
 from nodetracker.accounting.reconcile import plan, plan_delete
-from nodetracker.accounting.settlement import ListingTime, count_absences
 from nodetracker.accounting.view import account
 from nodetracker.clock import DatabaseClock, utc_clock
+from nodetracker.compute.absences import AbsenceBook
 from nodetracker.compute.host_rows import HostRows
-from nodetracker.compute.node_reader import NodeReader
+from nodetracker.compute.node_reader import NodeReader, TakeUrgent
 from nodetracker.compute.only_node import find_only_node
 from nodetracker.compute.warning_book import WarningBook, explain_split_brain
 from nodetracker.errors import (
@@ -90,13 +90,13 @@ class ResourceTracker:
         self._book = WarningBook(store)
         self._told_loads = 0
         self._missed: dict[str, int] = {}
-        self._absences: dict[str, dict[str, int]] = {}
-        self._gone: dict[str, set[str]] = {}
+        self._absences = AbsenceBook()
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
         self._is_driver_ready = True
         self._unreported: list[NodeChange] = []
         self._reader = NodeReader(driver, settings.probe_timeout, settings.max_concurrent_audits)
+        self._reader.begins = self._absences.begin
 
     @property
     def database_clock(self) -> DatabaseClock:
@@ -112,7 +112,7 @@ class ResourceTracker:
         """Call something at each step of an audit; every step is bounded in time."""
         self._progress = self._reader.progress = progress
 
-    def watch_events(self, take_urgent: Callable[[], Collection[str]]) -> None:
+    def watch_events(self, take_urgent: TakeUrgent) -> None:
         """Ask for nodes that events concern while an audit waits for slow ones."""
         self._reader.take_urgent = take_urgent
 
@@ -122,8 +122,7 @@ class ResourceTracker:
         Args:
             gone: nodename -> their uuids.
         """
-        for nodename, uuids in gone.items():
-            self._gone.setdefault(nodename, set()).update(uuids)
+        self._absences.note_gone(gone)
 
     def audit_nodes(self, agent: AgentKey, nodenames: Collection[str]) -> AuditReport:
         """Bring the rows of some nodes up to date, as `audit` does for all.
@@ -278,7 +277,8 @@ class ResourceTracker:
         pending = {snapshot.nodename: snapshot for snapshot in snapshots}
         if not is_gone:
             run.forget(pending)
-        self._count_absences(snapshots)
+        for snapshot in snapshots:
+            self._absences.count(snapshot, self._rows.get(snapshot.nodename))
         for _ in range(MAX_CONFLICT_ROUNDS):
             now = self._load(run.agent)
             began_at = now - timedelta(seconds=self._monotonic() - run.began)
@@ -288,11 +288,7 @@ class ResourceTracker:
                     self._rows.get(name),
                     policy,
                     now,
-                    ListingTime(
-                        began_at,
-                        self._absences.get(name, {}),
-                        frozenset(self._gone.get(name, ())),
-                    ),
+                    self._absences.time(name, began_at),
                 )
                 for name, snapshot in pending.items()
             }
@@ -311,27 +307,12 @@ class ResourceTracker:
             for name, view in views.items():
                 if name not in conflicts and not is_gone:
                     run.note(view)
-                    self._forget_gone(pending[name])
+                    self._absences.settle(pending[name])
             pending = {name: pending[name] for name in conflicts}
             if not pending:
                 return
         for name in pending:
             run.errors[name] = "its row was written by others again and again"
-
-    def _count_absences(self, snapshots: Sequence[HostSnapshot]) -> None:
-        """Count listings that lack guests of claims which were known before the listing."""
-        for snapshot in snapshots:
-            record = self._rows.get(snapshot.nodename)
-            known = [] if record is None else [c for c in record.claims.values() if c.is_active]
-            before = self._absences.pop(snapshot.nodename, {})
-            counts = count_absences(known, snapshot.guests, before)
-            if counts:
-                self._absences[snapshot.nodename] = counts
-
-    def _forget_gone(self, snapshot: HostSnapshot) -> None:
-        """Forget who is gone once a complete listing was accounted."""
-        if snapshot.guests.value is not None and snapshot.guests.value.is_complete:
-            self._gone.pop(snapshot.nodename, None)
 
     def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> set[str]:
         """Write changes in batches; return the nodes whose rows moved meanwhile."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from nodetracker.accounting.storable import storable_json
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
@@ -18,6 +19,7 @@ from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.text import LONG_TEXT_LENGTH, storable_text
 from nodetracker.model.warning import HostWarning
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
@@ -31,7 +33,6 @@ JSON_COLUMNS = frozenset(
 )  # fmt: skip
 # The longest item of a warning that its unique key can hold; what is longer is cut.
 WARNING_ITEM_LENGTH = 191
-_WARNING_MESSAGE_LENGTH = 16_000  # characters that MariaDB's TEXT holds whatever they are
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
@@ -48,14 +49,10 @@ def storable_warning(warning: HostWarning) -> HostWarning:
     """
     return dataclasses.replace(
         warning,
-        nodename=_storable(warning.nodename),
-        item=_storable(warning.item)[:WARNING_ITEM_LENGTH],
-        message=_storable(warning.message)[:_WARNING_MESSAGE_LENGTH],
+        nodename=storable_text(warning.nodename),
+        item=storable_text(warning.item, WARNING_ITEM_LENGTH),
+        message=storable_text(warning.message, LONG_TEXT_LENGTH),
     )
-
-
-def _storable(text: str) -> str:
-    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _plain(value: object) -> object:
@@ -320,6 +317,6 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:
     """Return what a heartbeat stores of the audits, as plain data."""
-    nodes = {name: dict(entry) for name, entry in state.nodes.items()}
+    nodes = storable_json(state.nodes)
     stored = {"age_seconds": state.age_seconds, "nodes": nodes}
     return stored | {"by_broker": True} if state.by_broker else stored

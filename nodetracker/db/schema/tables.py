@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from nodetracker.db.codec import WARNING_ITEM_LENGTH
 from nodetracker.db.schema.types import JsonText, UtcDateTime
+from nodetracker.model.text import PCI_ID_LENGTH, TEXT_LENGTH
 
 metadata = sa.MetaData(
     naming_convention={
@@ -37,7 +38,7 @@ def _node_id() -> "sa.Column[int]":
     return sa.Column("compute_node_id", kind, sa.ForeignKey("compute_nodes.id"), nullable=False)
 
 
-def _text(name: str, length: int = 255, nullable: bool = False) -> "sa.Column[str]":
+def _text(name: str, length: int = TEXT_LENGTH, nullable: bool = False) -> "sa.Column[str]":
     return sa.Column(name, sa.String(length), nullable=nullable)
 
 
@@ -190,14 +191,14 @@ pci_devices = sa.Table(
     metadata,
     _id(),
     _node_id(),
-    _text("address", 16),
-    _text("vendor_id", 16),
-    _text("product_id", 16),
-    _text("class_id", 16),
+    _text("address", PCI_ID_LENGTH),
+    _text("vendor_id", PCI_ID_LENGTH),
+    _text("product_id", PCI_ID_LENGTH),
+    _text("class_id", PCI_ID_LENGTH),
     _text("dev_type", 32),
     _text("driver"),
     _integer("numa_node", nullable=True),
-    _text("parent_addr", 16, nullable=True),
+    _text("parent_addr", PCI_ID_LENGTH, nullable=True),
     _integer("vf_total"),
     _integer("vf_count"),
     _integer("iommu_group", nullable=True),

@@ -27,12 +27,17 @@ class DomainDisk:
         kind: of its source: ``file``, ``block``, ``network``, ``volume`` …
         path: of a file or block device, "" for others.
         is_promised: it is a disk that the guest may write, so its size is the guest's.
+        protocol: of a network disk, e.g. ``rbd``; "" for others.
+        pool: the storage pool of a volume, the first part of a network disk's
+            name (the Ceph pool), "" for others.
     """
 
     target: str
     kind: str
     path: str = ""
     is_promised: bool = True
+    protocol: str = ""
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +126,22 @@ def _parse_disk(disk: Element, source: str) -> DomainDisk:
     if not name:
         raise HostDataError(source, "has a <disk> without <target dev>")
     kind = disk.get("type", "file")
-    path = "" if place is None else place.get("file", place.get("dev", ""))
+    place = Element("source") if place is None else place
+    protocol, pool = "", ""
+    if kind == "network":
+        protocol = place.get("protocol", "")
+        pool = place.get("name", "").partition("/")[0]
+    elif kind == "volume":
+        pool = place.get("pool", "")
     is_disk = disk.get("device", "disk") in {"disk", "lun"}
-    return DomainDisk(name, kind, path, is_disk and disk.find("readonly") is None)
+    return DomainDisk(
+        target=name,
+        kind=kind,
+        path=place.get("file", place.get("dev", "")),
+        is_promised=is_disk and disk.find("readonly") is None,
+        protocol=protocol,
+        pool=pool,
+    )
 
 
 def _parse_affinity(

@@ -14,6 +14,14 @@ from nodetracker.errors import HostDataError
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.libvirt.answers import DomainStatistics
+from nodetracker.virt.libvirt.disks import (
+    DiskAmounts,
+    DiskPlace,
+    GuestDisk,
+    list_disks,
+    parse_amounts,
+    sum_capacities,
+)
 from nodetracker.virt.libvirt.domain import Domain, parse_domain
 
 REREAD_SECONDS = 600.0
@@ -35,44 +43,11 @@ _STARTING_UP = (3, 11)
 
 
 @dataclass(frozen=True, slots=True)
-class DiskAmounts:
-    """What statistics tell of one disk, in bytes; None = not told.
-
-    Attributes:
-        capacity: that the guest sees.
-        allocation: that is taken on the host, as far as the hypervisor knows.
-    """
-
-    capacity: int | None = None
-    allocation: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GuestDisk:
-    """One disk that guests were promised, wherever it is kept.
-
-    Attributes:
-        owner: the guest's name, for messages.
-        amounts: as last known; a missing file has none.
-    """
-
-    owner: str
-    target: str
-    kind: str
-    path: str
-    amounts: DiskAmounts
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is kept as a file, on a filesystem or in a pool of files."""
-        return self.kind in {"file", "volume"}
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
     """One listing, with what storage and placement need of it.
 
     Attributes:
+        listing: guests are charged all disks of the kind that the node's storage holds.
         domains: documents by uuid.
     """
 
@@ -97,15 +72,18 @@ class GuestReader:
     Args:
         read_xml: gives a domain's document, None when it is gone.
         monotonic: seconds that never go back.
+        place: the kind of the node's storage.
     """
 
     def __init__(
         self,
         read_xml: Callable[[str], str | None],
         monotonic: Callable[[], float] = time.monotonic,
+        place: DiskPlace | None = None,
     ) -> None:
         self._read_xml = read_xml
         self._monotonic = monotonic
+        self._place = place or DiskPlace()
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._disks: dict[str, dict[str, DiskAmounts]] = {}
@@ -142,7 +120,7 @@ class GuestReader:
         self._entries = {uuid: entry for uuid, entry in self._entries.items() if uuid in known}
         self._disks = {uuid: disks for uuid, disks in self._disks.items() if uuid in known}
         for told in amounts or ():
-            self._disks.setdefault(told.uuid, {}).update(_parse_disks(told.values))
+            self._disks.setdefault(told.uuid, {}).update(parse_amounts(told.values))
         guests, unreadable, disks = [], [], []
         domains: dict[str, Domain] = {}
         for state in states:
@@ -153,16 +131,18 @@ class GuestReader:
                 unreadable.append(entry.error)
                 continue
             domain = entry.domain
-            own = _disks_of(domain, self._disks.get(domain.uuid, {}))
+            own = list_disks(domain, self._disks.get(domain.uuid, {}))
             unknown = [
-                disk.target for disk in own if disk.is_file and disk.amounts.capacity is None
+                disk.target
+                for disk in own
+                if disk.amounts.capacity is None and self._place.holds(disk)
             ]
             if amounts is None and unknown:
                 unreadable.append(f"domain {domain.name}: the size of {unknown[0]} is not known")
                 continue
             domains[domain.uuid] = domain
             disks += own
-            guests.append(_guest(domain, state, own))
+            guests.append(_guest(domain, state, sum_capacities(own, self._place)[domain.uuid]))
         listing = GuestListing(
             tuple(sorted(guests, key=lambda guest: guest.uuid)), tuple(unreadable)
         )
@@ -206,22 +186,6 @@ def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(values.get(key) for key in keys)
 
 
-def _parse_disks(values: Mapping[str, object]) -> dict[str, DiskAmounts]:
-    """Return target -> amounts, of the disks of which the capacity is told."""
-    found = {}
-    count = values.get("block.count", 0)
-    for number in range(count if isinstance(count, int) else 0):
-        prefix = f"block.{number}."
-        name, capacity = values.get(prefix + "name"), values.get(prefix + "capacity")
-        if not isinstance(name, str) or not isinstance(capacity, int):
-            continue
-        # A running guest's allocation is only what it wrote; the file tells more.
-        parts = [values.get(prefix + part) for part in ("allocation", "physical")]
-        taken = [part for part in parts if isinstance(part, int) and part > 0]
-        found[name] = DiskAmounts(capacity, min(taken) if taken else 0)
-    return found
-
-
 def _power_state(values: Mapping[str, object]) -> PowerState:
     number, reason = values.get("state.state"), values.get("state.reason")
     if (number, reason) == _STARTING_UP:
@@ -229,25 +193,14 @@ def _power_state(values: Mapping[str, object]) -> PowerState:
     return _POWER_STATES.get(number if isinstance(number, int) else 0, PowerState.NOSTATE)
 
 
-def _disks_of(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[GuestDisk]:
-    return [
-        GuestDisk(
-            domain.name, disk.target, disk.kind, disk.path, amounts.get(disk.target, DiskAmounts())
-        )
-        for disk in domain.disks
-        if disk.is_promised
-    ]
-
-
-def _guest(domain: Domain, state: DomainStatistics, disks: Sequence[GuestDisk]) -> Guest:
-    size = sum(disk.amounts.capacity or 0 for disk in disks if disk.is_file)
+def _guest(domain: Domain, state: DomainStatistics, disk_bytes: int) -> Guest:
     return Guest(
         uuid=domain.uuid,
         name=domain.name,
         kind=WorkloadKind.INSTANCE,
         vcpu_milli=domain.vcpus * MILLI,
         memory_mb=usage_mib_from_bytes(domain.memory_bytes),
-        disk_mb=usage_mib_from_bytes(size),
+        disk_mb=usage_mib_from_bytes(disk_bytes),
         power_state=_power_state(state.values),
         project_id=domain.project_id,
     )

@@ -26,13 +26,18 @@ from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.units import (
+    capacity_mib_from_bytes,
+    capacity_mib_from_kib,
+    usage_mib_from_bytes,
+)
 from nodetracker.virt.libvirt import capabilities as host_capabilities
 from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
-from nodetracker.virt.libvirt.guests import GuestDisk, GuestReader, Reading
+from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, sum_capacities
+from nodetracker.virt.libvirt.guests import GuestReader, Reading
 from nodetracker.virt.libvirt.storage import (
     IMAGE_CACHE,
     POOLS_OF_IMAGES,
@@ -99,7 +104,10 @@ class _Pci:
 
 @dataclass(frozen=True, slots=True)
 class _Storage:
+    """The node's disk, which guests' disks lie in it, and those that could not be measured."""
+
     info: StorageInfo
+    place: DiskPlace
     problems: tuple[tuple[str, str], ...]
 
 
@@ -119,7 +127,8 @@ class HypervisorReader:
         self._settings = settings
         self._source = connection.endpoint.source
         self._is_local = connection.endpoint.is_local
-        self._guests = GuestReader(session.client.domain_xml)
+        self._place = DiskPlace(settings.images_type)
+        self._guests = GuestReader(session.client.domain_xml, place=self._place)
         self._devices = DeviceReader(session.client.device_xml)
         self._disks: tuple[GuestDisk, ...] = ()
         self._topology = NumaTopology()
@@ -160,6 +169,7 @@ class HypervisorReader:
         disks = self._disks if reading.value is None else reading.value.disks
         self._disks = disks
         storage = self._probe_storage(nodename, disks)
+        self._place = self._place if storage.value is None else storage.value.place
         memory = memory_probe.fact()
         functions = pci_probe.fact()
         pci = _derive(functions, lambda value: value.devices)
@@ -255,11 +265,16 @@ class HypervisorReader:
             raise
 
     def _bind(self, reading: Reading) -> GuestListing:
-        """Return the listing with what each guest is bound to on the cells as last read."""
+        """Return the listing with what each guest takes of the cells and storage as last read."""
+        sizes = sum_capacities(reading.disks, self._place)
         return replace(
             reading.listing,
             guests=tuple(
-                replace(guest, pins=bind_domain(reading.domains[guest.uuid], self._topology))
+                replace(
+                    guest,
+                    disk_mb=usage_mib_from_bytes(sizes[guest.uuid]),
+                    pins=bind_domain(reading.domains[guest.uuid], self._topology),
+                )
                 for guest in reading.listing.guests
             ),
         )
@@ -274,11 +289,11 @@ class HypervisorReader:
             if self._settings.reserve_image_cache:
                 cached = measure_image_cache(path / IMAGE_CACHE, info.instances)
                 info = replace(info, reserved_mb=cached)
-            return _storage(info, disks, is_local=True)
+            return _storage(info, disks, DiskPlace(images), is_local=True)
 
         def read_pool() -> _Storage:
-            filesystem = choose_pool(client.storage_pools(), disks, images, self._source)
-            return _storage(StorageInfo(filesystem), disks, is_local=False)
+            pool = choose_pool(client.storage_pools(), disks, images, self._source)
+            return _storage(StorageInfo(pool.filesystem), disks, pool.place, is_local=False)
 
         if self._is_local and images not in POOLS_OF_IMAGES:
             key = ProbeKey(str(path), nodename, "storage")
@@ -367,9 +382,18 @@ def _expand_features(client: "LibvirtClient") -> tuple[str, ...]:
     )
 
 
-def _storage(info: StorageInfo, disks: tuple[GuestDisk, ...], is_local: bool) -> _Storage:
+def _storage(
+    info: StorageInfo, disks: tuple[GuestDisk, ...], place: DiskPlace, is_local: bool
+) -> _Storage:
     overcommit = measure_overcommit(disks, is_local, info.instances if is_local else None)
-    return _Storage(replace(info, overcommitted_mb=overcommit.mb), overcommit.problems)
+    unknown = tuple(
+        (f"{disk.owner}/{disk.target}", "its size is not known, so it counts as none")
+        for disk in disks
+        if not disk.is_file and disk.amounts.capacity is None and place.holds(disk)
+    )
+    return _Storage(
+        replace(info, overcommitted_mb=overcommit.mb), place, overcommit.problems + unknown
+    )
 
 
 def _given(fact: Fact[T]) -> T:

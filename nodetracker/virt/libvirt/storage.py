@@ -12,7 +12,7 @@ from nodetracker.host.roots import describe_os_error
 from nodetracker.model.host import Filesystem
 from nodetracker.units import capacity_mib_from_bytes, usage_mib_from_bytes
 from nodetracker.virt.libvirt.answers import PoolInfo
-from nodetracker.virt.libvirt.guests import GuestDisk
+from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk
 from nodetracker.virt.libvirt.xml import parse_document
 
 _BLOCK_BYTES = 512
@@ -35,6 +35,14 @@ class Overcommit:
 
     mb: int
     problems: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPool:
+    """The storage pool that is the node's disk: its sizes, and which disks lie in it."""
+
+    filesystem: Filesystem
+    place: DiskPlace
 
 
 def measure_overcommit(
@@ -97,8 +105,8 @@ def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
 
 def choose_pool(
     pools: Sequence[PoolInfo], disks: Sequence[GuestDisk], images_type: str | None, source: str
-) -> Filesystem:
-    """Return the pool in which guests' disks are kept, as a filesystem.
+) -> ChosenPool:
+    """Return the pool in which guests' disks are kept.
 
     Of those that fit the type of images it is the one that has most of the
     guests' disks, then the one called ``default``, then the first by name.
@@ -125,7 +133,7 @@ def choose_pool(
         uses.update(name for name, target in targets.items() if target and target in parents)
     pool = max(fitting, key=lambda pool: (uses[pool.name], pool.name == "default"))
     used = pool.capacity_bytes - pool.available_bytes
-    return Filesystem(
+    filesystem = Filesystem(
         path=targets[pool.name],
         total_mb=capacity_mib_from_bytes(pool.capacity_bytes),
         used_mb=usage_mib_from_bytes(max(0, used)),
@@ -133,3 +141,6 @@ def choose_pool(
         device=pool.name,
         fs_type=documents[pool.name].get("type", ""),
     )
+    named = (documents[pool.name].findtext("source/name") or "").strip()
+    group = named or PurePosixPath(targets[pool.name]).name
+    return ChosenPool(filesystem, DiskPlace(images_type, pool.name, group))

@@ -81,6 +81,15 @@ def test_events_without_end_put_the_audit_off_no_longer_than_that(events):
     assert LONGEST_SECONDS < 1
 
 
+def test_events_of_nodes_that_are_not_wanted_stay_due(events):
+    events.tell(EventKind.GONE, "a", "n1")
+    events.tell(EventKind.GONE, "b", "n2")
+    events.now += 1
+    assert events.queue.take(lambda nodename: nodename == "n2").gone == {"n2": frozenset({"b"})}
+    assert events.queue.delay() == 0
+    assert events.queue.take() == EventBatch(frozenset({"n1"}), {"n1": frozenset({"a"})})
+
+
 def test_who_is_gone_is_told_with_the_node(events):
     events.tell(EventKind.GONE, "a")
     events.tell(EventKind.STOPPED, "b")

@@ -354,7 +354,9 @@ def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(wor
     world.driver.tell(NodeEvent("n1", EventKind.GONE, "a"))
     world.seconds += 1
     world.manager.handle_events()
-    assert world.manager._tracker._gone == {"n1": {"a"}}
+    absences = world.manager._tracker._absences
+    absences.begin("n1")
+    assert absences.time("n1", NOW).gone == {"a"}
 
 
 def test_an_audit_whose_mark_is_not_written_has_told_what_it_wrote(world):

@@ -612,9 +612,12 @@ def test_events_of_other_nodes_are_served_while_a_slow_one_is_waited_for(store, 
     agent.audit(node(1), node(2))
     asked = []
 
-    def take_urgent():
+    def take_urgent(is_wanted):
         if asked:
             return ()
+        assert is_wanted("node-2")
+        assert not is_wanted("node-1")  # it is the one that is waited for
+        assert not is_wanted("node-3")  # it has no row
         agent.path.write_text(
             yaml.safe_dump({"nodes": [node(1), node(2, guest(2))], "fail": {"node-1": "hang"}})
         )

@@ -1,13 +1,16 @@
 """Values become columns and come back equal, and equal data is always the same text."""
 
 import dataclasses
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodetracker.accounting.storable import DEVICE_TEXTS, GUEST_TEXTS
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import JsonText
@@ -16,12 +19,36 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.service import Incarnation, ServiceRecord
+from nodetracker.model.text import LONG_TEXT_LENGTH, TEXT_LENGTH
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )  # fmt: skip
+
+
+def list_texts(table: sa.Table, columns: Iterable[str]) -> dict[str, int]:
+    """Return the text columns among those named, with the characters that each holds."""
+    kinds = {name: table.c[name].type for name in columns}
+    return {
+        name: kind.length or LONG_TEXT_LENGTH
+        for name, kind in kinds.items()
+        if isinstance(kind, sa.String)
+    }
+
+
+def test_what_is_cut_to_is_what_the_tables_hold() -> None:
+    assert set(list_texts(tables.compute_nodes, NODE_COLUMNS).values()) == {TEXT_LENGTH}
+    parsed = {"uuid", "kind", "power_state", "claim_uuid"}
+    assert list_texts(tables.guests, set(codec.GUEST_COLUMNS) - parsed) == GUEST_TEXTS
+    parsed = {"address", "parent_addr", "dev_type", "status", "claim_uuid"}
+    assert list_texts(tables.pci_devices, set(codec.DEVICE_COLUMNS) - parsed) == DEVICE_TEXTS
+    assert list_texts(tables.warnings, ["nodename", "item", "message"]) == {
+        "nodename": TEXT_LENGTH,
+        "item": codec.WARNING_ITEM_LENGTH,
+        "message": LONG_TEXT_LENGTH,
+    }
 
 
 @given(PLAIN)

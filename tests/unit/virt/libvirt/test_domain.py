@@ -57,8 +57,8 @@ def test_disks_by_where_they_are_and_whether_they_are_the_guest_s():
     assert parse_domain(document(DISKS)).disks == (
         DomainDisk("vda", "file", "/a.qcow2"),
         DomainDisk("vdb", "block", "/dev/sdb"),
-        DomainDisk("vdc", "network"),
-        DomainDisk("vdd", "volume"),
+        DomainDisk("vdc", "network", protocol="rbd", pool="p"),
+        DomainDisk("vdd", "volume", pool="p"),
         DomainDisk("sda", "file", "/cd.iso", is_promised=False),
         DomainDisk("vde", "file", "/ro.img", is_promised=False),
         DomainDisk("sdb", "file", "", is_promised=False),

@@ -8,7 +8,7 @@ import pytest
 from nodetracker.errors import HostDataError
 from nodetracker.model.host import Filesystem
 from nodetracker.virt.libvirt.answers import PoolInfo
-from nodetracker.virt.libvirt.guests import DiskAmounts, GuestDisk
+from nodetracker.virt.libvirt.disks import DiskAmounts, DiskPlace, GuestDisk
 from nodetracker.virt.libvirt.storage import (
     choose_pool,
     measure_image_cache,
@@ -67,8 +67,11 @@ def test_a_disk_that_cannot_be_measured_is_named_and_the_others_count(is_local, 
     assert "/nowhere/a.qcow2" in problem
 
 
-def pool(name, type_="dir", target="", total=1000, free=400):
-    xml = f"<pool type='{type_}'><name>{name}</name><target><path>{target}</path></target></pool>"
+def pool(name, type_="dir", target="", total=1000, free=400, source=""):
+    xml = (
+        f"<pool type='{type_}'><name>{name}</name><source><name>{source}</name></source>"
+        f"<target><path>{target}</path></target></pool>"
+    )
     return PoolInfo(name, xml, total * MIB, free * MIB)
 
 
@@ -76,19 +79,23 @@ def test_the_pool_with_most_of_the_guests_disks_is_the_node_s():
     pools = [pool("default", target="/images"), pool("fast", target="/fast", total=500, free=200)]
     disks = [disk("/fast/a"), disk("/fast/b"), disk("/images/c")]
     chosen = choose_pool(pools, disks, None, "libvirt")
-    assert chosen == Filesystem("/fast", 500, 300, 200, "fast", "dir")
+    assert chosen.filesystem == Filesystem("/fast", 500, 300, 200, "fast", "dir")
 
 
 def test_without_disks_it_is_the_default_pool_or_the_first():
     pools = [pool("b"), pool("default"), pool("a")]
-    assert choose_pool(pools, [], None, "libvirt").device == "default"
-    assert choose_pool([pool("b"), pool("a")], [], None, "libvirt").device == "a"
+    assert choose_pool(pools, [], None, "libvirt").place.pool == "default"
+    assert choose_pool([pool("b"), pool("a")], [], None, "libvirt").place.pool == "a"
 
 
 def test_the_type_of_images_decides_which_pools_fit():
-    pools = [pool("default"), pool("vg", "logical"), pool("ceph", "rbd")]
-    assert choose_pool(pools, [], "lvm", "libvirt").device == "vg"
-    assert choose_pool(pools, [], "rbd", "libvirt").device == "ceph"
+    pools = [
+        pool("default"),
+        pool("vg", "logical", target="/dev/vg0"),
+        pool("ceph", "rbd", source="vms"),
+    ]
+    assert choose_pool(pools, [], "lvm", "libvirt").place == DiskPlace("lvm", "vg", "vg0")
+    assert choose_pool(pools, [], "rbd", "libvirt").place == DiskPlace("rbd", "ceph", "vms")
 
 
 def test_no_pool_that_fits_is_an_error():

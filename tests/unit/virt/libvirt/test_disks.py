@@ -1,0 +1,147 @@
+"""Which disks of guests count: those in the storage whose capacity is the node's."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from nodetracker.errors import HostDataError
+from nodetracker.host.roots import Roots
+from nodetracker.virt.libvirt.answers import DomainStatistics, Identity, PoolInfo
+from nodetracker.virt.libvirt.connection import Session
+from nodetracker.virt.libvirt.disks import DiskAmounts, DiskPlace, GuestDisk
+from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSettings
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+
+GIB = 2**30
+UUID = "00000000-0000-4000-8000-000000000001"
+FILES = DiskPlace()
+LVM = DiskPlace("lvm", "images", "my-vg")
+RBD = DiskPlace("rbd", "ceph", "vms")
+
+
+def disk(kind, path="", protocol="", pool=""):
+    return GuestDisk("web", "vda", kind, path, DiskAmounts(GIB), UUID, protocol, pool)
+
+
+@pytest.mark.parametrize(
+    ("found", "places"),
+    [
+        (disk("file", "/srv/a.img"), [FILES]),
+        (disk("volume", pool="images"), [FILES, LVM]),
+        (disk("volume", pool="ceph"), [FILES, RBD]),
+        (disk("network", protocol="rbd", pool="vms"), [RBD]),
+        (disk("network", protocol="rbd", pool="volumes"), []),
+        (disk("network", protocol="iscsi", pool="vms"), []),
+        (disk("block", "/dev/my-vg/a_disk"), [LVM]),
+        (disk("block", "/dev/mapper/my--vg-a_disk"), [LVM]),
+        (disk("block", "/dev/mapper/my--vg--2-a_disk"), []),
+        (disk("block", "/dev/other/a_disk"), []),
+        (disk("block", "/dev/sdb"), []),
+    ],
+    ids=lambda value: (
+        f"{value.kind} {value.path or value.pool}" if isinstance(value, GuestDisk) else ""
+    ),
+)
+def test_a_disk_counts_where_it_lies(found, places):
+    assert [place for place in (FILES, LVM, RBD) if place.holds(found)] == places
+
+
+def test_while_the_pool_is_not_known_its_kind_decides():
+    assert DiskPlace("rbd").holds(disk("network", protocol="rbd", pool="volumes"))
+    assert DiskPlace("lvm").holds(disk("block", "/dev/sdb"))
+    assert not DiskPlace("lvm").holds(disk("file", "/srv/a.img"))
+
+
+DISKS = (
+    "<disk type='file'><source file='/srv/a.img'/><target dev='vda'/></disk>",
+    "<disk type='network'><source protocol='rbd' name='vms/a'/><target dev='vdb'/></disk>",
+    "<disk type='network'><source protocol='rbd' name='volumes/a'/><target dev='vdc'/></disk>",
+    "<disk type='block'><source dev='/dev/my-vg/a'/><target dev='vdd'/></disk>",
+    "<disk type='block'><source dev='/dev/sdb'/><target dev='vde'/></disk>",
+)
+
+
+class Client:
+    """A hypervisor with one guest of five disks of 1, 2, 4, 8 and 16 GiB, and three pools."""
+
+    def __init__(self):
+        self.capacities = {"vda": 1, "vdb": 2, "vdc": 4, "vdd": 8, "vde": 16}
+        self.are_pools_told = True
+
+    def __getattr__(self, name):
+        def refuse(*_):
+            raise HostDataError("stub", f"tells no {name}")
+
+        return refuse
+
+    def domain_states(self):
+        return [DomainStatistics(UUID, "web", {"state.state": 1})]
+
+    def domain_amounts(self):
+        values = {"block.count": len(self.capacities)}
+        for number, (target, size) in enumerate(self.capacities.items()):
+            values |= {f"block.{number}.name": target, f"block.{number}.capacity": size * GIB}
+        return [DomainStatistics(UUID, "web", values)]
+
+    def domain_xml(self, _uuid):
+        return (
+            f"<domain><name>web</name><uuid>{UUID}</uuid><memory>1048576</memory>"
+            f"<vcpu>1</vcpu><devices>{''.join(DISKS)}</devices></domain>"
+        )
+
+    def storage_pools(self):
+        if not self.are_pools_told:
+            raise HostDataError("stub", "tells no pools")
+        return [
+            PoolInfo(
+                name,
+                f"<pool type='{kind}'><name>{name}</name><source><name>{source}</name></source>"
+                f"<target><path>{target}</path></target></pool>",
+                1000 * GIB,
+                900 * GIB,
+            )
+            for name, kind, source, target in (
+                ("default", "dir", "", "/srv"),
+                ("images", "logical", "my-vg", "/dev/my-vg"),
+                ("ceph", "rbd", "vms", ""),
+            )
+        ]
+
+
+def read(client, images_type):
+    connection = SimpleNamespace(
+        endpoint=HypervisorEndpoint("qemu+ssh://far/system"),
+        suspect=lambda: None,
+        take_dirty=frozenset,
+        take_devices_dirty=lambda: False,
+        give_back=lambda dirty: None,
+    )
+    environment = DriverEnvironment("host-1", "/nowhere", Roots(), ProbeRunner(5))
+    session = Session(client, client, Identity("far", "QEMU", 8002001), 1)
+    settings = LibvirtSettings(images_type=images_type)
+    return HypervisorReader(connection, session, environment, settings).read("far")
+
+
+@pytest.mark.parametrize(
+    ("images_type", "charged_gb", "blind_gb"),
+    [(None, 1, 1), ("rbd", 2, 2 + 4), ("lvm", 8, 8 + 16)],
+)
+def test_a_guest_is_charged_its_disks_in_the_node_s_storage(images_type, charged_gb, blind_gb):
+    client = Client()
+    snapshot = read(client, images_type)
+    assert snapshot.storage.value.instances.total_mb == 1000 * 1024
+    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [charged_gb * 1024]
+    client.are_pools_told = False  # which group or Ceph pool it is cannot be known
+    blind = read(client, images_type)
+    assert [guest.disk_mb for guest in blind.guests.value.guests] == [blind_gb * 1024]
+
+
+def test_a_disk_of_unknown_size_is_warned_of():
+    client = Client()
+    client.capacities = {"vda": 1}  # as of a guest that is off, whose image nobody has opened
+    snapshot = read(client, "rbd")
+    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [0]
+    (warning,) = [warning for warning in snapshot.warnings if warning.item == "web/vdb"]
+    assert "its size is not known" in warning.message
