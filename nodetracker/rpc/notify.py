@@ -1,8 +1,8 @@
 """Sends notifications from a bounded queue, in a thread of its own.
 
 The library loses what it cannot send, and waits while a broker hangs. Here it
-is tried again until it is sent; while it waits, older events of a thing give
-way to newer ones, so that the newest state of each is not lost.
+is tried again until it is sent; while it waits, older events of a thing are
+merged into newer ones, so that the newest state of each is not lost.
 """
 
 import logging
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from nodetracker.accounting.notification_merge import merge_waiting
 from nodetracker.model.notification import VERSION, Notification
 
 LOG = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class NotificationQueue:
         return len(self._waiting)
 
     def put(self, notification: Notification) -> None:
-        """Append one; a full queue first drops what is superseded, then what is oldest."""
+        """Append one; a full queue first merges events of one thing, then drops what is oldest."""
         with self._changed:
             self._waiting.append(notification)
             if len(self._waiting) > self._length:
@@ -66,8 +67,7 @@ class NotificationQueue:
             self._changed.notify()
 
     def _make_room(self) -> None:
-        newest = {item.subject: item for item in self._waiting}
-        kept = deque(item for item in self._waiting if newest[item.subject] is item)
+        kept = deque(merge_waiting(self._waiting))
         while len(kept) > self._length:
             kept.popleft()
         self.dropped += len(self._waiting) - len(kept)
@@ -159,7 +159,7 @@ class NotificationSender:
         if dropped != self._told_dropped and not self.waiting:
             LOG.warning(
                 "%d notifications were dropped while the broker was away, "
-                "older ones of what newer ones told of first",
+                "first those that were merged into newer ones",
                 dropped - self._told_dropped,
             )
             self._told_dropped = dropped

@@ -78,6 +78,19 @@ def test_a_full_queue_drops_what_is_superseded_and_keeps_each_newest_state():
     assert queue.dropped == 12 - len(kept)
 
 
+def test_a_full_queue_loses_nothing_that_updates_of_one_thing_told():
+    queue = NotificationQueue(2)
+    created = {"uuid": "u", "vcpus": 8, "memory_mb_used": 0}
+    queue.put(Notification("compute_node.create", "compute_node u", created))
+    for old, new in (({"vcpus": 8}, {"vcpus": 16}), ({"memory_mb_used": 0}, {"memory_mb_used": 9})):
+        body = {"uuid": "u", "old": old, "new": new}
+        queue.put(Notification("compute_node.update", "compute_node u", body))
+    told = queue.first(0)
+    assert told.event_type == "compute_node.create"
+    assert told.payload == {"uuid": "u", "vcpus": 16, "memory_mb_used": 9}
+    assert (len(queue), queue.dropped) == (1, 2)
+
+
 def test_of_more_things_than_fit_the_oldest_are_dropped_and_counted():
     queue = NotificationQueue(3)
     for number in range(5):
