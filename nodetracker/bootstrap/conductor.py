@@ -56,5 +56,13 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     )
     fleet = FleetWatch(store, host, conf.service_down_time)
     return ConductorService(
-        host, store, server, membership, watch, fleet, interval, conf.graceful_shutdown_timeout
+        host,
+        store,
+        server,
+        membership,
+        watch,
+        fleet,
+        notifier,
+        interval,
+        conf.graceful_shutdown_timeout,
     )

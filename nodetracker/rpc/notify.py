@@ -19,6 +19,8 @@ LOG = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
 RETRY_SECONDS = 5.0
+FLUSH_SECONDS = 2.0
+"""How long a process that ends waits for the broker to take its notifications."""
 
 
 class Send(Protocol):
@@ -117,7 +119,7 @@ class NotificationSender:
                 self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
                 self._thread.start()
 
-    def flush(self, timeout_seconds: float) -> bool:
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all is sent; say how many are left when it is not in time."""
         deadline = time.monotonic() + timeout_seconds
         while self.waiting and not self._is_off and time.monotonic() < deadline:
