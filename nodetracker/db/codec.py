@@ -18,7 +18,6 @@ from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
-from nodetracker.model.warning import HostWarning
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
 
@@ -29,9 +28,6 @@ JSON_COLUMNS = frozenset(
         "gpus", "facts", "metrics", "ratio_origins", "mdev_types",
     }
 )  # fmt: skip
-# The longest item of a warning that its unique key can hold; what is longer is cut.
-WARNING_ITEM_LENGTH = 191
-_WARNING_MESSAGE_LENGTH = 16_000  # characters that MariaDB's TEXT holds whatever they are
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
@@ -39,23 +35,6 @@ _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnatio
 _SERVICE_COLUMNS = tuple(
     item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
 )
-
-
-def storable_warning(warning: HostWarning) -> HostWarning:
-    """Return a warning as every database holds it: cut, and without what one of them refuses.
-
-    It may repeat any text that a source said.
-    """
-    return dataclasses.replace(
-        warning,
-        nodename=_storable(warning.nodename),
-        item=_storable(warning.item)[:WARNING_ITEM_LENGTH],
-        message=_storable(warning.message)[:_WARNING_MESSAGE_LENGTH],
-    )
-
-
-def _storable(text: str) -> str:
-    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _plain(value: object) -> object:

@@ -39,6 +39,10 @@ REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT
 They end when who reported them says so, or when they are no longer reported.
 """
 
+WARNING_ITEM_LENGTH = 191
+"""The longest item that the unique key of warnings can hold in every database."""
+_MESSAGE_LENGTH = 16_000  # characters that MariaDB's TEXT holds whatever they are
+
 REPORT_LASTS = timedelta(hours=1)
 """How long after its last sighting such a warning is over."""
 
@@ -63,6 +67,18 @@ class HostWarning:
         """What makes two sightings the same warning."""
         return (self.kind, self.nodename, self.item)
 
+    def as_stored(self) -> "HostWarning":
+        """Return it as every database holds it: cut, and without what one of them refuses.
+
+        It may repeat any text that a source said.
+        """
+        return HostWarning(
+            self.kind,
+            _storable(self.nodename),
+            _storable(self.item)[:WARNING_ITEM_LENGTH],
+            _storable(self.message)[:_MESSAGE_LENGTH],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class WarningRecord:
@@ -74,3 +90,7 @@ class WarningRecord:
     last_seen: datetime
     count: int
     resolved_at: datetime | None
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="replace").decode().replace("\0", "?")
