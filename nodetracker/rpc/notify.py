@@ -41,6 +41,7 @@ class NotificationQueue:
         self._length = length
         self._waiting: deque[Notification] = deque()
         self._changed = threading.Condition()
+        self._is_closed = False
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -50,6 +51,8 @@ class NotificationQueue:
     def put(self, notification: Notification) -> None:
         """Append one; a full queue first merges events of one thing, then drops what is oldest."""
         with self._changed:
+            if self._is_closed:
+                return
             self._waiting.append(notification)
             if len(self._waiting) > self._length:
                 self._make_room()
@@ -67,6 +70,13 @@ class NotificationQueue:
             if self._waiting and self._waiting[0] is notification:
                 self._waiting.popleft()
             self._changed.notify()
+
+    def close(self) -> None:
+        """Want none: what waits is forgotten, nothing was dropped, and nothing more is taken."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self.dropped = 0
 
     def _make_room(self) -> None:
         kept = deque(merge_waiting(self._waiting))
@@ -96,7 +106,6 @@ class NotificationSender:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._is_off = False
         self._told_dropped = 0
 
     @property
@@ -111,8 +120,6 @@ class NotificationSender:
 
     def notify(self, notification: Notification) -> None:
         """Queue one."""
-        if self._is_off:
-            return
         self._queue.put(notification)
         with self._lock:
             if self._thread is None:
@@ -122,10 +129,10 @@ class NotificationSender:
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all is sent; say how many are left when it is not in time."""
         deadline = time.monotonic() + timeout_seconds
-        while self.waiting and not self._is_off and time.monotonic() < deadline:
+        while self.waiting and time.monotonic() < deadline:
             time.sleep(0.01)
         self._stopping.set()
-        left = 0 if self._is_off else self.waiting
+        left = self.waiting
         if left:
             LOG.warning("%d notifications were not sent: the broker did not take them", left)
         return not left
@@ -140,7 +147,7 @@ class NotificationSender:
             try:
                 send = send or self._make_send()
                 if send is None:
-                    self._is_off = True
+                    self._queue.close()
                     return
                 send(notification.event_type, {"version": VERSION, **notification.payload})
             except Exception as error:  # whatever the library raises, it is tried again

@@ -141,7 +141,17 @@ def test_notifying_never_waits(listener):
     gate.set()
 
 
-def test_where_none_are_wanted_none_wait():
-    sender = NotificationSender(lambda: None)
-    sender.notify(event("c"))
+def test_where_none_are_wanted_none_wait_and_none_are_dropped():
+    gate = threading.Event()
+
+    def make_send():
+        gate.wait(30)
+
+    sender = NotificationSender(make_send, NotificationQueue(2))
+    for number in range(5):
+        sender.notify(event(f"c{number}"))
+    assert (sender.waiting, sender.dropped) == (2, 3)
+    gate.set()
     assert sender.flush(5)
+    sender.notify(event("c"))
+    assert (sender.waiting, sender.dropped) == (0, 0)
