@@ -1,7 +1,7 @@
 """Tells listeners what happens: what audits changed, and what is done to the store otherwise."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -10,10 +10,10 @@ from nodetracker.accounting.notifications import (
     tell_claim,
     tell_migration,
     tell_node_deleted,
+    tell_raised,
     tell_refusal,
     tell_service,
     tell_warning,
-    tell_warnings,
 )
 from nodetracker.errors import ClaimRefusedError, StoreError
 from nodetracker.model.audit import AuditReport
@@ -22,7 +22,7 @@ from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.notification import Notification
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import LedgerTerms, Notifier, Store
+from nodetracker.ports import AgentKey, LedgerTerms, Notifier, Store
 
 LOG = logging.getLogger(__name__)
 
@@ -30,7 +30,11 @@ T = TypeVar("T")
 
 
 class AuditAnnouncer:
-    """`nodetracker.ports.AuditObserver`: tells what an agent's audits wrote and warn of."""
+    """`nodetracker.ports.AuditObserver`: tells what an agent's audits wrote and warn of.
+
+    Which warnings are over is known to the store alone, as some were raised
+    before this process began or by others; `AnnouncingStore` tells it.
+    """
 
     def __init__(self, host: str, notifier: Notifier) -> None:
         self._host = host
@@ -44,7 +48,7 @@ class AuditAnnouncer:
         for change in report.changes:
             for notification in tell_change(change):
                 self._notifier.notify(notification)
-        for notification in tell_warnings(self._host, self._standing, report.warnings):
+        for notification in tell_raised(self._host, self._standing, report.warnings):
             self._notifier.notify(notification)
         self._standing = report.warnings
 
@@ -158,6 +162,10 @@ class AnnouncingStore:
         )
         return moved
 
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
+        """See `Store`; tells what is over."""
+        return self._tell_over(self._store.sync_warnings(agent, active))
+
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """See `Store`."""
         self._store.raise_warning(host, warning)
@@ -165,11 +173,7 @@ class AnnouncingStore:
 
     def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
         """See `Store`."""
-        over = self._store.resolve_warnings(kind)
-        for record in over:
-            told = tell_warning("warning.resolve", record.host, record.warning)
-            self._notifier.notify(told)
-        return over
+        return self._tell_over(self._store.resolve_warnings(kind))
 
     def _grant(
         self,
@@ -184,6 +188,12 @@ class AnnouncingStore:
         except ClaimRefusedError as error:
             self._notifier.notify(tell_refusal(request, host, nodename, error.reasons))
             raise
+
+    def _tell_over(self, over: list[WarningRecord]) -> list[WarningRecord]:
+        for record in over:
+            told = tell_warning("warning.resolve", record.host, record.warning)
+            self._notifier.notify(told)
+        return over
 
     def _tell_move(self, migration: Migration, *claims: str) -> Migration:
         for uuid in claims:

@@ -148,23 +148,18 @@ def tell_service(before: ServiceRecord | None, after: ServiceRecord | None) -> N
     return Notification("service.update", subject, {**named, **body})
 
 
-def tell_warnings(
+def tell_raised(
     host: str, before: Iterable[HostWarning], after: Iterable[HostWarning]
 ) -> list[Notification]:
-    """Tell which warnings of a host began and which are over."""
-    was = {warning.key: warning for warning in before}
+    """Tell which warnings of a host began."""
+    was = {warning.key for warning in before}
     now = {warning.key: warning for warning in after}
-    raised = [
-        tell_warning("warning.raise", host, now[key]) for key in sorted(now.keys() - was.keys())
-    ]
-    over = [
-        tell_warning("warning.resolve", host, was[key]) for key in sorted(was.keys() - now.keys())
-    ]
-    return raised + over
+    return [tell_warning("warning.raise", host, now[key]) for key in sorted(now.keys() - was)]
 
 
 def tell_warning(event_type: str, host: str, warning: HostWarning) -> Notification:
-    """Tell of one warning."""
+    """Tell of one warning, by the name that the store has for it."""
+    warning = warning.as_stored()
     return Notification(
         event_type,
         f"warning {host} {' '.join(warning.key)}",

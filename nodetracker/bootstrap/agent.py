@@ -81,6 +81,8 @@ def build_agent(
     """
     settings = build_settings(conf)
     broker = Broker(conf)
+    if broker.is_configured:
+        broker.connect()  # so that a value that cannot be used ends the start
     store = store or build_store(conf, broker=broker)
     notifier = broker.make_notifier(f"compute:{settings.host}")
     if notifier is not None:

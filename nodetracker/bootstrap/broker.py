@@ -38,7 +38,8 @@ class Broker:
         """Return the transport.
 
         Raises:
-            ConfigError: ``transport_url`` is unset or cannot be used.
+            ConfigError: ``transport_url`` is unset, or it or that of notifications
+                cannot be used.
         """
         from nodetracker.rpc.transport import Transport
 
@@ -84,21 +85,17 @@ class Broker:
         from nodetracker.rpc.transport import LibraryNotifier
 
         def make_send() -> LibraryNotifier | None:
-            notifier = LibraryNotifier(self.connect(), publisher)
-            return notifier if notifier.is_wanted else None
+            transport = self.connect()
+            is_wanted = transport.notifications is not None
+            return LibraryNotifier(transport, publisher) if is_wanted else None
 
         return NotificationSender(make_send)
 
     def serve_agent(self, host: str, agent: HostAgent, clock: DatabaseClock) -> "RpcServer":
-        """Return the server of an agent; it is not started.
-
-        Raises:
-            ConfigError: as `connect`.
-        """
+        """Return the server of an agent; it is not started."""
         from nodetracker.rpc.client import COMPUTE
         from nodetracker.rpc.server import RpcServer
 
-        self.connect()  # so that a value that cannot be used ends the start
         return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
 
 

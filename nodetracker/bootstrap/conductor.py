@@ -57,5 +57,14 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         watch.state,
     )
     fleet = FleetWatch(store, host, conf.service_down_time)
-    servers, grace = (server, echo), conf.graceful_shutdown_timeout
-    return ConductorService(host, store, servers, membership, watch, fleet, interval, grace)
+    return ConductorService(
+        host,
+        store,
+        (server, echo),
+        membership,
+        watch,
+        fleet,
+        notifier,
+        interval,
+        conf.graceful_shutdown_timeout,
+    )

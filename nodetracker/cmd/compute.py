@@ -41,7 +41,7 @@ def _run(arguments: Sequence[str]) -> int:
     start_logging(conf)
     agent = build_agent(conf, is_served=not conf.once)
     if conf.once:
-        return audit_once(agent)
+        return leave(audit_once(agent))
     return leave(run_agent(conf, load, agent, PROGRAM))
 
 
@@ -54,13 +54,21 @@ def leave(code: int) -> int:
 
 
 def audit_once(agent: Agent) -> int:
-    """Audit every node once and print a line for each.
+    """Audit every node once, print a line for each, send what is told; return the exit code.
 
     Raises:
         RefusedError: a live agent answers for this host.
         IdentityError: this agent may not answer for this host.
         StoreError: the rows could not be written.
     """
+    try:
+        return _audit_once(agent)
+    finally:
+        if agent.notifier is not None:
+            agent.notifier.flush()
+
+
+def _audit_once(agent: Agent) -> int:
     agent.manager.init_host()
     try:
         report = agent.manager.update_available_resource(startup=True)
@@ -70,7 +78,7 @@ def audit_once(agent: Agent) -> int:
     for line in render_lines(report):
         print(line)
     agent.manager.cleanup_host()
-    return leave(EXIT_DONE if report.is_good else EXIT_FAILED)
+    return EXIT_DONE if report.is_good else EXIT_FAILED
 
 
 def render_lines(report: AuditReport) -> list[str]:

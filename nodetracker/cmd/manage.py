@@ -28,7 +28,6 @@ from nodetracker.cmd.commands import (
     workload,
 )
 from nodetracker.cmd.program import (
-    FLUSH_SECONDS,
     PROJECT,
     exit_code_of,
     load_configuration,
@@ -169,7 +168,7 @@ class ManageApp(App):
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
         """Keep what a command failed with, for the exit code, and send what it tells."""
         self.failure = err
-        if self.notifier is not None and not self.notifier.flush(FLUSH_SECONDS):
+        if self.notifier is not None and not self.notifier.flush():
             self.stderr.write(f"{PROGRAM}: the message broker did not take the notifications\n")
 
     def interact(self) -> None:

@@ -16,9 +16,6 @@ from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
 
 PROJECT = "nodetracker"
 
-FLUSH_SECONDS = 2.0
-"""How long a program that ends waits for the broker to take its notifications."""
-
 
 def load_configuration(
     conf: cfg.ConfigOpts,
@@ -106,7 +103,7 @@ def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> i
         if agent.endpoint is not None:
             agent.endpoint.stop()
         if agent.notifier is not None:
-            agent.notifier.flush(FLUSH_SECONDS)
+            agent.notifier.flush()
 
 
 class _PackageVersion:

@@ -11,6 +11,7 @@ from nodetracker.errors import StoreError
 from nodetracker.loops import PeriodicLoop
 from nodetracker.outage import OutageLog
 from nodetracker.ports import CallServer, Store
+from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
 
 LOG = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ class ConductorService:
     Args:
         host: whose name it has.
         servers: what answers calls; the first one those to the store.
+        notifier: sends what the store tells, None without a broker.
         report_interval: seconds between heartbeats, and between looks at the broker.
         graceful_shutdown_timeout: seconds that running calls get to end.
     """
@@ -35,6 +37,7 @@ class ConductorService:
         membership: Membership,
         watch: BrokerWatch,
         fleet: FleetWatch,
+        notifier: NotificationSender | None,
         report_interval: float,
         graceful_shutdown_timeout: float,
     ) -> None:
@@ -45,6 +48,7 @@ class ConductorService:
         self._membership = membership
         self._watch = watch
         self._fleet = fleet
+        self._notifier = notifier
         self._database = OutageLog("The database", StoreError, LOG)
         self._loops = (
             PeriodicLoop("heartbeats", self._beat, report_interval, self._fail),
@@ -66,7 +70,11 @@ class ConductorService:
         on_started()
 
     def stop(self) -> bool:
-        """Take no more calls and let those that run end; False when one still runs then."""
+        """Take no more calls, let those that run end and send what they told.
+
+        Returns:
+            False when one still runs at the timeout.
+        """
         deadline = time.monotonic() + self.graceful_shutdown_timeout
         for loop in self._loops:
             loop.stop()
@@ -75,6 +83,8 @@ class ConductorService:
         is_answered = all(stopped)
         if is_answered:
             self._store.close()
+        if self._notifier is not None:
+            self._notifier.flush(min(FLUSH_SECONDS, deadline - time.monotonic()))
         return is_answered and has_beaten
 
     def is_moving(self) -> bool:

@@ -19,8 +19,6 @@ from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
-from nodetracker.model.text import LONG_TEXT_LENGTH, storable_text
-from nodetracker.model.warning import HostWarning
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
 
@@ -31,8 +29,6 @@ JSON_COLUMNS = frozenset(
         "gpus", "facts", "metrics", "ratio_origins", "mdev_types",
     }
 )  # fmt: skip
-# The longest item of a warning that its unique key can hold; what is longer is cut.
-WARNING_ITEM_LENGTH = 191
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
@@ -40,19 +36,6 @@ _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnatio
 _SERVICE_COLUMNS = tuple(
     item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
 )
-
-
-def storable_warning(warning: HostWarning) -> HostWarning:
-    """Return a warning as every database holds it: cut, and without what one of them refuses.
-
-    It may repeat any text that a source said.
-    """
-    return dataclasses.replace(
-        warning,
-        nodename=storable_text(warning.nodename),
-        item=storable_text(warning.item, WARNING_ITEM_LENGTH),
-        message=storable_text(warning.message, LONG_TEXT_LENGTH),
-    )
 
 
 def _plain(value: object) -> object:

@@ -7,7 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import decisions
-from nodetracker.db.codec import storable_warning
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
 from nodetracker.db.sql import utc_now
@@ -15,12 +14,13 @@ from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AgentKey
 
 _warnings = tables.warnings.c
+_KINDS = frozenset(kind.value for kind in WarningKind)
 _Key = tuple[str, str, str]
 
 
 def sync_warnings(
     connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
-) -> None:
+) -> list[WarningRecord]:
     """See `Store.sync_warnings`. A warning that comes back keeps when it was first seen."""
     now = lock_service(connection, agent)
     known = _lock_known(connection, agent.host)
@@ -33,10 +33,15 @@ def sync_warnings(
         and row.resolved_at is None
         and decisions.is_warning_over(row.kind, row.last_seen, now)
     ]
-    if over:
-        connection.execute(
-            sa.update(tables.warnings).where(_warnings.id.in_(over)).values(resolved_at=now)
-        )
+    if not over:
+        return []
+    query = sa.select(tables.warnings).where(_warnings.id.in_(over)).order_by(_warnings.id)
+    rows = connection.execute(query).mappings().all()
+    connection.execute(
+        sa.update(tables.warnings).where(_warnings.id.in_(over)).values(resolved_at=now)
+    )
+    # A later version's kind, after a downgrade, must not stop audits.
+    return [_decode(row) for row in rows if row["kind"] in _KINDS]
 
 
 def raise_warning(connection: sa.Connection, host: str, warning: HostWarning) -> None:
@@ -47,7 +52,7 @@ def raise_warning(connection: sa.Connection, host: str, warning: HostWarning) ->
 def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
     return {
         (warning.kind.value, warning.nodename, warning.item): warning
-        for warning in map(storable_warning, active)
+        for warning in (warning.as_stored() for warning in active)
     }
 
 

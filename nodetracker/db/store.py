@@ -78,9 +78,9 @@ class SqlStore:
             again_on_duplicate=True,
         )
 
-    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> None:
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
         """See `Store`."""
-        self._database.write(
+        return self._database.write(
             lambda c: host_warnings.sync_warnings(c, agent, active), again_on_duplicate=True
         )
 

@@ -14,8 +14,8 @@ class Notification:
 
     Attributes:
         event_type: e.g. ``claim.create``.
-        subject: names the thing; of two events of one subject the newer one
-            tells its state.
+        subject: names the thing; the newer of two events of one subject tells
+            its state, an update with what it follows.
         payload: plain JSON; `VERSION` is added when it is sent.
     """
 

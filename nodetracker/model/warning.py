@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nodetracker.model.text import LONG_TEXT_LENGTH, storable_text
+
 
 class WarningKind(enum.StrEnum):
     """What a warning is about."""
@@ -39,6 +41,9 @@ REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT
 They end when who reported them says so, or when they are no longer reported.
 """
 
+WARNING_ITEM_LENGTH = 191
+"""The longest item that the unique key of warnings can hold in every database."""
+
 REPORT_LASTS = timedelta(hours=1)
 """How long after its last sighting such a warning is over."""
 
@@ -62,6 +67,18 @@ class HostWarning:
     def key(self) -> tuple[str, str, str]:
         """What makes two sightings the same warning."""
         return (self.kind, self.nodename, self.item)
+
+    def as_stored(self) -> "HostWarning":
+        """Return it as every database holds it: cut, and without what one of them refuses.
+
+        It may repeat any text that a source said.
+        """
+        return HostWarning(
+            self.kind,
+            storable_text(self.nodename),
+            storable_text(self.item, WARNING_ITEM_LENGTH),
+            storable_text(self.message, LONG_TEXT_LENGTH),
+        )
 
 
 @dataclass(frozen=True, slots=True)

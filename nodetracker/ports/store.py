@@ -111,10 +111,13 @@ class Store(Protocol):
             FencedError: a row or the service carries a newer epoch.
         """
 
-    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> None:
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
         """Make these the host's unresolved warnings: raise, count again, resolve.
 
         What others report (`REPORTED_BY_OTHERS`) stays until it is an hour old.
+
+        Returns:
+            Those that stood until now and are over.
 
         Raises:
             FencedError: the services row is another agent's.

@@ -1,8 +1,8 @@
 """Sends notifications from a bounded queue, in a thread of its own.
 
 The library loses what it cannot send, and waits while a broker hangs. Here it
-is tried again until it is sent; while it waits, older events of a thing give
-way to newer ones, so that the newest state of each is not lost.
+is tried again until it is sent; while it waits, older events of a thing are
+merged into newer ones, so that the newest state of each is not lost.
 """
 
 import logging
@@ -12,12 +12,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from nodetracker.accounting.notification_merge import merge_waiting
 from nodetracker.model.notification import VERSION, Notification
 
 LOG = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
 RETRY_SECONDS = 5.0
+FLUSH_SECONDS = 2.0
+"""How long a process that ends waits for the broker to take its notifications."""
 
 
 class Send(Protocol):
@@ -38,6 +41,7 @@ class NotificationQueue:
         self._length = length
         self._waiting: deque[Notification] = deque()
         self._changed = threading.Condition()
+        self._is_closed = False
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -45,8 +49,10 @@ class NotificationQueue:
         return len(self._waiting)
 
     def put(self, notification: Notification) -> None:
-        """Append one; a full queue first drops what is superseded, then what is oldest."""
+        """Append one; a full queue first merges events of one thing, then drops what is oldest."""
         with self._changed:
+            if self._is_closed:
+                return
             self._waiting.append(notification)
             if len(self._waiting) > self._length:
                 self._make_room()
@@ -65,9 +71,15 @@ class NotificationQueue:
                 self._waiting.popleft()
             self._changed.notify()
 
+    def close(self) -> None:
+        """Want none: what waits is forgotten, nothing was dropped, and nothing more is taken."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self.dropped = 0
+
     def _make_room(self) -> None:
-        newest = {item.subject: item for item in self._waiting}
-        kept = deque(item for item in self._waiting if newest[item.subject] is item)
+        kept = deque(merge_waiting(self._waiting))
         while len(kept) > self._length:
             kept.popleft()
         self.dropped += len(self._waiting) - len(kept)
@@ -94,7 +106,6 @@ class NotificationSender:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._is_off = False
         self._told_dropped = 0
 
     @property
@@ -109,21 +120,19 @@ class NotificationSender:
 
     def notify(self, notification: Notification) -> None:
         """Queue one."""
-        if self._is_off:
-            return
         self._queue.put(notification)
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
                 self._thread.start()
 
-    def flush(self, timeout_seconds: float) -> bool:
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all is sent; say how many are left when it is not in time."""
         deadline = time.monotonic() + timeout_seconds
-        while self.waiting and not self._is_off and time.monotonic() < deadline:
+        while self.waiting and time.monotonic() < deadline:
             time.sleep(0.01)
         self._stopping.set()
-        left = 0 if self._is_off else self.waiting
+        left = self.waiting
         if left:
             LOG.warning("%d notifications were not sent: the broker did not take them", left)
         return not left
@@ -138,7 +147,7 @@ class NotificationSender:
             try:
                 send = send or self._make_send()
                 if send is None:
-                    self._is_off = True
+                    self._queue.close()
                     return
                 send(notification.event_type, {"version": VERSION, **notification.payload})
             except Exception as error:  # whatever the library raises, it is tried again
@@ -159,7 +168,7 @@ class NotificationSender:
         if dropped != self._told_dropped and not self.waiting:
             LOG.warning(
                 "%d notifications were dropped while the broker was away, "
-                "older ones of what newer ones told of first",
+                "first those that were merged into newer ones",
                 dropped - self._told_dropped,
             )
             self._told_dropped = dropped

@@ -1,10 +1,12 @@
 """The way to the broker: oslo.messaging, imported when it is used and set up for nodetracker."""
 
+from collections.abc import Callable
 from typing import Any
 
 from nodetracker.errors import ConfigError
 
 EXCHANGE = "nodetracker"
+NOTIFICATIONS_GROUP = "oslo_messaging_notifications"
 HEARTBEAT_SECONDS = 20
 """After twice this without a sign of life a broker is given up and connected to anew."""
 PREFETCH = 32
@@ -54,8 +56,14 @@ class Transport:
         conf: the process's own configuration, from which the library reads its options.
         url: of the broker, with its password.
 
+    Attributes:
+        rpc: the library's transport of calls.
+        notifications: that of notifications, which may have a broker of its own;
+            None when no driver of them is configured.
+
     Raises:
-        ConfigError: the URL cannot be used, or the library is missing.
+        ConfigError: a URL cannot be used, or the library is missing; the message
+            shows no part of the URL.
     """
 
     def __init__(self, conf: Any, url: str) -> None:
@@ -65,47 +73,53 @@ class Transport:
             raise ConfigError(
                 f"[DEFAULT] transport_url: needs the extra nodetracker[messaging]: {error}"
             ) from error
-        self.conf = conf
-        self._url = url
-        self._check(conf, url)
+        self._conf = conf
+        self.rpc = self._open("DEFAULT", url, self.library.get_rpc_transport)
+        conf.register_opts(self.library.notify.notifier._notifier_opts, group=NOTIFICATIONS_GROUP)
+        options = conf[NOTIFICATIONS_GROUP]
+        self.notifications: Any | None = None
+        if any(name and name != "noop" for name in options.driver):
+            self.notifications = self._open(
+                NOTIFICATIONS_GROUP if options.transport_url else "DEFAULT",
+                options.transport_url or url,
+                self.library.get_notification_transport,
+            )
+
+    def _open(self, group: str, url: str, make: Callable[..., Any]) -> Any:
+        self._check(group, url)
         try:
-            self.rpc = self.library.get_rpc_transport(conf, url=url)
+            return make(self._conf, url=url)
         except self.library.DriverLoadFailure as error:
             raise ConfigError(
-                f"[DEFAULT] transport_url: there is no driver {error.driver!r}"
+                f"[{group}] transport_url: there is no driver {error.driver!r}"
             ) from None
 
-    def make_notification_transport(self) -> Any:
-        """Return the library's transport of notifications; it may have a broker of its own."""
-        library = self.library
-        group = "oslo_messaging_notifications"
-        self.conf.register_opts(library.notify.notifier._notifier_opts, group=group)
-        return library.get_notification_transport(
-            self.conf, url=self.conf[group].transport_url or self._url
-        )
-
-    def _check(self, conf: Any, url: str) -> None:
+    def _check(self, group: str, url: str) -> None:
         try:
-            parsed = self.library.TransportURL.parse(conf, url)
+            parsed = self.library.TransportURL.parse(self._conf, url)
             known = bool(parsed.transport) and (
                 parsed.hosts or parsed.transport in ("fake", "kombu+memory")
             )
         except Exception as error:  # the library and what it parses with raise what they like
             raise ConfigError(
-                f"[DEFAULT] transport_url: cannot be used: {type(error).__name__}"
+                f"[{group}] transport_url: cannot be used: {type(error).__name__}"
             ) from None
         if not known:
             raise ConfigError(
-                "[DEFAULT] transport_url: names no broker; write rabbit://USER:PASSWORD@HOST:5672/"
+                f"[{group}] transport_url: names no broker; write rabbit://USER:PASSWORD@HOST:5672/"
             )
 
 
 class LibraryNotifier:
-    """Sends through the library's notifier, and raises what that would only log."""
+    """Sends through the library's notifier, and raises what that would only log.
+
+    Args:
+        transport: has one of notifications, that is, some are wanted.
+    """
 
     def __init__(self, transport: Transport, publisher: str) -> None:
-        library = transport.library
-        watched = transport.make_notification_transport()
+        watched = transport.notifications
+        assert watched is not None
         self._failure: Exception | None = None
         send = watched._send_notification
 
@@ -117,9 +131,8 @@ class LibraryNotifier:
                 raise
 
         watched._send_notification = watch
-        self._notifier = library.Notifier(watched, publisher_id=publisher, retry=0)
-        names = transport.conf.oslo_messaging_notifications.driver
-        self.is_wanted = any(name and name != "noop" for name in names)
+        notifier = transport.library.Notifier
+        self._notifier = notifier(watched, publisher_id=publisher, retry=0)
 
     def __call__(self, event_type: str, payload: dict[str, Any]) -> None:
         """Send one."""

@@ -864,6 +864,20 @@ class TestWarnings:
         assert [r.host for r in store.list_warnings()] == ["alpha", "alpha", "beta"]
         assert store.list_warnings("beta")[0].count == 1
 
+    def test_what_is_over_is_returned_once(self, store: Store) -> None:
+        agent = register(store)
+        beta = register(store, "beta")
+        assert store.sync_warnings(agent, [self.HELD, self.MISMATCH]) == []
+        assert store.sync_warnings(beta, [self.HELD]) == []
+        standing = {record.warning: record for record in store.list_warnings("alpha")}
+        assert store.sync_warnings(agent, [self.MISMATCH]) == [standing[self.HELD]]
+        assert store.sync_warnings(agent, [self.MISMATCH]) == []
+        (over,) = store.sync_warnings(agent, [])
+        assert (over.warning, over.host, over.resolved_at) == (self.MISMATCH, "alpha", None)
+        assert store.sync_warnings(agent, [self.HELD]) == []
+        assert [record.warning for record in store.sync_warnings(agent, [])] == [self.HELD]
+        assert store.list_warnings("beta")[0].resolved_at is None
+
     def test_an_agent_that_was_taken_over_tells_nothing_more(self, store: Store) -> None:
         old = register(store)
         new = register(store, "alpha", "agent-b")

@@ -116,6 +116,19 @@ def test_listeners_are_told_what_happens_to_nodes_claims_services_and_warnings(
     assert publishers == {"compute:host-1", "manage:host-1"}
 
 
+def test_one_audit_tells_what_it_wrote(
+    tmp_path: Path, rabbitmq: RabbitMQ, listen: Callable[[str, str], Listener]
+) -> None:
+    host = Host(tmp_path / "host", rabbitmq.url, "once")
+    listener = listen(rabbitmq.url, "once")
+    names = [f"node-{number}" for number in range(200)]
+    host.list_nodes(*(NODE | {"nodename": name} for name in names))
+    done = host.run("nodetracker-compute", "--once")
+    assert done.returncode == 0, done.stderr
+    created = listener.wait_for("compute_node.create", len(names))
+    assert sorted(node["nodename"] for node in created) == sorted(names)
+
+
 def test_a_broker_that_is_away_delays_them_and_the_newest_state_arrives(
     tmp_path: Path, listen: Callable[[str, str], Listener]
 ) -> None:

@@ -363,6 +363,24 @@ class TestErrors:
             assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
             assert "[database] connection" in done.stderr
 
+    def test_of_the_notifications_broker_url_end_the_programs_with_78(self, tmp_path):
+        programs = Programs(
+            tmp_path,
+            extra="transport_url = rabbit://127.0.0.1:1/\n[oslo_messaging_notifications]\n"
+            "driver = messagingv2\ntransport_url = rabbit://u:s3/cret@127.0.0.1:1/",
+        )
+        write_inventory(programs, NODE)
+        for program, *arguments in (
+            ("nodetracker-compute",),
+            ("nodetracker-compute", "--once"),
+            ("nodetracker-conductor",),
+            ("nodetracker-manage", "config", "check"),
+        ):
+            done = programs.run(program, *arguments)
+            assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
+            assert "[oslo_messaging_notifications] transport_url" in done.stderr
+            assert not any(part in done.stderr for part in ("s3", "cret"))
+
     def test_of_a_database_that_is_away_are_one_line(self, tmp_path):
         programs = Programs(tmp_path, "postgresql://u:secret@127.0.0.1:1/x")
         write_inventory(programs, NODE)

@@ -9,13 +9,14 @@ from nodetracker.errors import ClaimRefusedError, NotFoundError, StoreUnavailabl
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import REPORT_LASTS, HostWarning, WarningKind
 from nodetracker.ports import LedgerTerms
-from tests.builders import make_incarnation, take_service
+from tests.builders import NOW, make_incarnation, take_service
 from tests.contract.values import create, key_of, make_values
 
 TERMS = LedgerTerms(60, 600)
 WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
+REFUSED = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "agent-b", "refused")
 
 
 class Heard:
@@ -196,5 +197,34 @@ def test_an_audit_tells_its_warnings_once_and_nothing_that_was_not_stored(heard)
     announcer.audited(AuditReport(store_error=StoreUnavailableError("away")))
     announcer.audited(AuditReport(warnings=(WARNING,)))
     assert heard.take() == ["warning.raise"]
-    announcer.audited(AuditReport())
+
+
+def test_a_warning_that_is_over_is_told_whoever_raised_it(heard):
+    now = [NOW]
+    store = announce_store(MemoryStore(lambda: now[0]), heard)
+    agent = key_of(take_service(store, "alpha", make_incarnation()))
+    store.sync_warnings(agent, [WARNING])
+    store.raise_warning("alpha", REFUSED)
+    heard.take()
+    store.sync_warnings(agent, [])
+    assert [item.payload["kind"] for item in heard.all] == ["clock_skew"]
     assert heard.take() == ["warning.resolve"]
+    now[0] += REPORT_LASTS
+    store.sync_warnings(agent, [])
+    assert [item.payload["kind"] for item in heard.all] == ["duplicate_refused"]
+    assert heard.take() == ["warning.resolve"]
+    store.sync_warnings(agent, [])
+    assert heard.take() == []
+
+
+def test_a_long_warning_is_over_under_the_name_that_it_was_raised_by(heard):
+    long = HostWarning(WarningKind.ENGINE_DATA, "n", "x" * 1000, "y")
+    store = announce_store(MemoryStore(), heard)
+    agent = key_of(take_service(store, "alpha", make_incarnation()))
+    heard.take()
+    store.sync_warnings(agent, [long])
+    AuditAnnouncer("alpha", heard).audited(AuditReport(warnings=(long,)))
+    store.sync_warnings(agent, [])
+    raised, resolved = heard.all
+    assert raised.subject == resolved.subject
+    assert raised.payload == resolved.payload

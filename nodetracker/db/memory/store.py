@@ -98,7 +98,7 @@ class MemoryStore(MemoryLedger, MemoryServices):
             decision = decisions.decide(agent, changes, rows, hosts_up)
             return _write(tables, agent, now, decision)
 
-    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> None:
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
@@ -107,14 +107,17 @@ class MemoryStore(MemoryLedger, MemoryServices):
             wanted = {
                 _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
             }
-            for key, known in tables.warnings.items():
-                if (
-                    key[0] == agent.host
-                    and key[1] not in wanted
-                    and known.resolved_at is None
-                    and decisions.is_warning_over(known.warning.kind, known.last_seen, now)
-                ):
-                    tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
+            over = [
+                (key, known)
+                for key, known in tables.warnings.items()
+                if key[0] == agent.host
+                and key[1] not in wanted
+                and known.resolved_at is None
+                and decisions.is_warning_over(known.warning.kind, known.last_seen, now)
+            ]
+            for key, known in over:
+                tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
+            return [known for _, known in over]
 
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """See `Store`."""
@@ -202,7 +205,7 @@ class MemoryStore(MemoryLedger, MemoryServices):
 
 def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetime) -> WarningRecord:
     """Raise or count again one warning; return it as stored."""
-    cut = codec.storable_warning(warning)
+    cut = warning.as_stored()
     known = tables.warnings.get((host, cut.key))
     record = WarningRecord(
         warning=cut,

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.codec import WARNING_ITEM_LENGTH
 from nodetracker.db.schema.types import JsonText, UtcDateTime
 from nodetracker.model.text import PCI_ID_LENGTH, TEXT_LENGTH
+from nodetracker.model.warning import WARNING_ITEM_LENGTH
 
 metadata = sa.MetaData(
     naming_convention={

@@ -124,14 +124,10 @@ def test_events_of_one_thing_share_a_subject_and_those_of_others_do_not():
     assert len(by_subject) == 6
 
 
-def test_a_warning_is_raised_once_and_resolved_once():
+def test_a_warning_is_raised_once():
     other = HostWarning(WarningKind.STATE_PATH, "", "", "full")
     same = dataclasses.replace(WARNING, message="this host's clock is about 12 s ahead")
-    told = notifications.tell_warnings("host-1", [WARNING], [same, other])
+    told = notifications.tell_raised("host-1", [WARNING], [same, other])
     assert [(item.event_type, item.payload["kind"]) for item in told] == [
         ("warning.raise", "state_path")
-    ]
-    told = notifications.tell_warnings("host-1", [WARNING, other], [other])
-    assert [(item.event_type, item.payload["kind"]) for item in told] == [
-        ("warning.resolve", "clock_skew")
     ]

@@ -20,6 +20,7 @@ from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.service import Incarnation, ServiceRecord
 from nodetracker.model.text import LONG_TEXT_LENGTH, TEXT_LENGTH
+from nodetracker.model.warning import WARNING_ITEM_LENGTH
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -46,7 +47,7 @@ def test_what_is_cut_to_is_what_the_tables_hold() -> None:
     assert list_texts(tables.pci_devices, set(codec.DEVICE_COLUMNS) - parsed) == DEVICE_TEXTS
     assert list_texts(tables.warnings, ["nodename", "item", "message"]) == {
         "nodename": TEXT_LENGTH,
-        "item": codec.WARNING_ITEM_LENGTH,
+        "item": WARNING_ITEM_LENGTH,
         "message": LONG_TEXT_LENGTH,
     }
 

@@ -78,6 +78,19 @@ def test_a_full_queue_drops_what_is_superseded_and_keeps_each_newest_state():
     assert queue.dropped == 12 - len(kept)
 
 
+def test_a_full_queue_loses_nothing_that_updates_of_one_thing_told():
+    queue = NotificationQueue(2)
+    created = {"uuid": "u", "vcpus": 8, "memory_mb_used": 0}
+    queue.put(Notification("compute_node.create", "compute_node u", created))
+    for old, new in (({"vcpus": 8}, {"vcpus": 16}), ({"memory_mb_used": 0}, {"memory_mb_used": 9})):
+        body = {"uuid": "u", "old": old, "new": new}
+        queue.put(Notification("compute_node.update", "compute_node u", body))
+    told = queue.first(0)
+    assert told.event_type == "compute_node.create"
+    assert told.payload == {"uuid": "u", "vcpus": 16, "memory_mb_used": 9}
+    assert (len(queue), queue.dropped) == (1, 2)
+
+
 def test_of_more_things_than_fit_the_oldest_are_dropped_and_counted():
     queue = NotificationQueue(3)
     for number in range(5):
@@ -128,7 +141,17 @@ def test_notifying_never_waits(listener):
     gate.set()
 
 
-def test_where_none_are_wanted_none_wait():
-    sender = NotificationSender(lambda: None)
-    sender.notify(event("c"))
+def test_where_none_are_wanted_none_wait_and_none_are_dropped():
+    gate = threading.Event()
+
+    def make_send():
+        gate.wait(30)
+
+    sender = NotificationSender(make_send, NotificationQueue(2))
+    for number in range(5):
+        sender.notify(event(f"c{number}"))
+    assert (sender.waiting, sender.dropped) == (2, 3)
+    gate.set()
     assert sender.flush(5)
+    sender.notify(event("c"))
+    assert (sender.waiting, sender.dropped) == (0, 0)

@@ -1,0 +1,37 @@
+"""One audit by ``nodetracker-compute --once``."""
+
+from unittest.mock import Mock
+
+import pytest
+
+from nodetracker.cmd.compute import audit_once
+from nodetracker.daemon import EXIT_DONE
+from nodetracker.errors import DuplicateAgentError, RefusedError
+from nodetracker.model.audit import AuditReport
+
+
+@pytest.fixture
+def agent():
+    agent = Mock()
+    agent.manager.update_available_resource.return_value = AuditReport()
+    return agent
+
+
+def test_what_one_audit_tells_is_sent(agent):
+    assert audit_once(agent) == EXIT_DONE
+    assert [name for name, *_ in agent.mock_calls][-2:] == [
+        "manager.cleanup_host",
+        "notifier.flush",
+    ]
+
+
+def test_what_is_told_of_a_refusal_is_sent(agent):
+    agent.manager.update_available_resource.side_effect = DuplicateAgentError("another")
+    with pytest.raises(RefusedError):
+        audit_once(agent)
+    agent.notifier.flush.assert_called_once()
+
+
+def test_without_a_broker_nothing_is_sent(agent):
+    agent.notifier = None
+    assert audit_once(agent) == EXIT_DONE
