@@ -1,5 +1,6 @@
 """What every program does first and last: read the configuration, turn errors into exit codes."""
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -47,14 +48,27 @@ def load_configuration(
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except (OSError, UnicodeError) as error:  # which the library lets through
-        raise ConfigError(_name_unreadable(conf) or str(error)) from error
+        files = _list_files(arguments, program, default_files)
+        raise ConfigError(_name_unreadable(files) or str(error)) from error
 
 
-def _name_unreadable(conf: cfg.ConfigOpts) -> str:
-    """Say which configuration file cannot be read as text, and why; "" when all can."""
-    for path in conf.config_file or ():
+def _list_files(
+    arguments: Sequence[str], program: str, default_files: Sequence[Path] | None
+) -> list[Path]:
+    """Return the configuration files that a command line stands for."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-file", action="append", type=Path)
+    named: list[Path] | None = parser.parse_known_args(list(arguments))[0].config_file
+    if named is None and default_files is None:
+        return [Path(path) for path in cfg.find_config_files(PROJECT, program)]
+    return named or list(default_files or ())
+
+
+def _name_unreadable(files: Sequence[Path]) -> str:
+    """Say which file cannot be read as text, and why; "" when all can."""
+    for path in files:
         try:
-            Path(path).read_text("utf-8")
+            path.read_text("utf-8")
         except (OSError, UnicodeError) as error:
             return f"--config-file {path}: {error}"
     return ""
