@@ -14,7 +14,7 @@ from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import BIN
 
-AGENTS_A_PROCESS = 125
+AGENTS_A_PROCESS = 50
 MIB = 1024 * 1024
 _STATEMENTS = ("Com_select", "Com_insert", "Com_update", "Com_delete")
 _COUNTERS = (
