@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.servers.process import require
+from tests.functional.servers.process import require, require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN, Running
 
@@ -59,8 +59,7 @@ class TestInstall:
     @pytest.fixture
     def place(self, tmp_path):
         """The directory that stands for the machine's /."""
-        if os.geteuid() != 0:
-            pytest.skip("only root installs")
+        require_root("install")
         (tmp_path / "etc").mkdir()
         (tmp_path / ".nodetracker").symlink_to(tmp_path / "etc" / "nodetracker")
         return tmp_path

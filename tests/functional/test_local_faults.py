@@ -13,14 +13,19 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.functional.servers.process import find_free_port, require
+from tests.functional.servers.process import find_free_port, require, require_root
 from tests.programs import Programs, Running, wait_until
 
 NODES = [
     {"nodename": name, "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
     for name in ("node-1", "node-2")
 ]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+
+@pytest.fixture
+def _root() -> None:
+    """Mounting takes it."""
+    require_root("mount")
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ class TestStateDirectory:
         """Give the agent its identity by a first run."""
         assert programs.run("nodetracker-compute", "--once").returncode == 0
 
-    @needs_root
+    @pytest.mark.usefixtures("_root")
     def test_full_and_known_it_starts_and_warns(self, programs: Programs) -> None:
         self.know(programs)
         full = self.mounted(
@@ -78,7 +83,7 @@ class TestStateDirectory:
             assert agent.output().count("is full") == 1
             assert agent.stop() == 0
 
-    @needs_root
+    @pytest.mark.usefixtures("_root")
     def test_read_only_and_known_it_starts_and_warns(self, programs: Programs) -> None:
         self.know(programs)
         read_only = self.mounted(
@@ -90,7 +95,7 @@ class TestStateDirectory:
             assert "cannot be written" in warning["message"]
             assert agent.stop() == 0
 
-    @needs_root
+    @pytest.mark.usefixtures("_root")
     @pytest.mark.parametrize(
         ("script", "reason"),
         [

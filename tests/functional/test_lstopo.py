@@ -22,7 +22,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology
-from tests.functional.servers.process import require
+from tests.functional.servers.process import require, skip_or_fail
 
 REPOSITORY = Path(__file__).parents[2]
 SHARED_HOSTS = REPOSITORY.parent / "shared" / "hosts"
@@ -217,7 +217,7 @@ def test_this_machine_has_the_cpus_that_lstopo_sees() -> None:
 
 def test_this_machine_has_the_cells_that_lstopo_sees() -> None:
     if not Path("/sys/devices/system/node").is_dir():
-        pytest.skip("this kernel has no NUMA directory")
+        skip_or_fail("this kernel has no NUMA directory")
     cpu = read_cpu_info(Roots())
     for _ in range(3):  # a balloon or late initialisation may move a cell's memory meanwhile
         before = run_lstopo([])

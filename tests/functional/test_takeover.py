@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import shutil
 import signal
 import sqlite3
@@ -20,7 +19,7 @@ from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import open_store
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.servers.process import require
+from tests.functional.servers.process import require, require_root
 from tests.programs import Programs, wait_until
 
 _numbers = itertools.count(1)
@@ -214,8 +213,8 @@ def first_list(fleet: Fleet) -> list[dict[str, Any]]:
     return listed
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
 def test_another_pid_namespace_is_watched(fleet: Fleet) -> None:
+    require_root("make a pid namespace")
     require("unshare")
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     with fleet.first.start() as first:

@@ -35,6 +35,12 @@ def require(*programs: str | Path) -> None:
         skip_or_fail(f"needs {', '.join(missing)}: see bindep.txt")
 
 
+def require_root(purpose: str) -> None:
+    """Skip, or fail where ``CI=true``, when this is not root."""
+    if os.geteuid() != 0:
+        skip_or_fail(f"only root may {purpose}")
+
+
 def find_free_port() -> int:
     """Return a TCP port on 127.0.0.1 that nobody listens on.
 

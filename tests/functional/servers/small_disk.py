@@ -1,10 +1,9 @@
 """A filesystem of a few megabytes that a test fills and frees again."""
 
-import os
 import subprocess
 from pathlib import Path
 
-from tests.functional.servers.process import require, skip_or_fail
+from tests.functional.servers.process import require, require_root
 
 _CHUNK = bytes(4096)
 
@@ -16,8 +15,7 @@ class SmallDisk:
     """
 
     def __init__(self, mount_point: Path, size_mb: int, user: str | None = None) -> None:
-        if os.geteuid() != 0:
-            skip_or_fail("only root may mount a small disk")
+        require_root("mount a small disk")
         require("unshare", "nsenter")
         mount_point.mkdir(exist_ok=True)
         options = f"size={size_mb}m,mode=700" + (f",uid={user},gid={user}" if user else "")
