@@ -20,7 +20,7 @@ def failing(error):
 def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
     caplog.set_level(logging.INFO)
     seconds = iter([100.0, 142.0])
-    log = logging.getLogger("test")
+    log = logging.getLogger("nodetracker.test")
     outage = OutageLog("The database", StoreUnavailableError, log, lambda: next(seconds))
     outage.run("audit", succeed)
     for number in range(3):
@@ -33,7 +33,7 @@ def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
 
 
 def test_other_errors_are_no_outage():
-    outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("test"))
+    outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("nodetracker.test"))
     with pytest.raises(FencedError):
         outage.run("audit", failing(FencedError("taken")))
     assert not outage.is_out
@@ -41,7 +41,7 @@ def test_other_errors_are_no_outage():
 
 def test_it_lasts_until_no_activity_fails(caplog):
     caplog.set_level(logging.INFO)
-    outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("test"))
+    outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("nodetracker.test"))
     for _ in range(3):
         outage.run("audit", succeed)
         outage.run("heartbeat", failing(StoreUnavailableError("read-only")))
