@@ -10,8 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, decisions, history, migrations
-from nodetracker.db.decisions import Decision, Holder, LockedRow
+from nodetracker.db import checks, codec, decisions, history, migrations, records
+from nodetracker.db.checks import Holder
+from nodetracker.db.decisions import Decision, LockedRow
 from nodetracker.db.nodes import clear_below, delete_rows, list_active_claims
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service, select_service
@@ -79,7 +80,7 @@ def _lock(
                 holder = None
                 if row.agent_id is not None:
                     holder = Holder(row.agent_id, row.agent_epoch, row.service_uuid)
-                decisions.check_agent(agent, holder)
+                checks.check_agent(agent, holder)
                 now = row.now
             rows.append(LockedRow(*row[:8]))
     if now is None:  # all rows are gone: nothing to write, but whether it is fenced counts
@@ -175,11 +176,11 @@ class _Writer:
         parameters = []
         for change, row in decision.moves:
             mine = [claim for claim in held if claim.node_id == row.id]
-            record = decisions.moved_record(change, row, self._agent, self._now, mine)
+            record = records.moved_record(change, row, self._agent, self._now, mine)
             identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
             parameters.append(self._values(record, NODE_COLUMNS) | identity)
-            self._remember(record, decisions.moved_change(change, record))
-            self._note(row.id, change, ChangeKind.UPDATE, decisions.move_diff(change, row))
+            self._remember(record, records.moved_change(change, record))
+            self._note(row.id, change, ChangeKind.UPDATE, records.move_diff(change, row))
         self._update_rows(("host", "hypervisor_hostname", *NODE_COLUMNS), parameters)
 
     def _update(self, decision: Decision) -> None:
@@ -189,7 +190,7 @@ class _Writer:
         columns = [name for name in NODE_COLUMNS if name in named]
         parameters = []
         for change, row in decision.updates:
-            record = decisions.updated_record(change, row, self._agent, self._now)
+            record = records.updated_record(change, row, self._agent, self._now)
             parameters.append(self._values(record, columns))
             self._remember(record, change)
             self._note(row.id, change, ChangeKind.UPDATE, change.diff)
@@ -217,7 +218,7 @@ class _Writer:
         columns = [name for name in NODE_COLUMNS if name in named & VOLATILE_COLUMNS]
         parameters = []
         for change, row in decision.measures:
-            record = decisions.measured_record(change, row, self._now)
+            record = records.measured_record(change, row, self._now)
             parameters.append(self._values(record, columns))
             self._records[change.nodename] = record
         if columns:
@@ -238,7 +239,7 @@ class _Writer:
             return
         rows = []
         for change in decision.creations:
-            record = decisions.created_record(change, 0, self._agent, self._now)
+            record = records.created_record(change, 0, self._agent, self._now)
             identity = {
                 "uuid": record.uuid,
                 "host": record.host,
@@ -259,7 +260,7 @@ class _Writer:
         ids: dict[str, int] = {row[0]: row[1] for row in found}
         for change in decision.creations:
             node_id = ids[change.nodename]
-            record = decisions.created_record(change, node_id, self._agent, self._now)
+            record = records.created_record(change, node_id, self._agent, self._now)
             self._remember(record, change)
             self._note(node_id, change, ChangeKind.CREATE, change.diff)
 
@@ -269,7 +270,7 @@ class _Writer:
             {f"p_{name}": value for name, value in codec.encode_claim_state(claim).items()}
             | {"p_uuid": claim.uuid}
             for change, _ in decision.updates
-            for claim in decisions.stamp_claims(change, self._now)
+            for claim in records.stamp_claims(change, self._now)
         ]
         if settled:
             statement = (

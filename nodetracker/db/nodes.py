@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, decisions, history, migrations
+from nodetracker.db import checks, codec, history, migrations
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import NotFoundError
@@ -139,7 +139,7 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"host {host} has no node {nodename}")
-    decisions.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
+    checks.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, decisions, history
-from nodetracker.db.decisions import Holder
+from nodetracker.db import checks, codec, history
+from nodetracker.db.checks import Holder
 from nodetracker.db.nodes import delete_rows, list_active_uuids
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
@@ -116,7 +116,7 @@ def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
         .where(_services.host == agent.host, _services.binary == agent.binary)
         .with_for_update()
     ).one_or_none()
-    decisions.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
+    checks.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
     assert row is not None
     now: datetime = row.now
     return now
@@ -169,12 +169,12 @@ def delete_service(
     )
     if row is None:
         raise NotFoundError(f"there is no service {binary} on host {host}")
-    decisions.check_deletion(codec.decode_service(row), row["now"], service_down_time)
+    checks.check_deletion(codec.decode_service(row), row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(one))
     if binary != COMPUTE_BINARY:
         return  # the host's nodes are its agent's
     nodes = _lock_nodes(connection, host)
-    decisions.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
+    checks.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
         history.insert(
@@ -204,8 +204,8 @@ def rename_host(
         .order_by(_nodes.id)
         .with_for_update()
     ).all()
-    found = decisions.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
-    decisions.check_seen(seen, found)
+    found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
+    checks.check_seen(seen, found)
     epochs = [row.epoch for row in nodes] + ([found.epoch] if found else [])
     moved = {"host": new, "epoch": max(epochs) + 1, "updated_at": utc_now()}
     connection.execute(
@@ -240,7 +240,7 @@ def rename_host(
                 new,
                 new if row.hypervisor_hostname == old else row.hypervisor_hostname,
                 ChangeKind.UPDATE,
-                decisions.renamed_diff(old, new, row.hypervisor_hostname),
+                checks.renamed_diff(old, new, row.hypervisor_hostname),
             )
             for row in nodes
         ],

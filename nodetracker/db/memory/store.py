@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, decisions
+from nodetracker.db import checks, codec, decisions, records
 from nodetracker.db.decisions import Decision, LockedRow
 from nodetracker.db.memory.ledger import MemoryLedger
 from nodetracker.db.memory.services import MemoryServices
@@ -21,7 +21,7 @@ from nodetracker.db.memory.tables import (
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
 from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_over
 from nodetracker.ports import AgentKey, ApplyResult
 
 
@@ -70,7 +70,7 @@ class MemoryStore(MemoryLedger, MemoryServices):
         with self._writing() as tables:
             for record in tables.nodes.values():
                 if (record.host, record.nodename) == (host, nodename):
-                    decisions.check_unclaimed(nodename, list_active_uuids(tables, [record]))
+                    checks.check_unclaimed(nodename, list_active_uuids(tables, [record]))
                     delete_node(tables, record.id)
                     tables.history.append(
                         HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
@@ -87,7 +87,7 @@ class MemoryStore(MemoryLedger, MemoryServices):
         with self._writing() as tables:
             now = self._clock()
             service = tables.services.get((agent.host, agent.binary))
-            decisions.check_agent(agent, holder_of(service))
+            checks.check_agent(agent, holder_of(service))
             rows = _find_rows(tables, agent, changes)
             hosts_up = frozenset(
                 host
@@ -103,7 +103,7 @@ class MemoryStore(MemoryLedger, MemoryServices):
         with self._writing() as tables:
             now = self._clock()
             service = tables.services.get((agent.host, agent.binary))
-            decisions.check_agent(agent, holder_of(service))
+            checks.check_agent(agent, holder_of(service))
             wanted = {
                 _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
             }
@@ -113,7 +113,7 @@ class MemoryStore(MemoryLedger, MemoryServices):
                 if key[0] == agent.host
                 and key[1] not in wanted
                 and known.resolved_at is None
-                and decisions.is_warning_over(known.warning.kind, known.last_seen, now)
+                and is_warning_over(known.warning.kind, known.last_seen, now)
             ]
             for key, known in over:
                 tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
@@ -259,23 +259,23 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
         note(change, ChangeKind.DELETE, change.diff)
     for change, row in decision.moves:
         held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]
-        written.append(decisions.moved_record(change, row, agent, now, held))
-        note(change, ChangeKind.UPDATE, decisions.move_diff(change, row))
+        written.append(records.moved_record(change, row, agent, now, held))
+        note(change, ChangeKind.UPDATE, records.move_diff(change, row))
     for change, row in decision.updates:
-        written.append(decisions.updated_record(change, row, agent, now))
+        written.append(records.updated_record(change, row, agent, now))
         note(change, ChangeKind.UPDATE, change.diff)
-    written.extend(decisions.measured_record(change, row, now) for change, row in decision.measures)
+    written.extend(records.measured_record(change, row, now) for change, row in decision.measures)
     for change in decision.creations:
         tables.last_id += 1
-        written.append(decisions.created_record(change, tables.last_id, agent, now))
+        written.append(records.created_record(change, tables.last_id, agent, now))
         note(change, ChangeKind.CREATE, change.diff)
     for change, _ in decision.updates:
-        tables.claims.update({c.uuid: c for c in decisions.stamp_claims(change, now)})
-        for move in decisions.stamp_moves(change, now):
+        tables.claims.update({c.uuid: c for c in records.stamp_claims(change, now)})
+        for move in records.stamp_moves(change, now):
             known = tables.migrations[move.migration.uuid]
             if known.is_running and not move.migration.is_running:
                 tables.migrations[known.uuid] = move.migration
     # Claims and migrations have tables of their own.
     tables.nodes.update({r.id: dataclasses.replace(r, claims={}, moves=()) for r in written})
-    records = {record.nodename: record for record in written}
-    return ApplyResult(copy.deepcopy(records), tuple(decision.conflicts), decision.refused)
+    by_nodename = {record.nodename: record for record in written}
+    return ApplyResult(copy.deepcopy(by_nodename), tuple(decision.conflicts), decision.refused)
