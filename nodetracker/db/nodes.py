@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 import sqlalchemy as sa
 
 from nodetracker.db import checks, codec, history, migrations
+from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import NotFoundError
@@ -142,28 +143,6 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     checks.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
-
-
-def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
-    """Return the uuids of the claims that are held on nodes, oldest first."""
-    return list(
-        connection.execute(
-            sa.select(_claims.uuid)
-            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
-            .order_by(_claims.created_at, _claims.id)
-        ).scalars()
-    )
-
-
-def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
-    """Return what is held on nodes, oldest first."""
-    rows = connection.execute(
-        sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
-        .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
-        .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
-        .order_by(_claims.created_at, _claims.id)
-    ).mappings()
-    return [codec.decode_claim(row, row["host"], row["hypervisor_hostname"]) for row in rows]
 
 
 def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
