@@ -19,21 +19,11 @@ from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.event import NodeEvent
-from nodetracker.model.service import (
-    AUTO_PREFIX,
-    Incarnation,
-)
+from nodetracker.model.service import AUTO_PREFIX, Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.outage import OutageLog
-from nodetracker.ports import (
-    AgentKey,
-    AuditObserver,
-    Driver,
-    DriverCapability,
-    LedgerTerms,
-    Store,
-)
+from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, LedgerTerms, Store
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)

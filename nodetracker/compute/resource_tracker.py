@@ -36,13 +36,7 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.node import (
-    HostSnapshot,
-    NodeListing,
-    NodeRecord,
-    NodeView,
-    failed_snapshot,
-)
+from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeView, failed_snapshot
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Driver, LedgerTerms, Store
 from nodetracker.settings import AgentSettings

@@ -15,26 +15,10 @@ from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db import charges, codec
-from nodetracker.db.locked_nodes import (
-    has_cells,
-    lock_claim,
-    lock_for,
-    lock_rows,
-    read_placements,
-)
+from nodetracker.db.locked_nodes import has_cells, lock_claim, lock_for, lock_rows, read_placements
 from nodetracker.db.schema import tables
-from nodetracker.errors import (
-    ClaimRefusedError,
-    NotFoundError,
-    RefusedError,
-)
-from nodetracker.model.claim import (
-    ACTIVE_STATES,
-    Claim,
-    ClaimRequest,
-    ClaimState,
-    ReleaseReason,
-)
+from nodetracker.errors import ClaimRefusedError, NotFoundError, RefusedError
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.migration import OPEN, MigrationStatus
 from nodetracker.ports import LedgerTerms
 

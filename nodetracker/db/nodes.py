@@ -13,11 +13,7 @@ from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
-from nodetracker.model.node import (
-    HostStamps,
-    NodeRecord,
-    NodeStamp,
-)
+from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.pci import TrackedDevice
 
 _nodes = tables.compute_nodes.c

@@ -145,11 +145,7 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
     connection.execute(
         sa.update(tables.services)
         .where(
-            _services.host == agent.host,
-            _services.binary == agent.binary,
-            _services.uuid == agent.service_uuid,
-            _services.agent_id == agent.agent_id,
-            _services.epoch == agent.epoch,
+            _is_held_by(agent),
             is_own if reason is None else sa.or_(_services.disabled == sa.false(), is_own),
         )
         .values(disabled=reason is not None, disabled_reason=reason, updated_at=utc_now())
@@ -279,11 +275,7 @@ def beat(
     written = connection.execute(
         sa.update(tables.services)
         .where(
-            _services.host == agent.host,
-            _services.binary == agent.binary,
-            _services.agent_id == agent.agent_id,
-            _services.epoch == agent.epoch,
-            _services.uuid == agent.service_uuid,
+            _is_held_by(agent),
             _services.report_count < report_count,
         )
         .values(
@@ -300,3 +292,13 @@ def beat(
             "another agent took it over, or its services row was deleted or renamed; "
             f"see nodetracker-manage service show {agent.host} {agent.binary}"
         )
+
+
+def _is_held_by(agent: AgentKey) -> "sa.ColumnElement[bool]":
+    return sa.and_(
+        _services.host == agent.host,
+        _services.binary == agent.binary,
+        _services.uuid == agent.service_uuid,
+        _services.agent_id == agent.agent_id,
+        _services.epoch == agent.epoch,
+    )

@@ -3,10 +3,7 @@
 import sqlalchemy as sa
 
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import (
-    ACTIVE_STATES,
-    SplitBrain,
-)
+from nodetracker.model.claim import ACTIVE_STATES, SplitBrain
 from nodetracker.model.migration import OPEN
 
 _nodes = tables.compute_nodes.c

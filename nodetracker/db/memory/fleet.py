@@ -2,10 +2,7 @@
 
 from collections.abc import Collection
 
-from nodetracker.db.memory.tables import (
-    MemoryRows,
-    with_claims,
-)
+from nodetracker.db.memory.tables import MemoryRows, with_claims
 from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY

@@ -13,21 +13,12 @@ from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import GuestListing
-from nodetracker.model.host import (
-    Gpu,
-    HypervisorInfo,
-    MemoryInfo,
-    SystemInfo,
-)
+from nodetracker.model.host import Gpu, HypervisorInfo, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.units import (
-    capacity_mib_from_bytes,
-    capacity_mib_from_kib,
-    usage_mib_from_bytes,
-)
+from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib, usage_mib_from_bytes
 from nodetracker.virt.libvirt import capabilities as host_capabilities
 from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.binding import bind_domain
