@@ -10,31 +10,20 @@ from functools import partial
 from pathlib import Path
 
 from nodetracker.clock import DatabaseClock, utc_clock
+from nodetracker.compute.audit_book import AuditBook
 from nodetracker.compute.events import EventBatch, EventQueue
+from nodetracker.compute.heartbeat import Heartbeat
 from nodetracker.compute.identity import find_state_problem
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.event import NodeEvent
-from nodetracker.model.service import (
-    AUTO_PREFIX,
-    COMPUTE_BINARY,
-    AuditState,
-    Incarnation,
-    ServiceRecord,
-)
+from nodetracker.model.service import AUTO_PREFIX, Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.outage import OutageLog
-from nodetracker.ports import (
-    AgentKey,
-    AuditObserver,
-    Driver,
-    DriverCapability,
-    LedgerTerms,
-    Store,
-)
+from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, LedgerTerms, Store
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -75,9 +64,12 @@ class ComputeManager:
         self._store = store
         self._observers = tuple(observers)
         self._monotonic = monotonic
-        self._clock = clock
         self._stopping = threading.Event()
-        self._takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
+        self._audits = AuditBook(monotonic)
+        takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
+        self._heartbeat = Heartbeat(
+            settings.host, incarnation, takeover, store, self._audits, monotonic, clock
+        )
         self._events = EventQueue(monotonic)
         self._tracker = ResourceTracker(settings, driver, store, monotonic, clock)
         self._tracker.watch_events(self._take_urgent)
@@ -88,18 +80,7 @@ class ComputeManager:
         self._audit_lock = threading.Lock()
         self._untold: deque[AuditReport] = deque()
         self._telling = threading.Lock()
-        self._beat_lock = threading.Lock()
-        self._state_lock = threading.Lock()
-        self._agent: AgentKey | None = None
-        self._report_count = 0
-        self._tried_count = 0
-        self._beaten_at: float | None = None
         self._has_started = False
-        self._last_audit: float | None = None
-        self._last_good: dict[str, float] = {}
-        self._errors: dict[str, str] = {}
-        self._listing_error: str | None = None
-        self._clock_skew: float | None = None
         self._mark_told: str | None = _UNKNOWN
 
     def bind(
@@ -234,14 +215,14 @@ class ComputeManager:
         try:
             with self._audit_lock:
                 try:
-                    agent = self._hold_host()
+                    agent = self._heartbeat.hold_host()
                     report = audit(agent)
                 except StoreError as error:
                     duration = self._monotonic() - began
                     self._untold.append(AuditReport(store_error=error, duration_seconds=duration))
                     raise
                 self._untold.append(report)  # its rows are written, whatever comes now
-                self._note(report)
+                self._audits.note(report)
                 self._mark(agent, report)
         finally:
             self._tell_all()
@@ -254,103 +235,32 @@ class ComputeManager:
             IdentityError: another agent holds this host.
         """
         was_out = self._database.is_out
-        before = self._report_count
-        self._database.run("heartbeat", self._register_and_beat)
-        if was_out and self._report_count > before:
+        before = self._heartbeat.report_count
+        self._database.run("heartbeat", self._heartbeat.beat)
+        if was_out and self._heartbeat.report_count > before:
             self._want_audit()
 
     def status(self) -> AgentStatus:
         """Tell what the agent knows of itself; nothing is asked to find out."""
-        agent, audit = self._agent, self.audit_state()
-        with self._state_lock:
-            now = self._monotonic()
-            return AgentStatus(
-                host=self._settings.host,
-                agent_id=self._incarnation.agent_id,
-                epoch=None if agent is None else agent.epoch,
-                has_started=self._has_started,
-                audit=audit,
-                audit_interval=self._settings.audit_interval,
-                fine_nodes=len(self._last_good.keys() - self._errors.keys()),
-                database_error=self._database.error,
-                driver_error=self._listing_error,
-                heartbeat_age_seconds=None if self._beaten_at is None else now - self._beaten_at,
-                service_down_time=self._settings.service_down_time,
-                report_count=self._report_count,
-                clock_skew_seconds=self._clock_skew,
-            )
-
-    def audit_state(self) -> AuditState:
-        """Tell how old the last audit is, and how old each node that is not fine."""
-        with self._state_lock:
-            now = self._monotonic()
-            return AuditState(
-                age_seconds=None if self._last_audit is None else now - self._last_audit,
-                nodes={
-                    name: {
-                        "age_seconds": now - self._last_good[name]
-                        if name in self._last_good
-                        else None,
-                        "error": error,
-                    }
-                    for name, error in self._errors.items()
-                },
-            )
-
-    def _register_and_beat(self) -> None:
-        with self._beat_lock:
-            if self._agent is None:
-                self._register()  # beats once itself
-            else:
-                self._beat(self._agent)
-
-    def _beat(self, agent: AgentKey) -> None:
-        # Never the same number twice: one whose answer was lost may have been written.
-        self._tried_count += 1
-        self._store.beat(agent, self._tried_count, self.audit_state(), self._clock())
-        self._report_count = self._tried_count
-        self._beaten_at = self._monotonic()
+        agent = self._heartbeat.agent
+        return AgentStatus(
+            host=self._settings.host,
+            agent_id=self._incarnation.agent_id,
+            epoch=None if agent is None else agent.epoch,
+            has_started=self._has_started,
+            audit=self._audits.state(),
+            audit_interval=self._settings.audit_interval,
+            fine_nodes=self._audits.fine_nodes,
+            database_error=self._database.error,
+            driver_error=self._audits.listing_error,
+            heartbeat_age_seconds=self._heartbeat.age_seconds,
+            service_down_time=self._settings.service_down_time,
+            report_count=self._heartbeat.report_count,
+            clock_skew_seconds=self._audits.clock_skew_seconds,
+        )
 
     def _try_audit(self, startup: bool) -> None:
         self._database.run("audit", partial(self.update_available_resource, startup))
-
-    def _hold_host(self) -> AgentKey:
-        """Return the agent's key, taking the services row the first time."""
-        with self._beat_lock:
-            return self._agent or self._register()
-
-    def _register(self) -> AgentKey:
-        """Take the host, and beat at once, so that whoever watches the row sees it move."""
-        service = self._takeover.take_host()
-        self._report_count = self._tried_count = service.report_count
-        self._carry_on(service)
-        self._agent = AgentKey(
-            self._settings.host,
-            COMPUTE_BINARY,
-            self._incarnation.agent_id,
-            service.epoch,
-            service.uuid,
-        )
-        self._beat(self._agent)
-        return self._agent
-
-    def _carry_on(self, service: ServiceRecord) -> None:
-        """Take over from the row how old the last readings are, as they are still the ones."""
-        if service.last_seen_up is None or service.updated_at is None:
-            return
-        since = max(0.0, (service.updated_at - service.last_seen_up).total_seconds())
-        now = self._monotonic()
-
-        def began(age: float | None) -> float | None:
-            return None if age is None else now - since - age
-
-        with self._state_lock:
-            self._last_audit = began(service.last_audit.get("age_seconds"))
-            for name, entry in service.last_audit.get("nodes", {}).items():
-                self._errors[name] = entry["error"]
-                good = began(entry["age_seconds"])
-                if good is not None:
-                    self._last_good[name] = good
 
     def _take_event(self, event: NodeEvent) -> None:
         self._events.add(event)
@@ -383,17 +293,3 @@ class ComputeManager:
         if reason != self._mark_told:
             self._store.mark_service(agent, reason)
             self._mark_told = reason
-
-    def _note(self, report: AuditReport) -> None:
-        with self._state_lock:
-            now = self._monotonic()
-            if report.read is None:
-                self._last_audit = now
-            self._errors = dict(report.errors)
-            self._listing_error = report.listing_error
-            self._clock_skew = report.clock_skew_seconds
-            read = report.nodes.keys() if report.read is None else report.read
-            fine = [name for name in read if name not in report.errors]
-            self._last_good = {
-                name: at for name, at in self._last_good.items() if name in report.nodes
-            } | dict.fromkeys(fine, now)

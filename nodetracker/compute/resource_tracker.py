@@ -18,9 +18,11 @@ from nodetracker.accounting.reconcile import plan, plan_delete
 from nodetracker.accounting.view import account
 from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.compute.absences import AbsenceBook
+from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader, TakeUrgent
 from nodetracker.compute.only_node import find_only_node
+from nodetracker.compute.orphans import OrphanBook
 from nodetracker.compute.warning_book import WarningBook, explain_split_brain
 from nodetracker.errors import (
     ConfigError,
@@ -34,14 +36,7 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.fact import FactState
-from nodetracker.model.node import (
-    HostSnapshot,
-    NodeListing,
-    NodeRecord,
-    NodeView,
-    failed_snapshot,
-)
+from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeView, failed_snapshot
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Driver, LedgerTerms, Store
 from nodetracker.settings import AgentSettings
@@ -51,12 +46,10 @@ LOG = logging.getLogger(__name__)
 BATCH_SIZE = 100
 """The most nodes that one transaction writes."""
 
-ORPHAN_AUDITS = 2
-"""Complete audits that must miss a node before its row goes."""
-
 MAX_CONFLICT_ROUNDS = 3
 
-_NOT_LISTED = "the node is not listed, and not every source answers"
+_WAITS = "the node is not listed, and not every source answers"
+_GONE = "the node is not listed any more"
 
 
 def _ignore() -> None:
@@ -89,7 +82,7 @@ class ResourceTracker:
         self._rows = HostRows(store, monotonic, clock)
         self._book = WarningBook(store)
         self._told_loads = 0
-        self._missed: dict[str, int] = {}
+        self._orphans = OrphanBook()
         self._absences = AbsenceBook()
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
@@ -134,7 +127,7 @@ class ResourceTracker:
         if not self._rows.is_loaded or not set(nodenames) <= self._rows.keys():
             return self.audit(agent)
         named = frozenset(nodenames)
-        run = _Run(agent, (), self._monotonic())
+        run = AuditRun(agent, (), self._monotonic())
         for snapshots in self._read(sorted(named)):
             self._write(run, snapshots)
         run.warnings += [w for w in self._book.standing if w.nodename not in named]
@@ -163,7 +156,7 @@ class ResourceTracker:
             FencedError: a newer agent has taken this host over.
             StoreError: the database did not take it; nothing is lost.
         """
-        run = _Run(agent, standing, self._monotonic())
+        run = AuditRun(agent, standing, self._monotonic())
         if not self._rows.is_loaded:
             self._load(agent)
         unavailable: DriverUnavailableError | None = None
@@ -181,7 +174,7 @@ class ResourceTracker:
                 if startup:
                     self._judge_configuration(snapshots)
                 self._write(run, snapshots)
-            self._delete_orphans(run, listing)
+            self._settle_orphans(run, listing)
         if self._listing_error is not None:
             run.warnings.append(
                 HostWarning(WarningKind.DRIVER_NOT_READY, "", "", self._listing_error)
@@ -191,7 +184,7 @@ class ResourceTracker:
         self._errors = run.errors
         return self._report(run)
 
-    def _report(self, run: "_Run", read: frozenset[str] | None = None) -> AuditReport:
+    def _report(self, run: AuditRun, read: frozenset[str] | None = None) -> AuditReport:
         loads = self._rows.full_loads
         self._book.tell(run.agent, run.warnings, is_due=loads != self._told_loads)
         self._told_loads = loads
@@ -244,18 +237,6 @@ class ResourceTracker:
             self._store.abort_claim(claim.uuid)
             raise
 
-    def confirm_claim(self, uuid: str) -> Claim:
-        """See `Store.confirm_claim`."""
-        return self._store.confirm_claim(uuid)
-
-    def abort_claim(self, uuid: str) -> Claim:
-        """See `Store.abort_claim`."""
-        return self._store.abort_claim(uuid)
-
-    def renew_claim(self, uuid: str) -> Claim:
-        """See `Store.renew_claim`."""
-        return self._store.renew_claim(uuid, self.terms)
-
     # Read.
 
     def _failed_snapshots(self, error: DriverUnavailableError) -> list[HostSnapshot]:
@@ -270,7 +251,9 @@ class ResourceTracker:
 
     # Account, plan, apply.
 
-    def _write(self, run: "_Run", snapshots: Sequence[HostSnapshot], is_gone: bool = False) -> None:
+    def _write(
+        self, run: AuditRun, snapshots: Sequence[HostSnapshot], is_gone: bool = False
+    ) -> None:
         policy = self._settings.policy
         if is_gone:  # what nobody can read any more is unknown at once
             policy = replace(policy, held_fact_expiry=-1)
@@ -314,14 +297,14 @@ class ResourceTracker:
         for name in pending:
             run.errors[name] = "its row was written by others again and again"
 
-    def _apply(self, run: "_Run", changes: Sequence[NodeChange]) -> set[str]:
+    def _apply(self, run: AuditRun, changes: Sequence[NodeChange]) -> set[str]:
         """Write changes in batches; return the nodes whose rows moved meanwhile."""
         conflicts: set[str] = set()
         for start in range(0, len(changes), BATCH_SIZE):
             conflicts |= self._apply_batch(run, changes[start : start + BATCH_SIZE])
         return conflicts
 
-    def _apply_batch(self, run: "_Run", batch: Sequence[NodeChange]) -> set[str]:
+    def _apply_batch(self, run: AuditRun, batch: Sequence[NodeChange]) -> set[str]:
         self._progress()
         try:
             result = self._store.apply_changes(run.agent, batch, self._settings.service_down_time)
@@ -352,58 +335,25 @@ class ResourceTracker:
     def _derive_uuid(self, agent: AgentKey, nodename: str) -> str:
         return str(uuid_module.uuid5(uuid_module.UUID(agent.agent_id), nodename))
 
-    def _delete_orphans(self, run: "_Run", listing: NodeListing) -> None:
-        """Delete rows whose nodes two complete audits in a row did not see."""
-        orphans = self._rows.keys() - set(listing.nodenames)
-        if listing.unreachable:
-            self._write(run, [failed_snapshot(n, "driver", _NOT_LISTED) for n in sorted(orphans)])
-            run.warnings += [
-                HostWarning(
-                    WarningKind.ORPHAN_NODE_KEPT,
-                    name,
-                    "",
-                    "not listed; its row is kept until every source answers",
-                )
-                for name in orphans
-            ]
-            return
-        self._missed = {name: self._missed.get(name, 0) + 1 for name in sorted(orphans)}
-        kept = {name for name in orphans if self._has_claims(name)}
-        run.warnings += [
-            HostWarning(
-                WarningKind.ORPHAN_NODE_KEPT,
-                name,
-                "",
-                "not listed any more; its row is kept, as it holds claims",
-            )
-            for name in kept
-        ]
-        for name in kept:
-            run.errors[name] = "driver: the node is not listed any more"
-        gone = [
-            failed_snapshot(name, "driver", "the node is not listed any more")
-            for name in sorted(kept)
-            if self._missed[name] >= ORPHAN_AUDITS
-        ]
-        if gone:  # what is known of it counts no longer, so that it takes no more claims
+    def _settle_orphans(self, run: AuditRun, listing: NodeListing) -> None:
+        """Keep or delete the rows of nodes that a listing lacks."""
+        orphans = self._orphans.judge(listing, self._rows)
+        due = [plan_delete(self._rows[name]) for name in orphans.due]
+        if orphans.waiting:
+            self._write(run, [failed_snapshot(n, "driver", _WAITS) for n in orphans.waiting])
+        run.warnings += orphans.warnings
+        for name in orphans.kept:
+            run.errors[name] = f"driver: {_GONE}"
+        if orphans.gone:  # what is known of it counts no longer, so that it takes no more claims
+            gone = [failed_snapshot(name, "driver", _GONE) for name in orphans.gone]
             self._write(run, gone, is_gone=True)
-        for name, count in self._missed.items():
-            if count == 1 and name not in kept:
-                LOG.warning(
-                    "Node %s is no longer there; its row goes if the next audit misses it too",
-                    name,
-                )
-        due = [
-            plan_delete(self._rows[name])
-            for name, count in self._missed.items()
-            if count >= ORPHAN_AUDITS and name not in kept
-        ]
+        for name in orphans.missed:
+            LOG.warning(
+                "Node %s is no longer there; its row goes if the next audit misses it too", name
+            )
         self._apply(run, due)
         for change in due:
             LOG.info("Node %s is gone; its row has been deleted", change.nodename)
-
-    def _has_claims(self, nodename: str) -> bool:
-        return any(claim.is_active for claim in self._rows[nodename].claims.values())
 
     # Judge and tell.
 
@@ -427,35 +377,3 @@ def _has_reopened(record: NodeRecord | None, view: NodeView) -> bool:
         claim.is_active and uuid in before and not before[uuid].is_active
         for uuid, claim in view.claims.items()
     )
-
-
-class _Run:
-    """What one audit gathers on its way."""
-
-    def __init__(self, agent: AgentKey, standing: Sequence[HostWarning], began: float) -> None:
-        self.agent = agent
-        self.began = began
-        self.errors: dict[str, str] = {}
-        self.warnings = list(standing)
-
-    def forget(self, nodenames: Collection[str]) -> None:
-        """Forget what an earlier reading of nodes in the same audit gave."""
-        self.warnings = [w for w in self.warnings if w.nodename not in nodenames]
-        for name in nodenames:
-            self.errors.pop(name, None)
-
-    def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
-        """Keep why a node's row was not written."""
-        self.warnings.append(HostWarning(kind, nodename, "", reason))
-        self.errors[nodename] = reason
-
-    def note(self, view: NodeView) -> None:
-        """Keep what is not fine about one node's reading."""
-        self.warnings.extend(view.warnings)
-        errors = {
-            f"{name}: {entry.error}"
-            for name, entry in view.values.facts.items()
-            if entry.state is not FactState.FRESH
-        }
-        if errors:
-            self.errors.setdefault(view.nodename, "; ".join(sorted(errors)))

@@ -3,52 +3,28 @@
 A claim costs four statements and so does an abort, however many guests there are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.accounting import ledger, moves
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.ledger import LockedNode
-from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
-from nodetracker.db import codec
-from nodetracker.db.locked_nodes import (
-    has_cells,
-    lock_claim,
-    lock_for,
-    lock_rows,
-    read_placements,
-)
+from nodetracker.db import charges, codec
+from nodetracker.db.locked_nodes import has_cells, lock_claim, lock_for, lock_rows, read_placements
 from nodetracker.db.schema import tables
-from nodetracker.errors import (
-    ClaimRefusedError,
-    NotFoundError,
-    RefusedError,
-)
-from nodetracker.model.claim import (
-    ACTIVE_STATES,
-    Claim,
-    ClaimRequest,
-    ClaimState,
-    ReleaseReason,
-    SplitBrain,
-)
+from nodetracker.errors import ClaimRefusedError, NotFoundError, RefusedError
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.migration import OPEN, MigrationStatus
-from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.model.pci import TrackedDevice
 from nodetracker.ports import LedgerTerms
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
-_guests = tables.guests.c
 _migrations = tables.migrations.c
-_services = tables.services.c
-_devices = tables.pci_devices.c
 
 
 def create_claim(
@@ -99,9 +75,9 @@ def grant(
         placements = node.placements
     devices = ledger.give_devices(node, claim) if claim.devices else None
     inventory = ledger.inventory_given(node, claim)
-    _charge(connection, node, added, ledger.credit_of(node), placements, devices, inventory)
+    charges.charge(connection, node, added, ledger.credit_of(node), placements, devices, inventory)
     if node.guest is not None:
-        _cover(connection, node, claim.uuid)
+        charges.cover(connection, node, claim.uuid)
     return claim
 
 
@@ -169,23 +145,23 @@ def release(
     released = ledger.release(claim, reason, node.now)
     write_state(connection, released)
     if not claim.is_active:
-        _charge(connection, node, Charge(), Charge())
+        charges.charge(connection, node, Charge(), Charge())
         return released
     added = Charge()
     if node.guest is not None and node.guest.claim_uuid == claim.uuid:
         if others:
-            _cover(connection, node, others[-1].uuid)
+            charges.cover(connection, node, others[-1].uuid)
         elif node.guest.missing_since is None:
-            _cover(connection, node, None)
+            charges.cover(connection, node, None)
             added = charge_of_guest(node.guest, node.overhead_mb)
         else:
-            connection.execute(sa.delete(tables.guests).where(_is_guest(node)))
+            charges.delete_guest(connection, node)
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
     is_placed = claim.numa is not None or has_cells(node)
     placements = read_placements(connection, node.id) if is_placed else None
     devices = ledger.take_devices(node, claim) if claim.devices else None
     inventory = ledger.inventory_taken(node, claim, others)
-    _charge(connection, node, added, removed, placements, devices, inventory)
+    charges.charge(connection, node, added, removed, placements, devices, inventory)
     return released
 
 
@@ -220,42 +196,22 @@ def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool
     ]
 
 
-def list_split_brains(connection: sa.Connection, host: str) -> list[SplitBrain]:
-    """See `Store.list_split_brains`."""
-    other, place = tables.claims.alias("other_claims"), tables.compute_nodes.alias("other_nodes")
-    active = [state.value for state in ACTIVE_STATES]
-    both = [_claims.uuid, other.c.uuid]
-    is_tied = sa.exists().where(
-        _migrations.workload_uuid == _claims.workload_uuid,
-        _migrations.status.in_([status.value for status in OPEN]),
-        _migrations.source_claim.in_(both),
-        _migrations.dest_claim.in_(both),
+def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
+    """Return the uuids of the claims that are held on nodes, oldest first."""
+    return list(
+        connection.execute(
+            sa.select(_claims.uuid)
+            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
+            .order_by(_claims.created_at, _claims.id)
+        ).scalars()
     )
-    rows = connection.execute(
-        sa.select(
-            _nodes.hypervisor_hostname,
-            _claims.workload_uuid,
-            place.c.host,
-            place.c.hypervisor_hostname,
-        )
-        .select_from(tables.compute_nodes)
-        .join(tables.claims, _claims.compute_node_id == _nodes.id)
-        .join(
-            other,
-            sa.and_(
-                other.c.workload_uuid == _claims.workload_uuid,
-                other.c.compute_node_id != _claims.compute_node_id,
-            ),
-        )
-        .join(place, place.c.id == other.c.compute_node_id)
-        .where(
-            _nodes.host == host,
-            _claims.state.in_(active),
-            other.c.state.in_(active),
-            ~is_tied,
-        )
+
+
+def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
+    """Return what is held on nodes, oldest first."""
+    return select_claims(
+        connection, _claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value
     )
-    return sorted({SplitBrain(*row) for row in rows})
 
 
 def purge(connection: sa.Connection, before: datetime) -> int:
@@ -273,24 +229,8 @@ def purge(connection: sa.Connection, before: datetime) -> int:
     ids = sorted(node_ids.scalars())
     lock_rows(connection, _nodes.id.in_(ids))
     deleted = connection.execute(sa.delete(tables.claims).where(is_over)).rowcount
-    touch(connection, ids)
+    charges.touch(connection, ids)
     return deleted
-
-
-def touch(connection: sa.Connection, node_ids: Iterable[int]) -> None:
-    """Let the agents of nodes read their ledgers again."""
-    wanted = sorted(node_ids)
-    if wanted:
-        connection.execute(
-            sa.update(tables.compute_nodes)
-            .where(_nodes.id.in_(wanted))
-            .values(generation=_nodes.generation + 1)
-        )
-
-
-def _is_guest(node: LockedNode) -> "sa.ColumnElement[bool]":
-    assert node.guest is not None
-    return sa.and_(_guests.compute_node_id == node.id, _guests.uuid == node.guest.uuid)
 
 
 def _judge(
@@ -359,7 +299,7 @@ def write_active(connection: sa.Connection, node: LockedNode, claim: Claim) -> L
     devices = None
     if claim.devices and claim.state is ClaimState.CONFIRMED:
         devices = allocate_devices(node.devices, claim.devices, claim.uuid)
-    _charge(connection, node, Charge(), Charge(), None, devices)
+    charges.charge(connection, node, Charge(), Charge(), None, devices)
     return node if devices is None else replace(node, devices=devices)
 
 
@@ -369,72 +309,4 @@ def write_state(connection: sa.Connection, claim: Claim) -> None:
         sa.update(tables.claims)
         .where(_claims.uuid == claim.uuid)
         .values(codec.encode_claim_state(claim))
-    )
-
-
-def _charge(
-    connection: sa.Connection,
-    node: LockedNode,
-    added: Charge,
-    removed: Charge,
-    placements: Sequence[NumaPlacement] | None = None,
-    devices: Mapping[str, TrackedDevice] | None = None,
-    inventory: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the node's usage; its generation tells the agent to read the ledger again.
-
-    ``updated_at`` stays the agent's, as it paces the writing of measurements.
-
-    Args:
-        placements: all on its NUMA cells from now on, None when none changed.
-        devices: all of it from now on, None when none changed.
-        inventory: the column from now on, None when it stays.
-    """
-    columns = ledger.charge_row(node, added, removed, inventory)
-    if placements is not None:
-        columns["numa_topology"] = ledger.topology_column(node.values.numa_topology, placements)
-    if devices is not None:
-        columns |= pci_columns(devices.values())
-        _write_devices(connection, node, devices)
-    connection.execute(
-        sa.update(tables.compute_nodes)
-        .where(_nodes.id == node.id)
-        .values(
-            generation=_nodes.generation + 1,
-            **columns,
-        )
-    )
-
-
-def _write_devices(
-    connection: sa.Connection, node: LockedNode, devices: Mapping[str, TrackedDevice]
-) -> None:
-    """Write what changed of a node's devices by one statement; what is gone goes too."""
-    changed = [
-        {"p_address": device.address, "p_status": device.status.value, "p_claim": device.claim_uuid}
-        for address, device in devices.items()
-        if node.devices[address] != device
-    ]
-    if changed:
-        connection.execute(
-            sa.update(tables.pci_devices)
-            .where(
-                _devices.compute_node_id == node.id, _devices.address == sa.bindparam("p_address")
-            )
-            .values(status=sa.bindparam("p_status"), claim_uuid=sa.bindparam("p_claim")),
-            changed,
-        )
-    gone = sorted(node.devices.keys() - devices.keys())
-    if gone:
-        connection.execute(
-            sa.delete(tables.pci_devices).where(
-                _devices.compute_node_id == node.id, _devices.address.in_(gone)
-            )
-        )
-
-
-def _cover(connection: sa.Connection, node: LockedNode, claim_uuid: str | None) -> None:
-    """Write which claim covers the workload's guest."""
-    connection.execute(
-        sa.update(tables.guests).where(_is_guest(node)).values(claim_uuid=claim_uuid)
     )

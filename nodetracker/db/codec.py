@@ -18,7 +18,13 @@ from nodetracker.model.migration import Migration, MigrationStatus, MigrationTyp
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
-from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.service import (
+    AuditState,
+    Incarnation,
+    ServiceChange,
+    ServiceGate,
+    ServiceRecord,
+)
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
 
@@ -30,6 +36,7 @@ JSON_COLUMNS = frozenset(
     }
 )  # fmt: skip
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
+GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
 _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))

@@ -1,6 +1,5 @@
 """All hosts' nodes at once, for schedulers: which moved, and what admission needs of them."""
 
-import dataclasses
 from collections.abc import Collection
 
 import sqlalchemy as sa
@@ -21,7 +20,6 @@ _claims = tables.claims.c
 _guests = tables.guests.c
 _devices = tables.pci_devices.c
 _STAMP = (_nodes.id, _nodes.host, _nodes.hypervisor_hostname, _nodes.generation, _nodes.created_at)
-_GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 _SERVICE = "service_"
 # Above this many ids it costs less to read every row.
 _MAX_IDS = 1000
@@ -35,7 +33,7 @@ def load_ledger_stamps(connection: sa.Connection) -> LedgerStamps:
         sa.select(
             utc_now().label("now"),
             *_STAMP,
-            *(_services[name].label(_SERVICE + name) for name in _GATE_COLUMNS),
+            *(_services[name].label(_SERVICE + name) for name in codec.GATE_COLUMNS),
         ).select_from(
             always.outerjoin(tables.compute_nodes, sa.true()).outerjoin(
                 tables.services,
@@ -48,7 +46,9 @@ def load_ledger_stamps(connection: sa.Connection) -> LedgerStamps:
         now=rows[0].now,
         nodes=tuple(_decode_stamp(row) for row in found),
         services={
-            row.host: ServiceGate(**{name: getattr(row, _SERVICE + name) for name in _GATE_COLUMNS})
+            row.host: ServiceGate(
+                **{name: getattr(row, _SERVICE + name) for name in codec.GATE_COLUMNS}
+            )
             for row in found
             if row.service_created_at is not None
         },

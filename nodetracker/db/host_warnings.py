@@ -6,11 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import decisions
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
 from nodetracker.db.sql import utc_now
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_over
 from nodetracker.ports import AgentKey
 
 _warnings = tables.warnings.c
@@ -31,7 +30,7 @@ def sync_warnings(
         for key, row in known.items()
         if key not in wanted
         and row.resolved_at is None
-        and decisions.is_warning_over(row.kind, row.last_seen, now)
+        and is_warning_over(row.kind, row.last_seen, now)
     ]
     if not over:
         return []

@@ -4,7 +4,6 @@ What else decides is read by a statement of its own after the lock: the one
 that waits for the lock sees other tables as they were before the wait.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,14 +14,8 @@ from nodetracker.accounting.ledger import LockedNode
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
-from nodetracker.errors import (
-    NotFoundError,
-)
-from nodetracker.model.claim import (
-    Claim,
-    ClaimRequest,
-    ClaimState,
-)
+from nodetracker.errors import NotFoundError
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.migration import RUNNING
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
@@ -41,7 +34,6 @@ LEDGER_COLUMNS = (
     "disk_allocation_ratio", "reserved", "overhead", "inventory", "traits", "facts",
     "numa_topology", "tracks_resources", "gpus",
 )  # fmt: skip
-_GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
 _GUEST = "guest_"
 _SERVICE = "service_"
 _DEVICE = "device_"
@@ -183,7 +175,7 @@ def read_beside(
         ),
         *(
             _below(tables.services, name, is_service).label(_SERVICE + name)
-            for name in _GATE_COLUMNS
+            for name in codec.GATE_COLUMNS
         ),
     ).where(_nodes.id.in_([row["id"] for row in rows]))
     if has_devices:  # a row each

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from nodetracker.accounting import moves
 from nodetracker.accounting.ledger import LockedNode
 from nodetracker.accounting.moves import Ending
-from nodetracker.db import claims, codec, locked_nodes
+from nodetracker.db import charges, claims, codec, locked_nodes
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import ClaimRefusedError, NotFoundError
@@ -79,7 +79,7 @@ def create_migration(
     source = found[wanted.source_claim]
     migration = moves.make_migration(request, source, granted)
     connection.execute(sa.insert(tables.migrations).values(codec.encode_migration(migration)))
-    claims.touch(connection, nodes.keys() - {dest.id})
+    charges.touch(connection, nodes.keys() - {dest.id})
     return migration
 
 
@@ -274,7 +274,7 @@ def _end(connection: sa.Connection, locked: _Locked, ending: Ending | None) -> M
         others = _others(locked.claims.values(), claim)
         claims.release(connection, nodes[claim.node_id], claim, others, reason)
         charged.add(claim.node_id)
-    claims.touch(connection, nodes.keys() - charged)
+    charges.touch(connection, nodes.keys() - charged)
     connection.execute(
         sa.update(tables.migrations)
         .where(_migrations.uuid == ending.migration.uuid)

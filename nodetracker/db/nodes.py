@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, decisions, history, migrations
+from nodetracker.db import checks, codec, history, migrations
+from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.schema import tables
 from nodetracker.db.sql import utc_now
 from nodetracker.errors import NotFoundError
@@ -12,11 +13,7 @@ from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
-from nodetracker.model.node import (
-    HostStamps,
-    NodeRecord,
-    NodeStamp,
-)
+from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
 from nodetracker.model.pci import TrackedDevice
 
 _nodes = tables.compute_nodes.c
@@ -139,31 +136,9 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"host {host} has no node {nodename}")
-    decisions.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
+    checks.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
-
-
-def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
-    """Return the uuids of the claims that are held on nodes, oldest first."""
-    return list(
-        connection.execute(
-            sa.select(_claims.uuid)
-            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
-            .order_by(_claims.created_at, _claims.id)
-        ).scalars()
-    )
-
-
-def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
-    """Return what is held on nodes, oldest first."""
-    rows = connection.execute(
-        sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
-        .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
-        .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
-        .order_by(_claims.created_at, _claims.id)
-    ).mappings()
-    return [codec.decode_claim(row, row["host"], row["hypervisor_hostname"]) for row in rows]
 
 
 def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, decisions, history
-from nodetracker.db.decisions import Holder
-from nodetracker.db.nodes import delete_rows, list_active_uuids
+from nodetracker.db import checks, codec, history
+from nodetracker.db.checks import Holder
+from nodetracker.db.claims import list_active_uuids
+from nodetracker.db.nodes import delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
 from nodetracker.db.sql import milliseconds_ahead, utc_now
@@ -116,7 +117,7 @@ def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
         .where(_services.host == agent.host, _services.binary == agent.binary)
         .with_for_update()
     ).one_or_none()
-    decisions.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
+    checks.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
     assert row is not None
     now: datetime = row.now
     return now
@@ -144,11 +145,7 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
     connection.execute(
         sa.update(tables.services)
         .where(
-            _services.host == agent.host,
-            _services.binary == agent.binary,
-            _services.uuid == agent.service_uuid,
-            _services.agent_id == agent.agent_id,
-            _services.epoch == agent.epoch,
+            _is_held_by(agent),
             is_own if reason is None else sa.or_(_services.disabled == sa.false(), is_own),
         )
         .values(disabled=reason is not None, disabled_reason=reason, updated_at=utc_now())
@@ -169,12 +166,12 @@ def delete_service(
     )
     if row is None:
         raise NotFoundError(f"there is no service {binary} on host {host}")
-    decisions.check_deletion(codec.decode_service(row), row["now"], service_down_time)
+    checks.check_deletion(codec.decode_service(row), row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(one))
     if binary != COMPUTE_BINARY:
         return  # the host's nodes are its agent's
     nodes = _lock_nodes(connection, host)
-    decisions.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
+    checks.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
         history.insert(
@@ -204,8 +201,8 @@ def rename_host(
         .order_by(_nodes.id)
         .with_for_update()
     ).all()
-    found = decisions.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
-    decisions.check_seen(seen, found)
+    found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
+    checks.check_seen(seen, found)
     epochs = [row.epoch for row in nodes] + ([found.epoch] if found else [])
     moved = {"host": new, "epoch": max(epochs) + 1, "updated_at": utc_now()}
     connection.execute(
@@ -240,7 +237,7 @@ def rename_host(
                 new,
                 new if row.hypervisor_hostname == old else row.hypervisor_hostname,
                 ChangeKind.UPDATE,
-                decisions.renamed_diff(old, new, row.hypervisor_hostname),
+                checks.renamed_diff(old, new, row.hypervisor_hostname),
             )
             for row in nodes
         ],
@@ -278,11 +275,7 @@ def beat(
     written = connection.execute(
         sa.update(tables.services)
         .where(
-            _services.host == agent.host,
-            _services.binary == agent.binary,
-            _services.agent_id == agent.agent_id,
-            _services.epoch == agent.epoch,
-            _services.uuid == agent.service_uuid,
+            _is_held_by(agent),
             _services.report_count < report_count,
         )
         .values(
@@ -299,3 +292,13 @@ def beat(
             "another agent took it over, or its services row was deleted or renamed; "
             f"see nodetracker-manage service show {agent.host} {agent.binary}"
         )
+
+
+def _is_held_by(agent: AgentKey) -> "sa.ColumnElement[bool]":
+    return sa.and_(
+        _services.host == agent.host,
+        _services.binary == agent.binary,
+        _services.uuid == agent.service_uuid,
+        _services.agent_id == agent.agent_id,
+        _services.epoch == agent.epoch,
+    )

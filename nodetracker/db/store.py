@@ -17,6 +17,7 @@ from nodetracker.db import (
     node_changes,
     nodes,
     services,
+    split_brains,
 )
 from nodetracker.db.engine import Database, DatabaseSettings
 from nodetracker.db.sql import utc_now
@@ -161,7 +162,7 @@ class SqlStore:
 
     def list_split_brains(self, host: str) -> list[SplitBrain]:
         """See `Store`."""
-        return self._database.read(lambda c: claims.list_split_brains(c, host))
+        return self._database.read(lambda c: split_brains.list_split_brains(c, host))
 
     def load_ledger_stamps(self) -> LedgerStamps:
         """See `Store`."""

@@ -38,6 +38,18 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceGate:
+    """What of a ``services`` row decides whether its host takes claims."""
+
+    created_at: datetime
+    last_seen_up: datetime | None
+    disabled: bool
+    disabled_reason: str | None
+    maintenance: bool
+    forced_down: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceRecord:
     """A row of ``services`` as read; times are UTC by the database's clock."""
 
@@ -59,17 +71,17 @@ class ServiceRecord:
     last_audit: Mapping[str, Any] = field(default_factory=dict)
     updated_at: datetime | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class ServiceGate:
-    """What of a ``services`` row decides whether its host takes claims."""
-
-    created_at: datetime
-    last_seen_up: datetime | None
-    disabled: bool
-    disabled_reason: str | None
-    maintenance: bool
-    forced_down: bool
+    @property
+    def gate(self) -> ServiceGate:
+        """What of it decides whether its host takes claims."""
+        return ServiceGate(
+            self.created_at,
+            self.last_seen_up,
+            self.disabled,
+            self.disabled_reason,
+            self.maintenance,
+            self.forced_down,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,3 +91,12 @@ class WarningRecord:
     last_seen: datetime
     count: int
     resolved_at: datetime | None
+
+
+def is_warning_over(kind: str, last_seen: datetime, now: datetime) -> bool:
+    """Tell whether a warning that the host's agent does not name any more is over.
+
+    Args:
+        kind: as stored; a later version's is told by the host's agent.
+    """
+    return kind not in REPORTED_BY_OTHERS or now - last_seen >= REPORT_LASTS

@@ -268,21 +268,6 @@ class Store(Protocol):
     ) -> list[Claim]:
         """Return claims, oldest first."""
 
-    # Schedulers.
-
-    def load_ledger_stamps(self) -> LedgerStamps:
-        """Return the stamps of all hosts' nodes, their services' gates and the time.
-
-        One statement, however many nodes there are.
-        """
-
-    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
-        """Return what admission needs of these nodes, by a fixed number of statements.
-
-        One that is gone is left out. Stamps are read before what hangs below
-        them, so what is newer than its stamp is read again.
-        """
-
     def create_migration(
         self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
     ) -> Migration:
@@ -336,6 +321,21 @@ class Store(Protocol):
         status: MigrationStatus | None = None,
     ) -> list[Migration]:
         """Return migrations, oldest first; `host` is either side's."""
+
+    # Schedulers.
+
+    def load_ledger_stamps(self) -> LedgerStamps:
+        """Return the stamps of all hosts' nodes, their services' gates and the time.
+
+        One statement, however many nodes there are.
+        """
+
+    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+        """Return what admission needs of these nodes, by a fixed number of statements.
+
+        One that is gone is left out. Stamps are read before what hangs below
+        them, so what is newer than its stamp is read again.
+        """
 
     # Operators' questions.
 

@@ -5,8 +5,8 @@ import dataclasses
 import uuid
 from datetime import datetime
 
-from nodetracker.db import codec, decisions
-from nodetracker.db.decisions import Holder
+from nodetracker.db import checks, codec
+from nodetracker.db.checks import Holder
 from nodetracker.db.memory.tables import (
     MemoryRows,
     Tables,
@@ -44,7 +44,7 @@ class MemoryServices(MemoryRows):
         with self._writing() as tables:
             now = self._clock()
             found = tables.services.get((host, binary))
-            decisions.check_seen(seen, found)
+            checks.check_seen(seen, found)
             mine = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
             epochs = [record.epoch for record in mine] + ([found.epoch] if found else [])
             record = found or ServiceRecord(
@@ -101,11 +101,11 @@ class MemoryServices(MemoryRows):
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
-            decisions.check_deletion(_find_service(tables, host, binary), now, service_down_time)
+            checks.check_deletion(_find_service(tables, host, binary), now, service_down_time)
             del tables.services[host, binary]
             if binary != COMPUTE_BINARY:
                 return  # the host's nodes are its agent's
-            decisions.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
+            checks.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
             for record in nodes_of(tables, host):
                 delete_node(tables, record.id)
                 tables.history.append(
@@ -119,7 +119,7 @@ class MemoryServices(MemoryRows):
         with self._writing() as tables:
             now = self._clock()
             nodes = nodes_of(tables, old, new)
-            found = decisions.check_rename(
+            found = checks.check_rename(
                 old,
                 new,
                 [
@@ -129,7 +129,7 @@ class MemoryServices(MemoryRows):
                 ],
                 [(record.host, record.nodename) for record in nodes],
             )
-            decisions.check_seen(seen, found)
+            checks.check_seen(seen, found)
             epoch = max([r.epoch for r in nodes] + ([found.epoch] if found else [])) + 1
             if found is not None:
                 del tables.services[old, binary]
@@ -164,7 +164,7 @@ class MemoryServices(MemoryRows):
                     generation=record.generation + 1,
                     updated_at=now,
                 )
-                diff = decisions.renamed_diff(old, new, record.nodename)
+                diff = checks.renamed_diff(old, new, record.nodename)
                 tables.history.append(HistoryEntry(now, new, nodename, ChangeKind.UPDATE, diff))
             return len(nodes)
 

@@ -1,141 +1,19 @@
-"""Nodes, warnings and history over dicts, and all parts of the store together."""
+"""History over dicts, and all parts of the store together."""
 
-import copy
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
-from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, decisions
-from nodetracker.db.decisions import Decision, LockedRow
-from nodetracker.db.memory.ledger import MemoryLedger
+from nodetracker.db.memory.fleet import MemoryFleet
+from nodetracker.db.memory.host_warnings import MemoryWarnings
+from nodetracker.db.memory.migrations import MemoryMigrations
+from nodetracker.db.memory.nodes import MemoryNodes
 from nodetracker.db.memory.services import MemoryServices
-from nodetracker.db.memory.tables import (
-    Tables,
-    delete_node,
-    holder_of,
-    list_active_uuids,
-    touch,
-    with_claims,
-)
-from nodetracker.errors import NotFoundError
-from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
-from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import AgentKey, ApplyResult
+from nodetracker.db.memory.tables import touch
+from nodetracker.model.change import HistoryEntry
 
 
-class MemoryStore(MemoryLedger, MemoryServices):
+class MemoryStore(MemoryNodes, MemoryMigrations, MemoryFleet, MemoryServices, MemoryWarnings):
     """`nodetracker.ports.Store` in this process's memory; safe to use from several threads."""
-
-    def load_stamps(self, host: str, binary: str) -> HostStamps:
-        """See `Store`."""
-        with self._reading() as tables:
-            service = tables.services.get((host, binary))
-            if service is None:
-                raise NotFoundError(f"host {host} has no services row for {binary}")
-            stamps = {
-                record.nodename: NodeStamp(record.id, record.generation, record.epoch)
-                for record in tables.nodes.values()
-                if record.host == host
-            }
-            return HostStamps(self._clock(), service.epoch, service.uuid, stamps)
-
-    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
-        """See `Store`."""
-        with self._reading() as tables:
-            return sorted(
-                (
-                    with_claims(tables, record)
-                    for record in tables.nodes.values()
-                    if record.host == host and (node_ids is None or record.id in node_ids)
-                ),
-                key=lambda record: record.nodename,
-            )
-
-    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
-        """See `Store`."""
-        with self._reading() as tables:
-            return sorted(
-                (
-                    dataclasses.replace(record, guests={}, devices={}, claims={})
-                    for record in tables.nodes.values()
-                    if host in (None, record.host) and nodename in (None, record.nodename)
-                ),
-                key=lambda record: (record.host, record.nodename),
-            )
-
-    def delete_node(self, host: str, nodename: str) -> None:
-        """See `Store`."""
-        with self._writing() as tables:
-            for record in tables.nodes.values():
-                if (record.host, record.nodename) == (host, nodename):
-                    decisions.check_unclaimed(nodename, list_active_uuids(tables, [record]))
-                    delete_node(tables, record.id)
-                    tables.history.append(
-                        HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
-                    )
-                    return
-            raise NotFoundError(f"host {host} has no node {nodename}")
-
-    def apply_changes(
-        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
-    ) -> ApplyResult:
-        """See `Store`."""
-        if not changes:
-            return ApplyResult()
-        with self._writing() as tables:
-            now = self._clock()
-            service = tables.services.get((agent.host, agent.binary))
-            decisions.check_agent(agent, holder_of(service))
-            rows = _find_rows(tables, agent, changes)
-            hosts_up = frozenset(
-                host
-                for host in decisions.list_foreign_hosts(agent, changes, rows)
-                if (other := tables.services.get((host, agent.binary))) is not None
-                and is_service_up(other, now, service_down_time)
-            )
-            decision = decisions.decide(agent, changes, rows, hosts_up)
-            return _write(tables, agent, now, decision)
-
-    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
-        """See `Store`."""
-        with self._writing() as tables:
-            now = self._clock()
-            service = tables.services.get((agent.host, agent.binary))
-            decisions.check_agent(agent, holder_of(service))
-            wanted = {
-                _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
-            }
-            over = [
-                (key, known)
-                for key, known in tables.warnings.items()
-                if key[0] == agent.host
-                and key[1] not in wanted
-                and known.resolved_at is None
-                and decisions.is_warning_over(known.warning.kind, known.last_seen, now)
-            ]
-            for key, known in over:
-                tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
-            return [known for _, known in over]
-
-    def raise_warning(self, host: str, warning: HostWarning) -> None:
-        """See `Store`."""
-        with self._writing() as tables:
-            _raise_warning(tables, host, warning, self._clock())
-
-    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
-        """See `Store`."""
-        with self._writing() as tables:
-            standing = [
-                (key, record)
-                for key, record in tables.warnings.items()
-                if record.warning.kind is kind and record.resolved_at is None
-            ]
-            for key, record in standing:
-                over = dataclasses.replace(record, resolved_at=self._clock())
-                tables.warnings[key] = over
-            return [record for _, record in standing]
 
     def now(self) -> datetime:
         """See `Store`."""
@@ -158,12 +36,6 @@ class MemoryStore(MemoryLedger, MemoryServices):
                 and (since is None or entry.at >= since)
             ]
             return found if limit is None else found[max(0, len(found) - limit) :]
-
-    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
-        """See `Store`."""
-        with self._reading() as tables:
-            found = (record for record in tables.warnings.values() if host in (None, record.host))
-            return sorted(found, key=lambda record: record.first_seen)
 
     def purge(self, before: datetime) -> Mapping[str, int]:
         """See `Store`."""
@@ -201,81 +73,3 @@ class MemoryStore(MemoryLedger, MemoryServices):
 
     def close(self) -> None:
         """See `Store`; there is nothing to let go of."""
-
-
-def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetime) -> WarningRecord:
-    """Raise or count again one warning; return it as stored."""
-    cut = warning.as_stored()
-    known = tables.warnings.get((host, cut.key))
-    record = WarningRecord(
-        warning=cut,
-        host=host,
-        first_seen=known.first_seen if known else now,
-        last_seen=now,
-        count=known.count + 1 if known else 1,
-        resolved_at=None,
-    )
-    tables.warnings[host, cut.key] = record
-    return record
-
-
-def _find_rows(tables: Tables, agent: AgentKey, changes: Sequence[NodeChange]) -> list[LockedRow]:
-    """Return every row that a change names, as the SQL store locks them."""
-    ids = {change.record.id for change in changes if change.record is not None}
-    new = [change for change in changes if change.record is None]
-    uuids = {change.uuid for change in new}
-    nodenames = {change.nodename for change in new}
-    return [
-        LockedRow(
-            id=record.id,
-            uuid=record.uuid,
-            host=record.host,
-            nodename=record.nodename,
-            generation=record.generation,
-            epoch=record.epoch,
-            created_at=record.created_at,
-            updated_at=record.updated_at,
-        )
-        for record in tables.nodes.values()
-        if record.created_at is not None
-        and (
-            record.id in ids
-            or record.uuid in uuids
-            or (record.host == agent.host and record.nodename in nodenames)
-        )
-    ]
-
-
-def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -> ApplyResult:
-    """Write a decision, in the SQL store's order."""
-    written: list[NodeRecord] = []
-
-    def note(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
-        plain = codec.parse_json(codec.render_json(diff))
-        tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
-
-    for change, row in decision.deletions:
-        delete_node(tables, row.id)
-        note(change, ChangeKind.DELETE, change.diff)
-    for change, row in decision.moves:
-        held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]
-        written.append(decisions.moved_record(change, row, agent, now, held))
-        note(change, ChangeKind.UPDATE, decisions.move_diff(change, row))
-    for change, row in decision.updates:
-        written.append(decisions.updated_record(change, row, agent, now))
-        note(change, ChangeKind.UPDATE, change.diff)
-    written.extend(decisions.measured_record(change, row, now) for change, row in decision.measures)
-    for change in decision.creations:
-        tables.last_id += 1
-        written.append(decisions.created_record(change, tables.last_id, agent, now))
-        note(change, ChangeKind.CREATE, change.diff)
-    for change, _ in decision.updates:
-        tables.claims.update({c.uuid: c for c in decisions.stamp_claims(change, now)})
-        for move in decisions.stamp_moves(change, now):
-            known = tables.migrations[move.migration.uuid]
-            if known.is_running and not move.migration.is_running:
-                tables.migrations[known.uuid] = move.migration
-    # Claims and migrations have tables of their own.
-    tables.nodes.update({r.id: dataclasses.replace(r, claims={}, moves=()) for r in written})
-    records = {record.nodename: record for record in written}
-    return ApplyResult(copy.deepcopy(records), tuple(decision.conflicts), decision.refused)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nodetracker.clock import utc_clock
-from nodetracker.db.decisions import Holder
+from nodetracker.db.checks import Holder
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim, ReleaseReason
 from nodetracker.model.migration import Migration, Move

@@ -5,48 +5,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
-from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import GuestListing
-from nodetracker.model.host import (
-    Gpu,
-    HypervisorInfo,
-    MemoryInfo,
-    StorageInfo,
-    SystemInfo,
-)
+from nodetracker.model.host import Gpu, HypervisorInfo, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.units import (
-    capacity_mib_from_bytes,
-    capacity_mib_from_kib,
-    usage_mib_from_bytes,
-)
+from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib, usage_mib_from_bytes
 from nodetracker.virt.libvirt import capabilities as host_capabilities
 from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, sum_capacities
+from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
 from nodetracker.virt.libvirt.guests import GuestReader, Reading
 from nodetracker.virt.libvirt.storage import (
-    IMAGE_CACHE,
     POOLS_OF_IMAGES,
-    choose_pool,
-    measure_image_cache,
-    measure_overcommit,
+    NodeStorage,
+    read_own_storage,
+    read_pool_storage,
 )
 from nodetracker.virt.libvirt.traits import name_traits
-from nodetracker.virt.libvirt.xml import parse_document
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 
@@ -86,29 +73,12 @@ class _Host:
 
 
 @dataclass(frozen=True, slots=True)
-class _Static:
-    """What stays as long as the session does: features of processor and emulator."""
-
-    features: tuple[str, ...]
-    domain_capabilities: Element | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Pci:
     """PCI functions, and this machine's interfaces by name with their functions' addresses."""
 
     devices: tuple[PciDevice, ...]
     netdevs: Mapping[str, str]
     mdev_types: Mapping[str, tuple[MdevType, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Storage:
-    """The node's disk, which guests' disks lie in it, and those that could not be measured."""
-
-    info: StorageInfo
-    place: DiskPlace
-    problems: tuple[tuple[str, str], ...]
 
 
 class HypervisorReader:
@@ -130,15 +100,20 @@ class HypervisorReader:
         self._place = DiskPlace(settings.images_type)
         self._guests = GuestReader(session.client.domain_xml, place=self._place)
         self._devices = DeviceReader(session.client.device_xml)
+        self._features = FeatureReader(
+            session.client.capabilities,
+            session.client.domain_capabilities,
+            session.client.expand_features,
+            self._source,
+        )
         self._disks: tuple[GuestDisk, ...] = ()
         self._topology = NumaTopology()
-        self._static: _Static | None = None
 
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact, side by side where one does not need the other."""
         client = self.session.client
         host_probe = self._start(nodename, "host", lambda: _read_host(client))
-        static_probe = self._start(nodename, "features", lambda: self._read_static(client))
+        features_probe = self._start(nodename, "features", self._features.read)
         memory_probe = self._start(nodename, "memory", lambda: self._read_memory(client))
         states_probe = self._start(nodename, "domains", client.domain_states)
         amounts_probe = self._start(nodename, "amounts", self.session.side.domain_amounts)
@@ -148,11 +123,11 @@ class HypervisorReader:
         document = _derive(
             host, lambda value: host_capabilities.parse_capabilities(value.capabilities)
         )
-        static = static_probe.fact().value or _Static((), None)
+        features = features_probe.fact().value or HostFeatures()
         cpu = _derive(
             document,
             lambda root: host_capabilities.parse_cpu_info(
-                root, _given(host).online_map, _given(host).cpu_count, static.features
+                root, _given(host).online_map, _given(host).cpu_count, features.cpu
             ),
         )
         numa = _derive(
@@ -191,7 +166,7 @@ class HypervisorReader:
             mdev_types=functions.value.mdev_types if functions.value else {},
             traits=()
             if cpu.value is None
-            else name_traits(cpu.value.flags, cpu.value.threads, static.domain_capabilities),
+            else name_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
             self._connection.suspect()
@@ -210,18 +185,6 @@ class HypervisorReader:
         roots = self._environment.roots
         key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
         return self._environment.probes.start(key, lambda: read_system_info(roots))
-
-    def _read_static(self, client: "LibvirtClient") -> _Static:
-        """Read once what only a restart of libvirtd changes."""
-        if self._static is None:
-            text = client.domain_capabilities()
-            self._static = _Static(
-                features=_expand_features(client),
-                domain_capabilities=None
-                if text is None
-                else parse_document(text, "domainCapabilities", self._source),
-            )
-        return self._static
 
     def _read_memory(self, client: "LibvirtClient") -> MemoryInfo:
         statistics = client.memory_statistics()
@@ -279,26 +242,21 @@ class HypervisorReader:
             ),
         )
 
-    def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[_Storage]:
+    def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
         images = self._settings.images_type
         client, roots = self.session.client, self._environment.roots
         path = Path(self._environment.instances_path)
-
-        def read_own() -> _Storage:
-            info = read_storage(path, roots)
-            if self._settings.reserve_image_cache:
-                cached = measure_image_cache(path / IMAGE_CACHE, info.instances)
-                info = replace(info, reserved_mb=cached)
-            return _storage(info, disks, DiskPlace(images), is_local=True)
-
-        def read_pool() -> _Storage:
-            pool = choose_pool(client.storage_pools(), disks, images, self._source)
-            return _storage(StorageInfo(pool.filesystem), disks, pool.place, is_local=False)
-
         if self._is_local and images not in POOLS_OF_IMAGES:
+            has_cache = self._settings.reserve_image_cache
             key = ProbeKey(str(path), nodename, "storage")
-            return self._environment.probes.ask(key, read_own)
-        return self._start(nodename, "storage", read_pool).fact()
+            return self._environment.probes.ask(
+                key, lambda: read_own_storage(path, roots, disks, images, has_cache)
+            )
+        return self._start(
+            nodename,
+            "storage",
+            lambda: read_pool_storage(client.storage_pools(), disks, images, self._source),
+        ).fact()
 
     def _probe_gpus(self, nodename: str, pci: Fact[tuple[PciDevice, ...]]) -> Fact[tuple[Gpu, ...]]:
         if not self._is_local:
@@ -327,7 +285,7 @@ class HypervisorReader:
         host: Fact[_Host],
         memory: Fact[MemoryInfo],
         amounts: Fact[list[DomainStatistics]],
-        storage: Fact[_Storage],
+        storage: Fact[NodeStorage],
     ) -> list[HostWarning]:
         found = []
         if host.value is not None and memory.value is not None:
@@ -363,37 +321,6 @@ class HypervisorReader:
 def _read_host(client: "LibvirtClient") -> _Host:
     memory_mb, cpu_count = client.memory_and_cpus()
     return _Host(client.capabilities(), memory_mb, cpu_count, tuple(client.online_cpus()))
-
-
-def _expand_features(client: "LibvirtClient") -> tuple[str, ...]:
-    """Return all features of the host's processor, with those that its model stands for."""
-    root = host_capabilities.parse_capabilities(client.capabilities())
-    cpu = root.find("host/cpu")
-    if cpu is None or cpu.find("model") is None:
-        return ()
-    text = client.expand_features(ElementTree.tostring(cpu, encoding="unicode"))
-    if text is None:
-        return ()
-    expanded = parse_document(text, "cpu", "baseline CPU")
-    return tuple(
-        item.get("name", "")
-        for item in expanded.iterfind("feature")
-        if item.get("policy", "require") != "disable"
-    )
-
-
-def _storage(
-    info: StorageInfo, disks: tuple[GuestDisk, ...], place: DiskPlace, is_local: bool
-) -> _Storage:
-    overcommit = measure_overcommit(disks, is_local, info.instances if is_local else None)
-    unknown = tuple(
-        (f"{disk.owner}/{disk.target}", "its size is not known, so it counts as none")
-        for disk in disks
-        if not disk.is_file and disk.amounts.capacity is None and place.holds(disk)
-    )
-    return _Storage(
-        replace(info, overcommitted_mb=overcommit.mb), place, overcommit.problems + unknown
-    )
 
 
 def _given(fact: Fact[T]) -> T:

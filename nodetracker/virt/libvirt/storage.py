@@ -1,15 +1,16 @@
-"""What disks take: the filesystem or pool that they share, and what was promised beyond it."""
+"""The node's disk: the filesystem or pool that guests share, and what was promised beyond it."""
 
 import stat
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from nodetracker.errors import HostDataError
-from nodetracker.host.roots import describe_os_error
-from nodetracker.model.host import Filesystem
+from nodetracker.host.disk import read_storage
+from nodetracker.host.roots import Roots, describe_os_error
+from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.units import capacity_mib_from_bytes, usage_mib_from_bytes
 from nodetracker.virt.libvirt.answers import PoolInfo
 from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk
@@ -43,6 +44,64 @@ class ChosenPool:
 
     filesystem: Filesystem
     place: DiskPlace
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStorage:
+    """The node's disk as read.
+
+    Attributes:
+        place: which guests' disks lie in it.
+        problems: (guest/disk, why it could not be measured), each a warning.
+    """
+
+    info: StorageInfo
+    place: DiskPlace
+    problems: tuple[tuple[str, str], ...]
+
+
+def read_own_storage(
+    path: Path,
+    roots: Roots,
+    disks: Sequence[GuestDisk],
+    images_type: str | None,
+    reserve_image_cache: bool,
+) -> NodeStorage:
+    """Return this machine's filesystem that holds guests' disks below a path.
+
+    Raises:
+        HostDataError: it cannot be measured.
+    """
+    info = read_storage(path, roots)
+    if reserve_image_cache:
+        info = replace(info, reserved_mb=measure_image_cache(path / IMAGE_CACHE, info.instances))
+    overcommit = measure_overcommit(disks, is_local=True, filesystem=info.instances)
+    return _node_storage(info, disks, DiskPlace(images_type), overcommit)
+
+
+def read_pool_storage(
+    pools: Sequence[PoolInfo], disks: Sequence[GuestDisk], images_type: str | None, source: str
+) -> NodeStorage:
+    """Return the storage pool that holds guests' disks.
+
+    Raises:
+        HostDataError: no active pool fits.
+    """
+    pool = choose_pool(pools, disks, images_type, source)
+    overcommit = measure_overcommit(disks, is_local=False)
+    return _node_storage(StorageInfo(pool.filesystem), disks, pool.place, overcommit)
+
+
+def _node_storage(
+    info: StorageInfo, disks: Sequence[GuestDisk], place: DiskPlace, overcommit: Overcommit
+) -> NodeStorage:
+    unknown = tuple(
+        (f"{disk.owner}/{disk.target}", "its size is not known, so it counts as none")
+        for disk in disks
+        if not disk.is_file and disk.amounts.capacity is None and place.holds(disk)
+    )
+    info = replace(info, overcommitted_mb=overcommit.mb)
+    return NodeStorage(info, place, overcommit.problems + unknown)
 
 
 def measure_overcommit(

@@ -212,10 +212,10 @@ class TestInstanceClaim:
         with world.tracker.instance_claim(self.REQUEST, "node-1") as claim:
             pass
         clock.seconds += 300
-        renewed = world.tracker.renew_claim(claim.uuid)
+        renewed = world.store.renew_claim(claim.uuid, TERMS)
         assert renewed.expires_at > claim.expires_at
-        assert world.tracker.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
-        assert world.tracker.abort_claim(claim.uuid).state is ClaimState.RELEASED
+        assert world.store.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
+        assert world.store.abort_claim(claim.uuid).state is ClaimState.RELEASED
         assert world.used == 0
 
     def test_of_several_nodes_one_is_named(self, world):

@@ -345,7 +345,7 @@ def test_the_audit_of_one_node_makes_the_others_no_younger(world):
     world.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
     world.seconds += 50
     world.manager.handle_events()
-    assert world.manager.audit_state().age_seconds == 50
+    assert world.manager.status().audit.age_seconds == 50
 
 
 def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(world):

@@ -1,14 +1,13 @@
 """Which changes of a batch are written, which conflict and which are refused."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from nodetracker.db import decisions
-from nodetracker.db.decisions import Holder, LockedRow
+from nodetracker.db.decisions import LockedRow
 from nodetracker.errors import FencedError
 from nodetracker.model.node import NodeRecord, NodeValues
-from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey
 from tests.contract.values import create, delete, measure, update
 
@@ -62,22 +61,6 @@ def test_only_a_newer_epoch_of_the_own_host_fences() -> None:
     assert decisions.decide(AGENT, [change], rows, frozenset()).updates
 
 
-@pytest.mark.parametrize(
-    "holder",
-    [
-        None,
-        Holder("agent-b", 3, "service-1"),
-        Holder("agent-a", 2, "service-1"),
-        Holder("agent-a", 4, "service-1"),
-        Holder("agent-a", 3, "service-2"),
-    ],
-)
-def test_the_services_row_must_be_the_agents_own(holder: Holder | None) -> None:
-    with pytest.raises(FencedError, match="alpha"):
-        decisions.check_agent(AGENT, holder)
-    decisions.check_agent(AGENT, Holder("agent-a", 3, "service-1"))
-
-
 def test_a_foreign_row_is_taken_only_from_a_host_that_is_down() -> None:
     row = make_row(1, "pool", host="beta")
     change = create(AGENT, "pool", node_uuid=row.uuid)
@@ -87,17 +70,3 @@ def test_a_foreign_row_is_taken_only_from_a_host_that_is_down() -> None:
     assert list(refused) == ["pool"]
     assert "beta" in refused["pool"]
     assert "alpha" in refused["pool"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "age", "is_over"),
-    [
-        (WarningKind.FACT_HELD, 0, True),
-        (WarningKind.DUPLICATE_REFUSED, 3599, False),
-        (WarningKind.DUPLICATE_REFUSED, 3600, True),
-    ],
-)
-def test_what_others_report_is_over_an_hour_after_its_last_sighting(
-    kind: WarningKind, age: int, is_over: bool
-) -> None:
-    assert decisions.is_warning_over(kind.value, NOW, NOW + timedelta(seconds=age)) is is_over

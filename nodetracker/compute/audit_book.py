@@ -1,0 +1,84 @@
+"""How the audits of one host went: when the last one was, and what is not fine since when."""
+
+import threading
+from collections.abc import Callable
+
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.service import AuditState, ServiceRecord
+
+
+class AuditBook:
+    """Keeps what heartbeats and status tell of audits; safe for several threads.
+
+    Args:
+        monotonic: seconds that never go back, for ages.
+
+    Attributes:
+        listing_error: why the nodes could not all be listed, None when they were.
+        clock_skew_seconds: as the last audit measured it.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._last_audit: float | None = None
+        self._last_good: dict[str, float] = {}
+        self._errors: dict[str, str] = {}
+        self.listing_error: str | None = None
+        self.clock_skew_seconds: float | None = None
+
+    @property
+    def fine_nodes(self) -> int:
+        """The number of nodes whose last reading was fine."""
+        with self._lock:
+            return len(self._last_good.keys() - self._errors.keys())
+
+    def state(self) -> AuditState:
+        """Tell how old the last audit is, and how old each node that is not fine."""
+        with self._lock:
+            now = self._monotonic()
+            return AuditState(
+                age_seconds=None if self._last_audit is None else now - self._last_audit,
+                nodes={
+                    name: {
+                        "age_seconds": now - self._last_good[name]
+                        if name in self._last_good
+                        else None,
+                        "error": error,
+                    }
+                    for name, error in self._errors.items()
+                },
+            )
+
+    def note(self, report: AuditReport) -> None:
+        """Keep how an audit went."""
+        with self._lock:
+            now = self._monotonic()
+            if report.read is None:
+                self._last_audit = now
+            self._errors = dict(report.errors)
+            self.listing_error = report.listing_error
+            self.clock_skew_seconds = report.clock_skew_seconds
+            read = report.nodes.keys() if report.read is None else report.read
+            fine = [name for name in read if name not in report.errors]
+            self._last_good = {
+                name: at for name, at in self._last_good.items() if name in report.nodes
+            } | dict.fromkeys(fine, now)
+
+    def carry_on(self, service: ServiceRecord) -> None:
+        """Take over from a row how old the last readings are, as they are still the ones."""
+        if service.last_seen_up is None or service.updated_at is None:
+            return
+        since = max(0.0, (service.updated_at - service.last_seen_up).total_seconds())
+        now = self._monotonic()
+
+        def began(age: float | None) -> float | None:
+            return None if age is None else now - since - age
+
+        with self._lock:
+            self._last_audit = began(service.last_audit.get("age_seconds"))
+            for name, entry in service.last_audit.get("nodes", {}).items():
+                self._errors[name] = entry["error"]
+                good = began(entry["age_seconds"])
+                if good is not None:
+                    self._last_good[name] = good

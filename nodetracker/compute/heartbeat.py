@@ -1,0 +1,92 @@
+"""The heartbeat: takes the host once, then says that the agent lives and how its audits go."""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+
+from nodetracker.compute.audit_book import AuditBook
+from nodetracker.compute.takeover import Takeover
+from nodetracker.model.service import COMPUTE_BINARY, Incarnation
+from nodetracker.ports import AgentKey, Store
+
+
+class Heartbeat:
+    """Holds one host for one run of its agent; safe for several threads.
+
+    Args:
+        audits: what each heartbeat tells of them.
+        monotonic: seconds that never go back, for ages.
+        clock: this host's own time, compared with the database's.
+
+    Attributes:
+        agent: the agent's key, None until the host is taken.
+        report_count: of the last heartbeat that was written.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        incarnation: Incarnation,
+        takeover: Takeover,
+        store: Store,
+        audits: AuditBook,
+        monotonic: Callable[[], float],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._host = host
+        self._incarnation = incarnation
+        self._takeover = takeover
+        self._store = store
+        self._audits = audits
+        self._monotonic = monotonic
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tried_count = 0
+        self._beaten_at: float | None = None
+        self.agent: AgentKey | None = None
+        self.report_count = 0
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How long ago the last one was written, None before the first."""
+        beaten_at = self._beaten_at
+        return None if beaten_at is None else self._monotonic() - beaten_at
+
+    def hold_host(self) -> AgentKey:
+        """Return the agent's key, taking the services row the first time.
+
+        Raises:
+            IdentityError: another agent holds this host.
+            StoreError: the database did not answer.
+        """
+        with self._lock:
+            return self.agent or self._take_host()
+
+    def beat(self) -> None:
+        """Write one heartbeat; the first one takes the host.
+
+        Raises: as `hold_host`.
+        """
+        with self._lock:
+            if self.agent is None:
+                self._take_host()  # beats once itself
+            else:
+                self._beat(self.agent)
+
+    def _take_host(self) -> AgentKey:
+        """Take the host, and beat at once, so that whoever watches the row sees it move."""
+        service = self._takeover.take_host()
+        self.report_count = self._tried_count = service.report_count
+        self._audits.carry_on(service)
+        self.agent = AgentKey(
+            self._host, COMPUTE_BINARY, self._incarnation.agent_id, service.epoch, service.uuid
+        )
+        self._beat(self.agent)
+        return self.agent
+
+    def _beat(self, agent: AgentKey) -> None:
+        # Never the same number twice: one whose answer was lost may have been written.
+        self._tried_count += 1
+        self._store.beat(agent, self._tried_count, self._audits.state(), self._clock())
+        self.report_count = self._tried_count
+        self._beaten_at = self._monotonic()

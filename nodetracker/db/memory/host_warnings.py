@@ -1,0 +1,75 @@
+"""Warnings over dicts."""
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+
+from nodetracker.db import checks
+from nodetracker.db.memory.tables import MemoryRows, Tables, holder_of
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_over
+from nodetracker.ports import AgentKey
+
+
+class MemoryWarnings(MemoryRows):
+    """The part of `nodetracker.ports.Store` that keeps warnings."""
+
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
+        """See `Store`."""
+        with self._writing() as tables:
+            now = self._clock()
+            service = tables.services.get((agent.host, agent.binary))
+            checks.check_agent(agent, holder_of(service))
+            wanted = {
+                _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
+            }
+            over = [
+                (key, known)
+                for key, known in tables.warnings.items()
+                if key[0] == agent.host
+                and key[1] not in wanted
+                and known.resolved_at is None
+                and is_warning_over(known.warning.kind, known.last_seen, now)
+            ]
+            for key, known in over:
+                tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
+            return [known for _, known in over]
+
+    def raise_warning(self, host: str, warning: HostWarning) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            _raise_warning(tables, host, warning, self._clock())
+
+    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+        """See `Store`."""
+        with self._writing() as tables:
+            standing = [
+                (key, record)
+                for key, record in tables.warnings.items()
+                if record.warning.kind is kind and record.resolved_at is None
+            ]
+            for key, record in standing:
+                over = dataclasses.replace(record, resolved_at=self._clock())
+                tables.warnings[key] = over
+            return [record for _, record in standing]
+
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            found = (record for record in tables.warnings.values() if host in (None, record.host))
+            return sorted(found, key=lambda record: record.first_seen)
+
+
+def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetime) -> WarningRecord:
+    """Raise or count again one warning; return it as stored."""
+    cut = warning.as_stored()
+    known = tables.warnings.get((host, cut.key))
+    record = WarningRecord(
+        warning=cut,
+        host=host,
+        first_seen=known.first_seen if known else now,
+        last_seen=now,
+        count=known.count + 1 if known else 1,
+        resolved_at=None,
+    )
+    tables.warnings[host, cut.key] = record
+    return record

@@ -1,0 +1,158 @@
+"""Nodes over dicts, and the changes of agents."""
+
+import copy
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.db import checks, codec, decisions, records
+from nodetracker.db.decisions import Decision, LockedRow
+from nodetracker.db.memory.tables import (
+    MemoryRows,
+    Tables,
+    delete_node,
+    holder_of,
+    list_active_uuids,
+    with_claims,
+)
+from nodetracker.errors import NotFoundError
+from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
+from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
+from nodetracker.ports import AgentKey, ApplyResult
+
+
+class MemoryNodes(MemoryRows):
+    """The part of `nodetracker.ports.Store` that keeps nodes."""
+
+    def load_stamps(self, host: str, binary: str) -> HostStamps:
+        """See `Store`."""
+        with self._reading() as tables:
+            service = tables.services.get((host, binary))
+            if service is None:
+                raise NotFoundError(f"host {host} has no services row for {binary}")
+            stamps = {
+                record.nodename: NodeStamp(record.id, record.generation, record.epoch)
+                for record in tables.nodes.values()
+                if record.host == host
+            }
+            return HostStamps(self._clock(), service.epoch, service.uuid, stamps)
+
+    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return sorted(
+                (
+                    with_claims(tables, record)
+                    for record in tables.nodes.values()
+                    if record.host == host and (node_ids is None or record.id in node_ids)
+                ),
+                key=lambda record: record.nodename,
+            )
+
+    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return sorted(
+                (
+                    dataclasses.replace(record, guests={}, devices={}, claims={})
+                    for record in tables.nodes.values()
+                    if host in (None, record.host) and nodename in (None, record.nodename)
+                ),
+                key=lambda record: (record.host, record.nodename),
+            )
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            for record in tables.nodes.values():
+                if (record.host, record.nodename) == (host, nodename):
+                    checks.check_unclaimed(nodename, list_active_uuids(tables, [record]))
+                    delete_node(tables, record.id)
+                    tables.history.append(
+                        HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
+                    )
+                    return
+            raise NotFoundError(f"host {host} has no node {nodename}")
+
+    def apply_changes(
+        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
+    ) -> ApplyResult:
+        """See `Store`."""
+        if not changes:
+            return ApplyResult()
+        with self._writing() as tables:
+            now = self._clock()
+            service = tables.services.get((agent.host, agent.binary))
+            checks.check_agent(agent, holder_of(service))
+            rows = _find_rows(tables, agent, changes)
+            hosts_up = frozenset(
+                host
+                for host in decisions.list_foreign_hosts(agent, changes, rows)
+                if (other := tables.services.get((host, agent.binary))) is not None
+                and is_service_up(other, now, service_down_time)
+            )
+            decision = decisions.decide(agent, changes, rows, hosts_up)
+            return _write(tables, agent, now, decision)
+
+
+def _find_rows(tables: Tables, agent: AgentKey, changes: Sequence[NodeChange]) -> list[LockedRow]:
+    """Return every row that a change names, as the SQL store locks them."""
+    ids = {change.record.id for change in changes if change.record is not None}
+    new = [change for change in changes if change.record is None]
+    uuids = {change.uuid for change in new}
+    nodenames = {change.nodename for change in new}
+    return [
+        LockedRow(
+            id=record.id,
+            uuid=record.uuid,
+            host=record.host,
+            nodename=record.nodename,
+            generation=record.generation,
+            epoch=record.epoch,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+        )
+        for record in tables.nodes.values()
+        if record.created_at is not None
+        and (
+            record.id in ids
+            or record.uuid in uuids
+            or (record.host == agent.host and record.nodename in nodenames)
+        )
+    ]
+
+
+def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -> ApplyResult:
+    """Write a decision, in the SQL store's order."""
+    written: list[NodeRecord] = []
+
+    def note(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
+        plain = codec.parse_json(codec.render_json(diff))
+        tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
+
+    for change, row in decision.deletions:
+        delete_node(tables, row.id)
+        note(change, ChangeKind.DELETE, change.diff)
+    for change, row in decision.moves:
+        held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]
+        written.append(records.moved_record(change, row, agent, now, held))
+        note(change, ChangeKind.UPDATE, records.move_diff(change, row))
+    for change, row in decision.updates:
+        written.append(records.updated_record(change, row, agent, now))
+        note(change, ChangeKind.UPDATE, change.diff)
+    written.extend(records.measured_record(change, row, now) for change, row in decision.measures)
+    for change in decision.creations:
+        tables.last_id += 1
+        written.append(records.created_record(change, tables.last_id, agent, now))
+        note(change, ChangeKind.CREATE, change.diff)
+    for change, _ in decision.updates:
+        tables.claims.update({c.uuid: c for c in records.stamp_claims(change, now)})
+        for move in records.stamp_moves(change, now):
+            known = tables.migrations[move.migration.uuid]
+            if known.is_running and not move.migration.is_running:
+                tables.migrations[known.uuid] = move.migration
+    # Claims and migrations have tables of their own.
+    tables.nodes.update({r.id: dataclasses.replace(r, claims={}, moves=()) for r in written})
+    by_nodename = {record.nodename: record for record in written}
+    return ApplyResult(copy.deepcopy(by_nodename), tuple(decision.conflicts), decision.refused)
