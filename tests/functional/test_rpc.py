@@ -229,7 +229,7 @@ def test_a_broker_that_is_restarted_is_found_again(
 ) -> None:
     world = open_world(broker.url, timeout=2.0)
     world.serve()
-    assert world.answers()
+    wait_until(world.answers, GENEROUS)
     getattr(broker, way)()
     try:
         began = time.monotonic()
@@ -245,7 +245,7 @@ def test_a_frozen_broker_holds_no_call_longer_than_its_time(
 ) -> None:
     world = open_world(broker.url, timeout=2.0)
     world.serve()
-    assert world.answers()
+    wait_until(world.answers, GENEROUS)
     broker.freeze()
     try:
         began = time.monotonic()
@@ -261,7 +261,7 @@ def test_a_full_broker_takes_no_calls_and_goes_on_when_it_has_room(
 ) -> None:
     world = open_world(broker.url, timeout=2.0)
     world.serve()
-    assert world.answers()
+    wait_until(world.answers, GENEROUS)
     broker.set_full(True)
     try:
         began = time.monotonic()
@@ -282,7 +282,7 @@ def test_a_broker_with_another_kind_of_queues_refuses_and_says_so(
     try:
         wait_until(lambda: "PRECONDITION_FAILED" in caplog.text, GENEROUS)
         assert not quorum.server.is_serving
-        assert classic.answers()
+        wait_until(classic.answers, GENEROUS)
     finally:
         without_rabbit()
 
@@ -312,7 +312,7 @@ class TestTls:
         conf = with_rabbit(ssl=True, ssl_ca_file=str(secure.ca))
         world = open_world(secure.server.tls_url, conf=conf)
         world.serve()
-        assert world.answers()
+        wait_until(world.answers, GENEROUS)
 
     def test_a_certificate_of_somebody_else_is_not_trusted(
         self, open_world: Callable[..., World], secure: SimpleNamespace, tmp_path: Path
