@@ -355,7 +355,7 @@ class TestSqlite:
             started = time.monotonic()
             assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
             assert store.list_services()[0].topic == "compute"
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 4
             writer.rollback()
 
     def test_only_writers_take_the_lock_at_once(self, url: str) -> None:

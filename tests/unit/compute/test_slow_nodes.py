@@ -142,7 +142,7 @@ def test_the_event_of_a_node_that_hangs_waits_for_it_without_turning_hot(world):
     readings = len(world.driver.readings)
     began = time.monotonic()
     world.manager.handle_events()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert world.manager._events.delay() is None
     assert len(world.driver.readings) == readings
     assert world.claim.state is ClaimState.CONFIRMED
