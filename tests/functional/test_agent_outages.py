@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import yaml
 from oslo_db.exception import DBDeadlock
 
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore, open_store
@@ -164,7 +164,7 @@ def make_agent(server: Any, directory: Path) -> Agent:
     """Prepare an agent on a new database of a server."""
     url = server.create_database(f"nt_agent_{next(_numbers)}")
     agent = Agent(directory, f"{url}?connect_timeout=2&read_timeout=3")
-    migration.sync(agent.store.engine)
+    revisions.sync(agent.store.engine)
     return agent
 
 

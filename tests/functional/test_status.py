@@ -284,7 +284,7 @@ class TestErrors:
     def test_of_the_check_itself_are_its_failure(self, audited):
         code = (
             "import sys; from nodetracker.cmd import status; "
-            "status.migration.check = lambda engine: 1 / 0; "
+            "status.revisions.check = lambda engine: 1 / 0; "
             "status.main(sys.argv[1:])"
         )
         done = subprocess.run(
