@@ -1,5 +1,6 @@
 """What is captured of a machine is what its readers read, and is read as the machine is."""
 
+import ast
 import os
 import tarfile
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 from host_tree import MakeRoots
 
 from nodetracker.errors import HostDataError, NotFoundError, RefusedError
+from nodetracker.host import roots as host_roots
 from nodetracker.host.archive import ENDINGS, name_folder, write_archive
 from nodetracker.host.capture import Capture, capture_machine
 from nodetracker.host.disk import read_disks
@@ -206,3 +208,19 @@ def test_nothing_is_left_of_an_archive_that_cannot_be_written(place: str, tmp_pa
     with pytest.raises(HostDataError, match=r"host\.tar: "):
         write_archive(Capture({("etc", "x"): b""}), tmp_path / place, is_forced=True, at=0)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_readers_ask_files_through_roots_alone() -> None:
+    """What a reader asked by itself would be missing from captures."""
+    asks = {"open", "read_bytes", "readlink", "iterdir", "glob", "listdir", "scandir", "exists"}
+    folder = Path(host_roots.__file__).parent
+    found = {
+        f"{path.name}: {node.func.attr}"
+        for path in folder.glob("*.py")
+        if path.name not in {"roots.py", "capture.py", "archive.py"}
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in asks
+    }
+    assert found == set()
