@@ -68,12 +68,11 @@ class Daemon:
         service: Service,
         reload: Callable[[], None],
         report: Callable[[], None],
-        notifier: SystemdNotifier | None = None,
     ) -> None:
         self._service = service
         self._reload = reload
         self._report = report
-        self._notifier = notifier or SystemdNotifier(os.environ)
+        self._notifier = SystemdNotifier(os.environ)
         self._fatal: BaseException | None = None
         self._has_started = threading.Event()
         self._is_ready = False

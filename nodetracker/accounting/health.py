@@ -9,6 +9,7 @@ MISSED_INTERVALS = 3
 """Audits that may be missed before what the rows say is no longer current."""
 
 MAX_CLOCK_SKEW_SECONDS = 5.0
+"""A host's clock that is further off the database's is warned of."""
 
 
 def judge_health(status: AgentStatus) -> Health:

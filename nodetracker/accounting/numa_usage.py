@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodetracker.accounting.inventory import numa_columns
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.guest import Guest, GuestPins
-from nodetracker.model.numa import NumaTopology, PagePool
+from nodetracker.model.numa import PagePool
 from nodetracker.model.numa_host import CellUsage, HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.settings import Policy
@@ -44,11 +43,6 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
         )
         for cell in column.get("cells", ())
     )
-
-
-def offered_cells(topology: NumaTopology, policy: Policy) -> tuple[HostCell, ...]:
-    """Return what a topology offers under a policy, exactly as its row would tell it."""
-    return decode_host_cells(numa_columns(topology, policy)["numa_topology"])
 
 
 def sum_usage(

@@ -81,11 +81,6 @@ class PciVerdict:
     reasons: tuple[str, ...] = ()
 
     @property
-    def is_accepted(self) -> bool:
-        """Whether all requests can be met at once."""
-        return not self.reasons
-
-    @property
     def all_addresses(self) -> tuple[str, ...]:
         """What all requests get together."""
         return tuple(address for part in self.addresses for address in part)

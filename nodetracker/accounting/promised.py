@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from nodetracker.accounting.gpus import gpu_columns
+from nodetracker.accounting.gpus import promised_gpu_columns
 from nodetracker.accounting.ledger import topology_column
 from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.pci_pools import pci_columns
@@ -31,6 +31,6 @@ def promised_columns(
     return {
         "numa_topology": topology_column(values.numa_topology, list_placements(claims, guests)),
         **pci_columns(devices.values()),
-        **gpu_columns(values.gpus, values.inventory, claims, guests, devices),
+        **promised_gpu_columns(values.gpus, values.inventory, claims, guests, devices),
         **usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
     }

@@ -11,7 +11,7 @@ from oslo_config import cfg
 from nodetracker.accounting.health import judge_health
 from nodetracker.announcing import AuditAnnouncer, announce_store
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import build_settings
+from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
@@ -19,7 +19,6 @@ from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.errors import ConfigError
 from nodetracker.host.power import PowerSwitch
-from nodetracker.host.roots import Roots
 from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.ports import AuditObserver, Driver, Store
@@ -130,11 +129,7 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
     environment = DriverEnvironment(
         host=settings.host,
         instances_path=conf.compute.instances_path,
-        roots=Roots(
-            procfs=Path(conf["host"]["procfs"]),
-            sysfs=Path(conf["host"]["sysfs"]),
-            rootfs=Path(conf["host"]["rootfs"]),
-        ),
+        roots=build_roots(conf),
         probes=probes,
         power=PowerSwitch(conf.compute.allow_power_actions),
     )

@@ -1,6 +1,7 @@
 """Configuration becomes settings; with the commands, bootstrap is all that reads it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -10,6 +11,7 @@ from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.errors import ConfigError
+from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.ports import LedgerTerms
 from nodetracker.settings import (
@@ -76,6 +78,12 @@ def build_terms(conf: cfg.ConfigOpts) -> LedgerTerms:
         conf.compute.packing_host_numa_cells_allocation_strategy,
         parse_aliases(conf.pci.alias or ()),
     )
+
+
+def build_roots(conf: cfg.ConfigOpts) -> Roots:
+    """Read where the host's files are."""
+    group = conf["host"]  # `conf.host` is the option of that name
+    return Roots(Path(group.procfs), Path(group.sysfs), Path(group.rootfs))
 
 
 def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":

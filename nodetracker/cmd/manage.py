@@ -54,6 +54,7 @@ COMMANDS: dict[str, type[Command]] = {
     "db sync": db.Sync,
     "db version": db.Version,
     "host action": host.ActOnHost,
+    "host capture": host.CaptureHost,
     "host list": host.ListHosts,
     "host rename": host.RenameHost,
     "host set": host.SetHost,

@@ -21,7 +21,7 @@ from nodetracker.cmd.program import (
 )
 from nodetracker.conf import default
 from nodetracker.conf.opts import register_options
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.store import open_store
 from nodetracker.errors import ConfigError
 from nodetracker.model.audit import AuditReport
@@ -67,7 +67,7 @@ def _run(arguments: Sequence[str]) -> int:
             "run nodetracker-compute on any other database"
         )
     store = open_store(database)
-    migration.sync(store.engine)
+    revisions.sync(store.engine)
     own_file = _write_own_file(state_path, settings.host)
     print(
         f"Ask it from another terminal: {_manage()} --config-file {own_file} node list", flush=True

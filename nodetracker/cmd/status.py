@@ -23,7 +23,7 @@ from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import load_configuration, run_program
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.daemon import EXIT_USAGE
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.errors import DriverUnavailableError, NodetrackerError
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.model.service import COMPUTE_BINARY
@@ -66,7 +66,7 @@ def _run(arguments: Sequence[str]) -> int:
     checks.read_schema_differences = None
     if conf.conductor.use_local:
         database = build_sql_store(conf, is_read_only=True)
-        checks.read_schema_differences = lambda: migration.check(database.engine)
+        checks.read_schema_differences = lambda: revisions.check(database.engine)
     upgradecheck.CONF = conf  # as the library's own main() does; --json is read from it
     return leave(upgradecheck.run(conf))
 

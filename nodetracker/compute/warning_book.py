@@ -3,14 +3,12 @@
 import logging
 from collections.abc import Sequence
 
+from nodetracker.accounting.health import MAX_CLOCK_SKEW_SECONDS
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
 
 LOG = logging.getLogger(__name__)
-
-MAX_CLOCK_SKEW_SECONDS = 5.0
-"""A host's clock that is further off the database's is warned of."""
 
 
 class WarningBook:

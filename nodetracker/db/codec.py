@@ -1,4 +1,4 @@
-"""How values become columns and come back: canonical JSON, facts, guests, devices, services.
+"""How values become columns and come back, for every table: canonical JSON, enums, times.
 
 Knows no database library; the SQL store and the memory store both go through
 it, so what is read equals what was written in either.

@@ -12,6 +12,7 @@ from nodetracker.host.roots import (
     list_directory,
     parse_integer,
     read_label,
+    read_label_bytes,
     read_optional_text,
     read_text,
 )
@@ -75,8 +76,9 @@ def read_storage(path: Path, roots: Roots) -> StorageInfo:
 
 def _read_disk(directory: Path) -> Disk | None:
     """Return one disk, None when it is none or is gone."""
-    names = list_directory(directory)
-    if names is None or "partition" in names or read_label(directory / "hidden") == "1":
+    if not is_there(directory) or is_there(directory / "partition"):
+        return None
+    if read_label(directory / "hidden") == "1":
         return None
     path = directory / "size"
     try:
@@ -104,10 +106,7 @@ def _read_serial(directory: Path) -> str:
     serial = read_label(directory / "serial") or read_label(directory / "device/serial")
     if serial:
         return serial
-    try:
-        return parse_vpd_serial((directory / "device/vpd_pg80").read_bytes())
-    except OSError:
-        return ""
+    return parse_vpd_serial(read_label_bytes(directory / "device/vpd_pg80"))
 
 
 def _read_numa_node(directory: Path) -> int | None:

@@ -1,10 +1,14 @@
-"""Where the host's files are, and how their text is read."""
+"""Where the host's files are, and how they are read: every reader comes through here."""
 
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from nodetracker.errors import HostDataError
 
@@ -22,11 +26,44 @@ class Roots:
 
     An agent in a container finds the host's under other names, and a captured
     machine lies unpacked in a directory.
+
+    Attributes:
+        is_captured: they are read as another machine's, whatever their boot id says.
     """
 
     procfs: Path = Path("/proc")
     sysfs: Path = Path("/sys")
     rootfs: Path = Path("/")
+    is_captured: bool = False
+
+
+class ReadObserver(Protocol):
+    """Is told of all that readers ask for, by their own paths, and of what they are given."""
+
+    def was_read(self, path: Path, data: bytes) -> None:
+        """A file was read whole."""
+
+    def was_seen(self, path: Path) -> None:
+        """A link was looked at, or something that may be absent was looked for."""
+
+    def was_listed(self, path: Path, names: tuple[str, ...]) -> None:
+        """A directory was listed."""
+
+    def has_failed(self, path: Path, reason: str) -> None:
+        """Something is there and could not be read."""
+
+
+_OBSERVER: ContextVar[ReadObserver | None] = ContextVar("read_observer", default=None)
+
+
+@contextmanager
+def observe_reads(observer: ReadObserver) -> Iterator[None]:
+    """Let an observer be told of all that is read meanwhile, in this thread."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
 
 
 def is_this_machine(roots: Roots) -> bool:
@@ -35,6 +72,8 @@ def is_this_machine(roots: Roots) -> bool:
     A container has the host's ``/proc`` under another name; the kernel's boot
     id tells it from a captured machine.
     """
+    if roots.is_captured:
+        return False
     own = Roots().procfs
     if roots.procfs == own:
         return True
@@ -87,11 +126,15 @@ def read_label(path: Path) -> str:
     Such text is shown and never computed with, so an unreadable file (serial
     numbers are root's) and odd bytes cost no more than the name itself.
     """
+    return clean_label(read_label_bytes(path))
+
+
+def read_label_bytes(path: Path) -> bytes:
+    """Return what holds a name in a form of its own, b"" when it does not tell."""
     try:
-        data = _read_bytes(path)
+        return _read_bytes(path)
     except (OSError, HostDataError):
-        return ""
-    return clean_label(data)
+        return b""
 
 
 def clean_label(data: bytes) -> str:
@@ -110,16 +153,23 @@ def list_directory(path: Path) -> tuple[str, ...] | None:
     Raises:
         HostDataError: the directory is there and cannot be listed.
     """
+    observer = _OBSERVER.get()
     try:
-        return tuple(sorted(os.listdir(path)))  # noqa: PTH208 names, not paths: half the price
+        names = tuple(sorted(os.listdir(path)))  # noqa: PTH208 names, not paths: half the price
     except OSError as error:
+        _tell_failure(observer, path, error)
         if error.errno in _ABSENT:
             return None
         raise HostDataError(str(path), describe_os_error(error)) from error
+    if observer is not None:
+        observer.was_listed(path, names)
+    return names
 
 
 def is_there(path: Path) -> bool:
     """Tell whether a path exists as far as this process may see; a broken link does not."""
+    if (observer := _OBSERVER.get()) is not None:
+        observer.was_seen(path)
     return os.path.exists(path)  # noqa: PTH110 Path.exists() raises where we may not look
 
 
@@ -129,6 +179,8 @@ def read_link_name(path: Path) -> str | None:
     Raises:
         HostDataError: it is there and is no readable link.
     """
+    if (observer := _OBSERVER.get()) is not None:
+        observer.was_seen(path)
     try:
         return path.readlink().name
     except OSError as error:
@@ -161,6 +213,27 @@ def _decode(data: bytes, errors: str) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
+    observer = _OBSERVER.get()
+    try:
+        data = _read_file(path)
+    except (OSError, HostDataError) as error:
+        _tell_failure(observer, path, error)
+        raise
+    if observer is not None:
+        observer.was_read(path, data)
+    return data
+
+
+def _tell_failure(
+    observer: ReadObserver | None, path: Path, error: OSError | HostDataError
+) -> None:
+    if observer is None or (isinstance(error, OSError) and error.errno in _ABSENT):
+        return
+    reason = describe_os_error(error) if isinstance(error, OSError) else error.reason
+    observer.has_failed(path, reason)
+
+
+def _read_file(path: Path) -> bytes:
     # os.read and not a buffered file: hundreds of small files a minute. A tree
     # that holds a FIFO must not stop the reader, hence O_NONBLOCK.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -45,11 +45,9 @@ class RpcCaller:
         self,
         get_transport: Callable[[], Transport],
         clock: DatabaseClock,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._get_transport = get_transport
         self.clock = clock
-        self._monotonic = monotonic
         self._pool = WorkerPool("rpc-call", _THREADS)
         self._lock = threading.Lock()
         self._stuck: list[Task[Any]] = []
@@ -86,7 +84,7 @@ class RpcCaller:
             return prepared.call(context, method.name, **arguments)
 
         task = self._pool.submit(send)
-        if not task.wait_until(self._monotonic() + timeout_seconds + SLACK_SECONDS):
+        if not task.wait_until(time.monotonic() + timeout_seconds + SLACK_SECONDS):
             if self._pool.abandon(task):
                 with self._lock:
                     self._stuck.append(task)

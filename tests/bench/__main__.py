@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.bench.audits import AuditCosts, measure_audits
@@ -84,7 +84,7 @@ def main() -> None:
 def _measure_audits(url: str, directory: Path) -> list[AuditCosts]:
     store = open_store(DatabaseSettings(url))
     try:
-        migration.sync(store.engine)
+        revisions.sync(store.engine)
         measured = []
         for nodes, guests in SIZES:
             _tell(f"audits of {nodes} nodes with {guests} guests each")

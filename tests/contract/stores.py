@@ -14,7 +14,7 @@ from oslo_config import cfg
 from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema.tables import metadata
@@ -121,7 +121,7 @@ def make_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> st
 
 def _migrate(url: str) -> None:
     store = open_store(DatabaseSettings(url))
-    migration.sync(store.engine)
+    revisions.sync(store.engine)
     store.close()
 
 

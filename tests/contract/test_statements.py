@@ -43,7 +43,7 @@ def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count:
     assert len(created) == 7  # service, what is there, rows, their ids, guests, devices, history
 
 
-def test_a_heartbeat_is_one(store: SqlStore) -> None:
+def test_a_heartbeat_is_one_statement(store: SqlStore) -> None:
     agent = register(store)
     for count in (1, 2):
         with count_statements(store) as seen:

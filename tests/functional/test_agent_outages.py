@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import yaml
 from oslo_db.exception import DBDeadlock
 
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore, open_store
@@ -164,7 +164,7 @@ def make_agent(server: Any, directory: Path) -> Agent:
     """Prepare an agent on a new database of a server."""
     url = server.create_database(f"nt_agent_{next(_numbers)}")
     agent = Agent(directory, f"{url}?connect_timeout=2&read_timeout=3")
-    migration.sync(agent.store.engine)
+    revisions.sync(agent.store.engine)
     return agent
 
 
@@ -192,7 +192,9 @@ def agent(lasting_agent: Agent) -> Agent:
     return lasting_agent
 
 
-def test_away_at_its_start(server: Any, tmp_path: Path) -> None:
+def test_a_server_that_is_away_at_the_start_is_said_once_and_served_later(
+    server: Any, tmp_path: Path
+) -> None:
     agent = make_agent(server, tmp_path)
     server.stop()
     try:
@@ -212,7 +214,9 @@ def test_away_at_its_start(server: Any, tmp_path: Path) -> None:
         agent.stop()
 
 
-def test_stopped_and_started(server: Any, agent: Agent) -> None:
+def test_a_server_that_was_stopped_is_caught_up_with_and_said_twice(
+    server: Any, agent: Agent
+) -> None:
     server.stop()
     agent.change()
     agent.wait_for_outage()
@@ -222,7 +226,7 @@ def test_stopped_and_started(server: Any, agent: Agent) -> None:
     agent.assert_said_twice()
 
 
-def test_restarted_at_once(server: Any, agent: Agent) -> None:
+def test_a_restart_of_the_server_loses_no_change(server: Any, agent: Agent) -> None:
     agent.change()
     server.stop()
     server.start()
@@ -231,7 +235,7 @@ def test_restarted_at_once(server: Any, agent: Agent) -> None:
         agent.assert_said_twice()
 
 
-def test_frozen(server: Any, agent: Agent) -> None:
+def test_a_frozen_server_is_given_up_and_caught_up_with(server: Any, agent: Agent) -> None:
     server.process.freeze()
     try:
         agent.change()
@@ -243,7 +247,9 @@ def test_frozen(server: Any, agent: Agent) -> None:
     agent.assert_said_twice()
 
 
-def test_frozen_for_less_than_its_patience(server: Any, agent: Agent) -> None:
+def test_a_server_frozen_for_less_than_its_patience_loses_no_change(
+    server: Any, agent: Agent
+) -> None:
     server.process.freeze()
     agent.change()
     time.sleep(1.5)
@@ -255,7 +261,7 @@ def test_frozen_for_less_than_its_patience(server: Any, agent: Agent) -> None:
         assert ENDS in ends
 
 
-def test_read_only(server: Any, agent: Agent) -> None:
+def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: Agent) -> None:
     """Reading works all the while, and an audit that finds nothing to write succeeds."""
     server.set_read_only(True)
     try:
@@ -270,7 +276,7 @@ def test_read_only(server: Any, agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-def test_full(kind: str, tmp_path: Path) -> None:
+def test_a_server_without_room_is_an_outage_that_ends(kind: str, tmp_path: Path) -> None:
     """What needs no room can be written all the while: heartbeats are, for some time."""
     server = SERVERS[kind](disk_mb=96)
     try:
@@ -296,7 +302,7 @@ def fill_and_free(agent: Agent, disk: SmallDisk, guests: int) -> None:
     agent.assert_said_twice()
 
 
-def test_its_connections_are_cut(server: Any, agent: Agent) -> None:
+def test_cut_connections_lose_no_change(server: Any, agent: Agent) -> None:
     for _ in range(4):
         server.kill_connections()
         agent.change()
@@ -308,7 +314,7 @@ def test_its_connections_are_cut(server: Any, agent: Agent) -> None:
         assert ENDS in ends
 
 
-def test_its_connection_is_cut_in_a_transaction(server: Any, agent: Agent) -> None:
+def test_a_connection_cut_in_a_transaction_loses_no_change(server: Any, agent: Agent) -> None:
     other = agent.store.engine.connect()
     other.execute(sa.select(tables.compute_nodes.c.id).with_for_update())
     agent.change()
@@ -321,7 +327,7 @@ def test_its_connection_is_cut_in_a_transaction(server: Any, agent: Agent) -> No
         agent.assert_said_twice()
 
 
-def test_deadlock(server: Any, agent: Agent) -> None:
+def test_a_deadlock_costs_no_change_and_no_line(server: Any, agent: Agent) -> None:
     """Another client locks the agent's rows the other way round; one of the two gives way."""
     before = server.count_deadlocks()
     nodes = tables.compute_nodes.c
@@ -353,7 +359,7 @@ class AgentOnSmallDisk(Agent):
         return self.programs.ask("service", "list")[0]["updated_at"]
 
 
-def test_a_full_disk_under_sqlite(tmp_path: Path) -> None:
+def test_a_full_disk_under_sqlite_is_an_outage_that_ends(tmp_path: Path) -> None:
     disk = SmallDisk(tmp_path / "disk", 4)
     agent = AgentOnSmallDisk(tmp_path, f"sqlite:///{tmp_path}/disk/db.sqlite")
     agent.programs.prefix = disk.prefix

@@ -16,7 +16,7 @@ RULES = HERE.parents[1] / "etc" / "prometheus" / "nodetracker.rules.yml"
     [("check", RULES), ("test", HERE / "nodetracker.rules.test.yml")],
     ids=["sound", "true"],
 )
-def test_the_alert_rules_are(action, path):
+def test_the_alert_rules_are_sound_and_true(action, path):
     require("promtool")
     done = subprocess.run(
         ["promtool", action, "rules", path], capture_output=True, text=True, check=False

@@ -112,7 +112,9 @@ def test_one_node_whatever_its_guests(store: SqlStore, tmp_path: Path, guests: i
     assert verbs(costs.steady + costs.reread) == {"SELECT"}
 
 
-def test_two_hundred_changed_nodes(store: SqlStore, tmp_path: Path) -> None:
+def test_two_hundred_changed_nodes_cost_two_transactions_of_statements(
+    store: SqlStore, tmp_path: Path
+) -> None:
     host = BenchHost(store, tmp_path, nodes=200, guests_per_node=1)
     host.audit()
     stamps = len(host.audit())

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db import engine, history, migration
+from nodetracker.db import engine, history, revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore, open_store
@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     try:
         made.url_of_tests = made.create_database("nt_outages")
         store = open_store(DatabaseSettings(made.url_of_tests))
-        migration.sync(store.engine)
+        revisions.sync(store.engine)
         register(store)
         store.close()
         yield made
@@ -324,7 +324,7 @@ class TestSqlite:
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
         url = f"sqlite:///{tmp_path / 'nt.sqlite'}"
-        migration.sync(open_store(DatabaseSettings(url)).engine)
+        revisions.sync(open_store(DatabaseSettings(url)).engine)
         return url
 
     def test_many_writers_lose_nothing(self, url: str) -> None:

@@ -106,7 +106,7 @@ class TestOddAnswers:
             pytest.param({"Name": "host-1.example.com"}, [], id="a domain more"),
         ],
     )
-    def test_the_inventory_lives(self, world, stub, changes, warned):
+    def test_no_fact_fails_for_them(self, world, stub, changes, warned):
         stub.info |= changes
         stub.add(describe_container())
         snapshot = world.driver().get_available_resource(HOST)

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.host.memory import read_memory_info
@@ -442,7 +442,7 @@ def test_two_hundred_domains_cost_few_round_trips_and_no_write(
 ) -> None:
     define_domains(mortal, 200)
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path}/bench.sqlite"))
-    migration.sync(store.engine)
+    revisions.sync(store.engine)
     costs = measure_hypervisor(mortal, store, tmp_path)
     store.close()
     print(costs)

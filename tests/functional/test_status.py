@@ -127,7 +127,7 @@ class TestCodes:
         assert found[name][0] == code
         assert text in found[name][1]
 
-    def test_a_missing_schema(self, programs):
+    def test_a_missing_schema_fails_and_names_the_command(self, programs):
         programs.run("nodetracker-compute", "--once")  # makes the identity and no row
         sqlite3.connect(programs.directory / "db.sqlite").close()
         found = find_bad(programs, FAILURE)
@@ -238,7 +238,7 @@ def check_unprivileged(programs):
 
 
 @pytest.mark.parametrize("server", ["mariadb", "postgresql"])
-def test_every_kind_of_server(tmp_path, server, request):
+def test_every_kind_of_server_is_judged(tmp_path, server, request):
     database = request.getfixturevalue(server)
     programs = Programs(tmp_path, database.create_database(f"nt_status_{os.getpid()}"))
     write_inventory(programs)
@@ -284,7 +284,7 @@ class TestErrors:
     def test_of_the_check_itself_are_its_failure(self, audited):
         code = (
             "import sys; from nodetracker.cmd import status; "
-            "status.migration.check = lambda engine: 1 / 0; "
+            "status.revisions.check = lambda engine: 1 / 0; "
             "status.main(sys.argv[1:])"
         )
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """Every captured machine of this folder is read as the JSON file beside it says.
 
 To add one, put ``NAME.tar.xz`` here (one folder with ``proc`` and ``sys``, and
-``etc`` where it matters), run the test, check by hand what it prints and save
+``etc`` where it matters, as ``host capture`` writes it), run the test, check by hand what it prints and save
 that as ``NAME.json``.
 """
 

@@ -8,7 +8,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from nodetracker.cmd.commands.base import StoreCommand
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.errors import NotFoundError, SchemaError
 
 
@@ -28,9 +28,9 @@ class Sync(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Migrate and say where the schema is now."""
-        before = migration.version(self.app.sql_store.engine)
-        migration.sync(self.app.sql_store.engine, parsed_args.revision)
-        after = migration.version(self.app.sql_store.engine)
+        before = revisions.version(self.app.sql_store.engine)
+        revisions.sync(self.app.sql_store.engine, parsed_args.revision)
+        after = revisions.version(self.app.sql_store.engine)
         self.app.stdout.write(f"schema: {before or 'none'} -> {after or 'none'}\n")
 
 
@@ -39,7 +39,7 @@ class Version(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print it."""
-        revision = migration.version(self.app.sql_store.engine)
+        revision = revisions.version(self.app.sql_store.engine)
         if revision is None:
             raise NotFoundError("the database has no schema: run nodetracker-manage db sync")
         self.app.stdout.write(f"{revision}\n")
@@ -50,7 +50,7 @@ class Check(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Say that all is well, or name every difference."""
-        differences = migration.check(self.app.sql_store.engine)
+        differences = revisions.check(self.app.sql_store.engine)
         if differences:
             raise SchemaError("; ".join(differences))
         self.app.stdout.write("the schema is as expected\n")

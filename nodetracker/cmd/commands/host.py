@@ -1,7 +1,8 @@
-"""host list, show, set, action, rename."""
+"""host list, show, set, action, rename, capture."""
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 from cliff.command import Command
@@ -9,9 +10,11 @@ from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.summary import as_row, describe_host, status_of
-from nodetracker.bootstrap.settings import check_host_name
+from nodetracker.bootstrap.settings import build_roots, check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from nodetracker.host.archive import ENDINGS, name_folder, write_archive
+from nodetracker.host.capture import capture_machine
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS, Store
 
@@ -139,6 +142,34 @@ class RenameHost(StoreCommand, Command):
             found = self.store.list_services(service.host, service.binary)
             if found and found[0].report_count != service.report_count:
                 raise RefusedError(f"host {service.host} is alive; stop its agent first")
+
+
+class CaptureHost(StoreCommand, Command):
+    """Write the files of this machine that are read to a tar archive, to attach to a bug report.
+
+    They are those below [host] procfs, sysfs and rootfs, no more. Unpacked, the
+    archive's folder can be read as a machine of its own by these options.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the archive."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "file", metavar="FILE", type=Path, help=f"Its name ends in {', '.join(ENDINGS)}."
+        )
+        parser.add_argument("--force", action="store_true", help="Replace a file that is there.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Read the machine, write the archive, and say what is in it and what is not."""
+        path, stdout = parsed_args.file, self.app.stdout
+        folder = name_folder(path)
+        capture = capture_machine(build_roots(self.app.conf))
+        size = write_archive(capture, path, parsed_args.force, time.time())
+        amounts = f"{len(capture.files)} files and {len(capture.links)} links"
+        stdout.write(f"{path}: {amounts} in the folder {folder}, {size} bytes\n")
+        for name, reason in sorted(capture.unreadable.items()):
+            stdout.write(f"not readable, so not in it: {name}: {reason}\n")
 
 
 def find_compute_service(store: Store, host: str) -> ServiceRecord:

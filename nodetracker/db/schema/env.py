@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that `migration` hands over."""
+"""Alembic's entry: runs the migrations on the connection that `revisions` hands over."""
 
 from alembic import context
 

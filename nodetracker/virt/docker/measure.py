@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.cgroup import CgroupUsage
-from nodetracker.units import usage_mib_from_bytes
+from nodetracker.units import MILLI, usage_mib_from_bytes
 
 STEP_MB = 64
 """The working set of a container without a limit is charged in steps of so many MiB."""
@@ -14,7 +14,6 @@ LOWER_SECONDS = 600.0
 """What is charged is lowered only after the working set was smaller for so long."""
 
 _NS_PER_SECOND = 1_000_000_000
-_MILLI = 1000
 
 
 class WorkingSets:
@@ -88,7 +87,7 @@ class CpuMeter:
             before = self._last.get(container_id)
             # A counter that is smaller is that of the container's next run.
             if before is not None and cpu_ns >= before[0] and now > before[1]:
-                total += (cpu_ns - before[0]) * _MILLI / _NS_PER_SECOND / (now - before[1])
+                total += (cpu_ns - before[0]) * MILLI / _NS_PER_SECOND / (now - before[1])
         self._last = {container_id: (cpu_ns, now) for container_id, cpu_ns in counters.items()}
         return None if is_first and counters else round(total)
 

@@ -66,10 +66,8 @@ def parse_bytes(element: Element, source: str) -> int:
 
     Source: libvirt's "scaledInteger".
     """
-    unit = element.get("unit", "KiB")
-    if unit not in _UNITS:
-        raise HostDataError(source, f"<{element.tag}> has the unknown unit {unit!r}")
-    return parse_int((element.text or "").strip(), f"<{element.tag}>", source) * _UNITS[unit]
+    number = parse_int((element.text or "").strip(), f"<{element.tag}>", source)
+    return number * _unit_of(element, source)
 
 
 def parse_page_bytes(element: Element, source: str) -> int:
@@ -78,10 +76,7 @@ def parse_page_bytes(element: Element, source: str) -> int:
     Raises:
         HostDataError: they give none.
     """
-    unit = element.get("unit", "KiB")
-    if unit not in _UNITS:
-        raise HostDataError(source, f"<{element.tag}> has the unknown unit {unit!r}")
-    return parse_int(element.get("size"), "page size", source) * _UNITS[unit]
+    return parse_int(element.get("size"), "page size", source) * _unit_of(element, source)
 
 
 def iter_enum(element: Element | None, name: str) -> Iterator[str]:
@@ -92,3 +87,11 @@ def iter_enum(element: Element | None, name: str) -> Iterator[str]:
         if enum.get("name") == name:
             for value in enum.iter("value"):
                 yield (value.text or "").strip()
+
+
+def _unit_of(element: Element, source: str) -> int:
+    """Return the bytes of the unit that an element's amount has."""
+    unit = element.get("unit", "KiB")
+    if unit not in _UNITS:
+        raise HostDataError(source, f"<{element.tag}> has the unknown unit {unit!r}")
+    return _UNITS[unit]

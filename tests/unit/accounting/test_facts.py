@@ -36,6 +36,6 @@ UNKNOWN = FactEntry(FactState.UNKNOWN, "s", later(-5000), "boom")
         "a fact held for longer than the expiry is unknown",
     ],
 )
-def test_state_of_a_fact(stored, fact, expected):
+def test_a_failing_fact_is_held_and_unknown_after_its_expiry(stored, fact, expected):
     entries = {} if stored is None else {"cpu": stored}
     assert track_facts({"cpu": fact}, entries, NOW, 600) == {"cpu": expected}

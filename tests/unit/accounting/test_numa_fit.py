@@ -54,7 +54,7 @@ FLOATING_CASES = [
 
 
 @pytest.mark.parametrize(("vcpus", "usage", "ratio", "reason"), FLOATING_CASES)
-def test_shared_cpus(vcpus, usage, ratio, reason):
+def test_shared_cpus_are_promised_up_to_the_ratio(vcpus, usage, ratio, reason):
     result = fit_one(make_request((vcpus, 0, 64)), SHARED_4, usage, limits=NumaLimits(ratio))
     if reason is None:
         assert result == NumaPlacement((CellPlacement(0, vcpus, 64),))
@@ -76,7 +76,7 @@ MEMORY_CASES = [
 
 
 @pytest.mark.parametrize(("cpus", "memory_mb", "usage", "ratio", "reason"), MEMORY_CASES)
-def test_ordinary_memory(cpus, memory_mb, usage, ratio, reason):
+def test_ordinary_memory_is_promised_up_to_the_ratio(cpus, memory_mb, usage, ratio, reason):
     limits = NumaLimits(None, ratio)
     result = fit_one(make_request((*cpus, memory_mb)), PAGES, usage, limits=limits)
     if reason is None:
@@ -108,7 +108,7 @@ PAGE_CASES = [
 
 
 @pytest.mark.parametrize(("page_size", "memory_mb", "usage", "expected"), PAGE_CASES)
-def test_page_sizes(page_size, memory_mb, usage, expected):
+def test_pages_are_the_largest_allowed_that_fit(page_size, memory_mb, usage, expected):
     request = make_request((1, 0, memory_mb), page_size=page_size)
     result = fit_one(request, PAGES, usage, limits=NumaLimits(16.0, 16.0))
     if isinstance(expected, tuple):
@@ -168,7 +168,7 @@ PIN_CASES = [
 
 
 @pytest.mark.parametrize(("policy", "cell", "count", "taken", "expected"), PIN_CASES)
-def test_thread_policies(policy, cell, count, taken, expected):
+def test_pinned_cpus_follow_their_thread_policy(policy, cell, count, taken, expected):
     usage = CellUsage(pinned_cpus=make_cell(0, taken).shared)
     result = fit_one(make_request((0, count, 64), threads=policy), cell, usage)
     if isinstance(expected, str):

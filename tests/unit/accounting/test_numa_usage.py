@@ -4,7 +4,6 @@ from nodetracker.accounting.inventory import numa_columns
 from nodetracker.accounting.numa_usage import (
     decode_host_cells,
     find_conflicts,
-    offered_cells,
     sum_usage,
     topology_with_usage,
 )
@@ -34,6 +33,13 @@ PINNED = NumaPlacement(
     )
 )
 FLOATING = NumaPlacement((CellPlacement(0, 2, 300),))
+
+
+def offered_cells(topology, policy):
+    """Return what a topology offers under a policy, as its row tells it."""
+    return decode_host_cells(numa_columns(topology, policy)["numa_topology"])
+
+
 CELLS = offered_cells(TOPOLOGY, Policy(cpu_shared_set=frozenset({0, 8}), cpu_dedicated_set=frozenset({1, 2, 3})))  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def admit(devices, *requests):
 def chosen(devices, *requests, cells=()):
     """Return what is chosen for each request, or raise the reasons."""
     verdict = admit(devices, *requests).judge(cells)
-    assert verdict.is_accepted, verdict.reasons
+    assert verdict.reasons == ()
     return [list(addresses) for addresses in verdict.addresses]
 
 
@@ -170,7 +170,7 @@ class TestReasons:
         devices = gpus(0, 0, 0, 1, None)
         devices = claim_devices(devices, ["0000:c0:00.0", "0000:c1:00.0"], OTHER_CLAIM)
         verdict = admit(devices, PciRequest("near", 2), PciRequest("nic")).judge({0, 2})
-        assert not verdict.is_accepted
+        assert verdict.reasons
         assert verdict.addresses == ()
         assert verdict.reasons == (
             "PCI devices 'near': 1 usable by policy required for cells 0,2 < requested 2 ("
@@ -194,7 +194,7 @@ class TestReasons:
 
     def test_there_are_none_without_requests(self):
         verdict = admit({}).judge()
-        assert verdict.is_accepted
+        assert verdict.reasons == ()
         assert verdict.all_addresses == ()
 
 
@@ -215,9 +215,9 @@ def test_what_is_chosen_can_be_claimed_and_serves_the_requests(host, requests, c
     devices = make_devices(*host)
     admission = admit(devices, *requests)
     verdict = admission.judge(cells)
-    assert verdict.is_accepted == admission.accepts(cells)
+    assert (not verdict.reasons) == admission.accepts(cells)
     assert verdict == admit(dict(reversed(devices.items())), *requests).judge(cells)
-    if verdict.is_accepted:
+    if not verdict.reasons:
         claimed = claim_devices(devices, verdict.all_addresses, CLAIM)
         assert len(set(verdict.all_addresses)) == sum(request.count for request in requests)
         for request, addresses in zip(requests, verdict.addresses, strict=True):

@@ -31,7 +31,7 @@ from tests.builders import NOW, later, make_guest, make_record, make_service, ma
         "the database's clock was set back",
     ],
 )
-def test_liveness(changes, age, is_up):
+def test_a_service_is_up_while_it_was_heard_of_and_is_not_forced_down(changes, age, is_up):
     assert is_service_up(make_service(**changes), later(age), 60) is is_up
 
 

@@ -55,7 +55,9 @@ def sqlite_error(message: str, name: str, kind: type = sqlite3.OperationalError)
         (pymysql.err.DataError(1406, "Data too long for column 'private'"), StoreError),
     ],
 )
-def test_mysql(cause: Exception, expected: type[StoreError]) -> None:
+def test_an_error_of_mysql_says_what_to_do_next_and_no_value(
+    cause: Exception, expected: type[StoreError]
+) -> None:
     error = translate(wrap(cause), MYSQL)
     assert type(error) is expected
     assert "private" not in str(error)
@@ -79,7 +81,9 @@ def test_mysql(cause: Exception, expected: type[StoreError]) -> None:
         (psycopg.errors.StringDataRightTruncation("value private too long"), StoreError),
     ],
 )
-def test_postgresql(cause: Exception, expected: type[StoreError]) -> None:
+def test_an_error_of_postgresql_says_what_to_do_next_and_no_value(
+    cause: Exception, expected: type[StoreError]
+) -> None:
     error = translate(wrap(cause), POSTGRESQL)
     assert type(error) is expected
     assert "private" not in str(error)
@@ -105,7 +109,9 @@ def test_postgresql(cause: Exception, expected: type[StoreError]) -> None:
                       sqlite3.IntegrityError), StoreError),
     ],
 )  # fmt: skip
-def test_sqlite(cause: Exception, expected: type[StoreError]) -> None:
+def test_an_error_of_sqlite_says_what_to_do_next_and_no_value(
+    cause: Exception, expected: type[StoreError]
+) -> None:
     error = translate(wrap(cause), SQLITE)
     assert type(error) is expected
     assert "private" not in str(error)

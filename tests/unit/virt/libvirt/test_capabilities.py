@@ -41,7 +41,7 @@ def test_ids_may_have_gaps_and_come_in_any_order():
     assert [(found.id, min(found.cpus)) for found in cells] == [(0, 0), (2, 2), (8, 4)]
 
 
-def test_a_cell_in_full():
+def test_a_cell_is_read_in_full():
     text = capabilities(
         cell(
             1, (2, 3, 6, 7), 4194304, threads=2, socket=1,

@@ -15,7 +15,7 @@ def document(
       <os><type>hvm</type></os><devices>{devices}</devices></domain>"""
 
 
-def test_the_least_document():
+def test_the_least_document_makes_a_domain():
     assert parse_domain(document()) == Domain(UUID, "web", 2, 2, 64 * 2**20)
 
 
@@ -37,7 +37,7 @@ def test_memory_is_the_most_it_may_use(memory, size):
     ("vcpu", "now", "most"),
     [("<vcpu current='1'>4</vcpu>", 1, 4), ("<vcpu>4</vcpu>", 4, 4), ("", 1, 1)],
 )
-def test_current_and_maximum_vcpus(vcpu, now, most):
+def test_the_maximum_of_vcpus_is_what_runs_unless_less_is_current(vcpu, now, most):
     domain = parse_domain(document(vcpu=vcpu))
     assert (domain.vcpus, domain.vcpus_max) == (now, most)
 
@@ -65,7 +65,7 @@ def test_disks_by_where_they_are_and_whether_they_are_the_guest_s():
     )
 
 
-def test_pins_cells_and_pages():
+def test_pins_cells_and_pages_are_read():
     more = """
       <cputune><vcpupin vcpu='1' cpuset='5'/><vcpupin vcpu='0' cpuset='4,6'/></cputune>
       <numatune><memory mode='strict' nodeset='0-1'/>

@@ -24,7 +24,7 @@ from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint, parse_endpoint
         ("qemu+tls://kvm-3/system", HypervisorEndpoint("qemu+tls://kvm-3/system"), False),
     ],
 )
-def test_entries(entry, endpoint, is_local):
+def test_an_entry_is_a_uri_with_or_without_a_name(entry, endpoint, is_local):
     (found,) = parse_endpoints([entry])
     assert found == endpoint
     assert found.is_local is is_local
@@ -40,7 +40,7 @@ def test_entries(entry, endpoint, is_local):
         (["n=test:///a.xml", "n=test:///b.xml"], ["test:///a.xml", "test:///b.xml", "called n"]),
     ],
 )
-def test_entries_that_cannot_be_meant(entries, said):
+def test_entries_that_cannot_be_meant_are_refused(entries, said):
     with pytest.raises(ValueError) as caught:
         parse_endpoints(entries)
     assert all(part in str(caught.value) for part in said)

@@ -20,7 +20,7 @@ def address(bus, slot, function):
     return f"<address domain='0x0000' bus='{bus}' slot='{slot}' function='{function}'/>"
 
 
-def test_a_plain_function():
+def test_a_plain_function_is_read_whole():
     assert parse_pci_device(document("<numa node='1'/><iommuGroup number='7'/>")) == PciDevice(
         "0000:81:00.0", "8086", "10fb", "020000", driver="ixgbe", numa_node=1, iommu_group=7
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db import migration
+from nodetracker.db import revisions
 from nodetracker.db.engine import DatabaseSettings
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
@@ -39,57 +39,57 @@ def list_tables(store: SqlStore) -> set[str]:
 
 
 def test_up_down_and_up_again(store: SqlStore) -> None:
-    assert migration.version(store.engine) is None
-    migration.sync(store.engine)
-    assert migration.version(store.engine) == "0003"
+    assert revisions.version(store.engine) is None
+    revisions.sync(store.engine)
+    assert revisions.version(store.engine) == "0003"
     assert list_tables(store) == set(metadata.tables)
-    migration.sync(store.engine, "base")
-    assert migration.version(store.engine) is None
+    revisions.sync(store.engine, "base")
+    assert revisions.version(store.engine) is None
     assert list_tables(store) == set()
-    migration.sync(store.engine)
-    migration.sync(store.engine)
-    migration.sync(store.engine, "0003")
-    assert migration.version(store.engine) == "0003"
+    revisions.sync(store.engine)
+    revisions.sync(store.engine)
+    revisions.sync(store.engine, "0003")
+    assert revisions.version(store.engine) == "0003"
     assert register(store).epoch == 1
 
 
 def test_rows_of_the_schema_before_tell_nothing_of_engines(store: SqlStore) -> None:
-    migration.sync(store.engine)
+    revisions.sync(store.engine)
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1", guests=(make_guest(),))], 60)
-    migration.sync(store.engine, "0002")
-    migration.sync(store.engine)
+    revisions.sync(store.engine, "0002")
+    revisions.sync(store.engine)
     (record,) = store.load_nodes(agent.host)
     assert record.values.engine == {}
     assert [guest.details for guest in record.guests.values()] == [{}]
 
 
 def test_the_migrated_schema_is_the_one_the_code_uses(store: SqlStore) -> None:
-    migration.sync(store.engine)
-    assert migration.check(store.engine) == []
+    revisions.sync(store.engine)
+    assert revisions.check(store.engine) == []
 
 
 def test_check_says_in_words_what_differs(store: SqlStore) -> None:
-    assert migration.check(store.engine) == ["there is no schema: run nodetracker-manage db sync"]
-    migration.sync(store.engine)
+    assert revisions.check(store.engine) == ["there is no schema: run nodetracker-manage db sync"]
+    revisions.sync(store.engine)
     with store.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE pci_devices"))
         connection.execute(sa.text("ALTER TABLE compute_nodes DROP COLUMN labels"))
         connection.execute(sa.text("ALTER TABLE services ADD COLUMN colour VARCHAR(10)"))
-    lines = migration.check(store.engine)
+    lines = revisions.check(store.engine)
     assert "table pci_devices is missing" in lines
     assert "column compute_nodes.labels is missing" in lines
     assert "column services.colour is not expected" in lines
     with store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    assert "9999, which this version does not know" in migration.check(store.engine)[0]
+    assert "9999, which this version does not know" in revisions.check(store.engine)[0]
     with pytest.raises(SchemaError, match="9999"):
-        migration.sync(store.engine)
+        revisions.sync(store.engine)
 
 
 def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
     with pytest.raises(SchemaError, match="nonsense"):
-        migration.sync(store.engine, "nonsense")
+        revisions.sync(store.engine, "nonsense")
 
 
 def test_without_schema_every_call_says_what_to_run(store: SqlStore) -> None:
@@ -105,7 +105,7 @@ def test_without_schema_every_call_says_what_to_run(store: SqlStore) -> None:
 
 
 def test_a_missing_column_is_a_matter_of_the_schema(store: SqlStore) -> None:
-    migration.sync(store.engine)
+    revisions.sync(store.engine)
     with store.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE compute_nodes DROP COLUMN labels"))
         connection.execute(sa.text("ALTER TABLE services DROP COLUMN maintenance"))
@@ -114,8 +114,8 @@ def test_a_missing_column_is_a_matter_of_the_schema(store: SqlStore) -> None:
             call()
 
 
-def test_the_migration_is_frozen() -> None:
-    folder = Path(migration.__file__).parent / "schema" / "versions"
+def test_migrations_name_nothing_of_this_version_s_code() -> None:
+    folder = Path(revisions.__file__).parent / "schema" / "versions"
     for path in folder.glob("0*.py"):
         assert "nodetracker" not in path.read_text()
 
@@ -123,7 +123,7 @@ def test_the_migration_is_frozen() -> None:
 def test_the_agent_loads_no_alembic_and_memory_no_sqlalchemy() -> None:
     program = (
         "import sys; import nodetracker.db.memory; assert 'sqlalchemy' not in sys.modules;"
-        "import nodetracker.db.store, nodetracker.db.migration;"
+        "import nodetracker.db.store, nodetracker.db.revisions;"
         "assert 'alembic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdin=subprocess.DEVNULL)
