@@ -50,6 +50,9 @@ def load_configuration(
     except (OSError, UnicodeError) as error:  # which the library lets through
         files = _list_files(arguments, program, default_files)
         raise ConfigError(_name_unreadable(files) or str(error)) from error
+    for directory in conf.config_dir or ():
+        if not Path(directory).is_dir():  # in which the library finds no file
+            raise ConfigError(f"--config-dir {directory}: is no directory")
 
 
 def _list_files(
