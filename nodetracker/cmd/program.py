@@ -146,7 +146,8 @@ def write_report(conf: cfg.ConfigOpts, program: str) -> None:
 
 def exit_code_of(error: BaseException | None) -> int:
     """Return the exit code that an error stands for."""
-    return EXIT_CONFIG if isinstance(error, (ConfigError, IdentityError)) else EXIT_FAILED
+    is_of_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
+    return EXIT_CONFIG if is_of_operator else EXIT_FAILED
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:

@@ -16,6 +16,7 @@ from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import ChangeKind
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.service import (
     AUTO_PREFIX,
@@ -387,6 +388,7 @@ class ComputeManager:
     def _note(self, report: AuditReport) -> None:
         with self._state_lock:
             now = self._monotonic()
+            good = self._list_good_before(report)
             if report.read is None:
                 self._last_audit = now
             self._errors = dict(report.errors)
@@ -394,6 +396,17 @@ class ComputeManager:
             self._clock_skew = report.clock_skew_seconds
             read = report.nodes.keys() if report.read is None else report.read
             fine = [name for name in read if name not in report.errors]
-            self._last_good = {
-                name: at for name, at in self._last_good.items() if name in report.nodes
-            } | dict.fromkeys(fine, now)
+            self._last_good = good | dict.fromkeys(fine, now)
+
+    def _list_good_before(self, report: AuditReport) -> dict[str, float]:
+        """Return when the nodes that are still there were last read in full before this audit.
+
+        The services row names the nodes alone that were not fine; all others
+        were read by the last audit, also if that was an earlier run's.
+        """
+        good = {name: at for name, at in self._last_good.items() if name in report.nodes}
+        if self._last_audit is None:
+            return good
+        new = {change.nodename for change in report.changes if change.kind is ChangeKind.CREATE}
+        was_fine = report.nodes.keys() - good.keys() - self._errors.keys() - new
+        return good | dict.fromkeys(was_fine, self._last_audit)

@@ -430,6 +430,20 @@ class TestErrors:
             assert (code, len(lines)) == (78, 1), done.stderr
             assert text in lines[0]
 
+    @pytest.mark.parametrize(
+        ("option", "command"),
+        [
+            ("[compute]\nclaim_timeout = x", ("claim", "renew", "ghost")),
+            ("[database]\nmax_pool_size = x", ("node", "list")),
+        ],
+    )
+    def test_of_a_value_end_the_command_line_with_78(self, programs, option, command):
+        with programs.path.open("a") as file:
+            file.write(f"{option}\n")
+        code, lines = errors(programs.manage(*command))
+        assert (code, len(lines)) == (78, 1)
+        assert option.split()[1] in lines[0]
+
     @pytest.mark.parametrize("name", ["nodetracker.conf", "nowhere"])
     def test_of_a_configuration_directory_end_every_program_with_78(self, programs, name):
         directory = f"--config-dir={programs.directory / name}"
