@@ -336,6 +336,7 @@ class TestErrors:
             ({"held_fact_expiry": "99999999999999"}, "held_fact_expiry"),
             ({"claim_timeout": "99999999999999"}, "claim_timeout"),
             ({"instances_path": "instances"}, "instances_path"),
+            ({"extra": "[host]\nsysfs = sys"}, "sysfs"),
             ({"extra": "state_path ="}, "state_path"),
             ({"extra": "state_path = state"}, "state_path"),
             ({"max_concurrent_audits": "0"}, "max_concurrent_audits"),
