@@ -19,6 +19,7 @@ from nodetracker.model.numa_request import (
     parse_numa_request,
 )
 from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
+from nodetracker.model.text import TEXT_LENGTH, storable_text
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 _KEYS = frozenset(
@@ -31,7 +32,6 @@ _WORKLOAD_KEYS = frozenset({"uuid", "kind", "name", "project_id", "user_id"})
 _MIGRATION_KEYS = frozenset({"type", "source_claim"})
 _DISK_KEYS = frozenset({"root_gb", "ephemeral_gb", "swap_mb"})
 _PCI_KEYS = frozenset({"alias", "count", "numa_policy"})
-_LONGEST_TEXT = 255
 _MAX_PCI_REQUESTS = 32
 _MAX_PCI_COUNT = 256
 _MAX_AMOUNT = 2**31 - 1
@@ -59,7 +59,7 @@ def parse_claim_request(
     workload = _parse_workload(body.get("workload"))
     given = body.get("uuid")
     amounts = _parse_amounts(body, workload.kind)
-    limits = dict(_object(body.get("limits") or {}, "limits"))
+    limits = dict(_optional(body, "limits", _object) or {})
     try:
         numa = parse_numa_request(
             body.get("numa"), amounts.vcpu_milli, amounts.pcpus, amounts.memory_mb
@@ -124,7 +124,7 @@ def _parse_migration(value: object, make_uuid: Callable[[], str]) -> MoveRequest
 
 
 def _parse_amounts(body: Mapping[str, Any], kind: WorkloadKind) -> Amounts:
-    resources = dict(_object(body.get("resources") or {}, "resources"))
+    resources = dict(_optional(body, "resources", _object) or {})
     disk_mb = 0
     if body.get("disk") is not None:
         if DISK in resources:
@@ -136,7 +136,7 @@ def _parse_amounts(body: Mapping[str, Any], kind: WorkloadKind) -> Amounts:
         disk_mb = _integer(resources[DISK], f"resources.{DISK}") * MIB_PER_GIB
     known = {key: _integer(resources.get(key, 0), f"resources.{key}") for key in (PCPU, MEMORY)}
     further = {
-        key: _integer(item, f"resources.{key}")
+        _text(key, "resources"): _integer(item, f"resources.{key}")
         for key, item in resources.items()
         if key not in (VCPU, PCPU, MEMORY, DISK)
     }
@@ -226,8 +226,10 @@ def _uuid(value: object, path: str) -> str:
 
 
 def _text(value: object, path: str) -> str:
-    if not isinstance(value, str) or not value or len(value) > _LONGEST_TEXT:
-        raise RequestError(path, f"{value!r} is no text of 1 to {_LONGEST_TEXT} characters")
+    if not isinstance(value, str) or not value or len(value) > TEXT_LENGTH:
+        raise RequestError(path, f"{value!r} is no text of 1 to {TEXT_LENGTH} characters")
+    if storable_text(value) != value:
+        raise RequestError(path, f"{value!r} has characters that no database holds")
     return value
 
 

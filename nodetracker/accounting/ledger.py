@@ -19,7 +19,7 @@ from nodetracker.accounting.usage import (
     charge_of_row,
     usage_columns,
 )
-from nodetracker.errors import ClaimConflictError
+from nodetracker.errors import ClaimConflictError, RefusedError
 from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
@@ -263,6 +263,23 @@ def answer_again(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
             raise ClaimConflictError(f"claim {request.uuid} stands for another request")
         return claim
     return None
+
+
+def check_counts(claim: Claim) -> Claim:
+    """Return a claim that a request was granted, now or before, if it holds anything.
+
+    The ledger answers a request again whatever became of its claim; whoever
+    begins something on the strength of the answer asks this, too.
+
+    Raises:
+        RefusedError: it is released.
+    """
+    if not claim.is_active:
+        raise RefusedError(
+            f"claim {claim.uuid} was granted before and is released ({claim.reason}); "
+            "ask with another uuid"
+        )
+    return claim
 
 
 def _judge_service(node: LockedNode, service_down_time: int) -> list[Refusal]:

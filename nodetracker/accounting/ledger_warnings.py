@@ -1,11 +1,12 @@
 """What an operator should look at in a node's ledger: what does not match what is there."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from nodetracker.model.claim import Claim, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Move
 from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.warning import REPORT_LASTS, HostWarning, WarningKind
 from nodetracker.units import MILLI
@@ -16,6 +17,7 @@ def find_ledger_warnings(
     guests: Mapping[str, Guest],
     devices: Mapping[str, TrackedDevice],
     claims: Mapping[str, Claim],
+    moves: Iterable[Move],
     now: datetime,
 ) -> list[HostWarning]:
     """Return what does not match, as it stands after an audit."""
@@ -23,6 +25,7 @@ def find_ledger_warnings(
         *_find_missing_devices(nodename, devices.values()),
         *_find_expired_claims(nodename, guests, claims.values(), now),
         *_find_drift(nodename, guests, claims.values()),
+        *_find_claimed_twice(nodename, claims.values(), moves),
     ]
 
 
@@ -78,4 +81,29 @@ def _find_drift(
                 f"guest {guest.name or guest.uuid} has {guest.vcpu_milli / MILLI:g} CPUs and "
                 f"{guest.memory_mb} MB, and its claim {claim.uuid} {claimed_milli / MILLI:g} CPUs "
                 f"and {memory_mb} MB",
+            )
+
+
+def _find_claimed_twice(
+    nodename: str, claims: Iterable[Claim], moves: Iterable[Move]
+) -> Iterable[HostWarning]:
+    """Name workloads with several confirmed claims here that no open migration ties.
+
+    Such as a request without a uuid leaves that was asked again: both claims
+    are confirmed when the guest comes, and both are charged from then on.
+    """
+    tied = {(move.migration.source_claim, move.migration.dest_claim) for move in moves}
+    confirmed: dict[str, list[str]] = defaultdict(list)
+    for claim in claims:
+        if claim.state is ClaimState.CONFIRMED:
+            confirmed[claim.workload.uuid].append(claim.uuid)
+    for workload_uuid, uuids in confirmed.items():
+        is_tied = any(source in uuids and dest in uuids for source, dest in tied)
+        if len(uuids) > (2 if is_tied else 1):
+            yield HostWarning(
+                WarningKind.CLAIMED_TWICE,
+                nodename,
+                workload_uuid,
+                f"workload {workload_uuid} holds claims {', '.join(sorted(uuids))} here, all of "
+                "them are charged, and no migration ties them",
             )

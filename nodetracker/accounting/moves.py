@@ -96,6 +96,20 @@ def make_migration(request: ClaimRequest, source: Claim, dest: Claim) -> Migrati
     )
 
 
+def check_goes_on(migration: Migration) -> Migration:
+    """Return a migration that a request was granted, now or before, if its destination counts.
+
+    Raises:
+        RefusedError: it ended at its source.
+    """
+    if migration.status in (MigrationStatus.REVERTED, MigrationStatus.CANCELLED):
+        raise RefusedError(
+            f"migration {migration.uuid} was granted before and is {migration.status}; "
+            f"ask with another uuid than {migration.dest_claim}"
+        )
+    return migration
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What ends a migration.

@@ -184,7 +184,7 @@ def _judge_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
         "reserved_host_disk_mb",
         policy.reserved_disk_mb,
         capacity_gib_from_mib(filesystem.total_mb) * MIB_PER_GIB,
-        f"MiB of disk at {filesystem.path}",
+        f"MiB of disk at {filesystem.path}" if filesystem.path else "MiB of disk",
     )
 
 

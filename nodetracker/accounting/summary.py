@@ -76,7 +76,8 @@ def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetim
     carried = (service.last_audit if own is None else own).get("age_seconds")
     if carried is None:
         return None
-    return round(float(carried) + (now - service.last_seen_up).total_seconds(), 3)
+    since = max(0.0, (now - service.last_seen_up).total_seconds())
+    return round(float(carried) + since, 3)
 
 
 def summarize_node(

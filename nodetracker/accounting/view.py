@@ -102,7 +102,7 @@ def account(
             *cpu_set_warnings,
             *settlement.warnings,
             *warned,
-            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, now),
+            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
         ),
     )
 

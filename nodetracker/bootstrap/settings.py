@@ -1,5 +1,6 @@
 """Configuration becomes settings; with the commands, bootstrap is all that reads it."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.db.engine import DatabaseSettings
 
 _LONGEST_NAME = 255
+_MOST_PAGES = 2**40
 
 
 def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
@@ -141,14 +143,8 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         reserved_memory_mb=group.reserved_host_memory_mb,
         reserved_disk_mb=group.reserved_host_disk_mb,
         reserved_pages=tuple(_reserved_pages(entry) for entry in group.reserved_huge_pages or ()),
-        configured_ratios=AllocationRatios(
-            group.cpu_allocation_ratio, group.ram_allocation_ratio, group.disk_allocation_ratio
-        ),
-        initial_ratios=AllocationRatios(
-            group.initial_cpu_allocation_ratio,
-            group.initial_ram_allocation_ratio,
-            group.initial_disk_allocation_ratio,
-        ),
+        configured_ratios=_ratios(group, ""),
+        initial_ratios=_ratios(group, "initial_"),
         cpu_shared_set=shared,
         cpu_dedicated_set=dedicated,
         held_fact_expiry=group.held_fact_expiry,
@@ -167,6 +163,14 @@ def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:
     )
 
 
+def _ratios(group: cfg.ConfigOpts.GroupAttr, prefix: str) -> AllocationRatios:
+    names = [f"{prefix}{kind}_allocation_ratio" for kind in ("cpu", "ram", "disk")]
+    for name in names:
+        if group[name] is not None and math.isnan(group[name]):  # between any two bounds
+            raise ConfigError(f"[compute] {name}: is no number")
+    return AllocationRatios(*(group[name] for name in names))
+
+
 def _cpu_set(option: str, text: str | None) -> CpuSet | None:
     if text is None:
         return None
@@ -183,9 +187,10 @@ def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
     try:
         if set(entry) != {"node", "size", "count"}:
             raise ValueError("needs node, size and count and nothing else")
-        return ReservedPages(
-            int(entry["node"]), parse_page_size_kb(entry["size"]), int(entry["count"])
-        )
+        node, count = int(entry["node"]), int(entry["count"])
+        if node < 0 or not 0 <= count <= _MOST_PAGES:
+            raise ValueError(f"node and count are numbers of 0 or more, at most {_MOST_PAGES}")
+        return ReservedPages(node, parse_page_size_kb(entry["size"]), count)
     except ValueError as error:
         text = ",".join(f"{key}:{value}" for key, value in entry.items())
         raise ConfigError(f"[compute] reserved_huge_pages: {text}: {error}") from error

@@ -1,6 +1,7 @@
 """What every program does first and last: read the configuration, turn errors into exit codes."""
 
 import argparse
+import configparser
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -50,6 +51,9 @@ def load_configuration(
     except (OSError, UnicodeError) as error:  # which the library lets through
         files = _list_files(arguments, program, default_files)
         raise ConfigError(_name_unreadable(files) or str(error)) from error
+    for directory in conf.config_dir or ():
+        if not Path(directory).is_dir():  # in which the library finds no file
+            raise ConfigError(f"--config-dir {directory}: is no directory")
 
 
 def _list_files(
@@ -102,6 +106,7 @@ def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> i
         candidate = cfg.ConfigOpts()
         load(candidate, register_options_for_check)
         build_settings(candidate)
+        _check_log_config(candidate.log_config_append)
         try:
             conf.mutate_config_files()
         except cfg.Error as error:
@@ -118,6 +123,24 @@ def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> i
             agent.endpoint.stop()
         if agent.notifier is not None:
             agent.notifier.flush()
+
+
+def _check_log_config(path: str | None) -> None:
+    """Make sure that a file of the logging library's is one, before any value is changed.
+
+    Raises:
+        ConfigError: it cannot be read, or lacks a section that every such file has.
+    """
+    if not path:
+        return
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeError, configparser.Error) as error:
+        raise ConfigError(f"log_config_append: {path}: {' '.join(str(error).split())}") from error
+    lacking = [name for name in ("loggers", "handlers", "formatters") if name not in parser]
+    if lacking:
+        raise ConfigError(f"log_config_append: {path}: has no section {', '.join(lacking)}")
 
 
 class _PackageVersion:
@@ -143,7 +166,8 @@ def write_report(conf: cfg.ConfigOpts, program: str) -> None:
 
 def exit_code_of(error: BaseException | None) -> int:
     """Return the exit code that an error stands for."""
-    return EXIT_CONFIG if isinstance(error, (ConfigError, IdentityError)) else EXIT_FAILED
+    is_of_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
+    return EXIT_CONFIG if is_of_operator else EXIT_FAILED
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:

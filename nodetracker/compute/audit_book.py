@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import AuditState, ServiceRecord
 
 
@@ -54,6 +55,7 @@ class AuditBook:
         """Keep how an audit went."""
         with self._lock:
             now = self._monotonic()
+            good = self._list_good_before(report)
             if report.read is None:
                 self._last_audit = now
             self._errors = dict(report.errors)
@@ -61,9 +63,7 @@ class AuditBook:
             self.clock_skew_seconds = report.clock_skew_seconds
             read = report.nodes.keys() if report.read is None else report.read
             fine = [name for name in read if name not in report.errors]
-            self._last_good = {
-                name: at for name, at in self._last_good.items() if name in report.nodes
-            } | dict.fromkeys(fine, now)
+            self._last_good = good | dict.fromkeys(fine, now)
 
     def carry_on(self, service: ServiceRecord) -> None:
         """Take over from a row how old the last readings are, as they are still the ones."""
@@ -82,3 +82,16 @@ class AuditBook:
                 good = began(entry["age_seconds"])
                 if good is not None:
                     self._last_good[name] = good
+
+    def _list_good_before(self, report: AuditReport) -> dict[str, float]:
+        """Return when the nodes that are still there were last read in full before this audit.
+
+        The services row names the nodes alone that were not fine; all others
+        were read by the last audit, also if that was an earlier run's.
+        """
+        good = {name: at for name, at in self._last_good.items() if name in report.nodes}
+        if self._last_audit is None:
+            return good
+        new = {change.nodename for change in report.changes if change.kind is ChangeKind.CREATE}
+        was_fine = report.nodes.keys() - good.keys() - self._errors.keys() - new
+        return good | dict.fromkeys(was_fine, self._last_audit)

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger import check_counts
+from nodetracker.accounting.moves import check_goes_on
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.only_node import find_only_node
 from nodetracker.errors import NotFoundError, RefusedError
@@ -45,7 +47,8 @@ class HostOperations:
         """See `HostAgent`."""
         parsed = self._parse(request)
         nodename = parsed.nodename or find_only_node(self._store, self._host)
-        return self._store.create_claim(parsed, self._host, nodename, self._manager.terms)
+        terms = self._manager.terms
+        return check_counts(self._store.create_claim(parsed, self._host, nodename, terms))
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
@@ -63,7 +66,8 @@ class HostOperations:
         """See `HostAgent`."""
         parsed = self._parse(request)
         nodename = parsed.nodename or find_only_node(self._store, self._host)
-        return self._store.create_migration(parsed, self._host, nodename, self._manager.terms)
+        terms = self._manager.terms
+        return check_goes_on(self._store.create_migration(parsed, self._host, nodename, terms))
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `HostAgent`."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nodetracker.accounting.inventory import unusable_cpu_sets
+from nodetracker.accounting.ledger import check_counts
 from nodetracker.accounting.reconcile import plan, plan_delete
 from nodetracker.accounting.view import account
 from nodetracker.clock import DatabaseClock, utc_clock
@@ -226,11 +227,12 @@ class ResourceTracker:
 
         Raises:
             ClaimRefusedError, ClaimConflictError: see `Store.create_claim`.
-            RefusedError: the host has several nodes and none is named.
+            RefusedError: the host has several nodes and none is named, or the
+                claim was granted before and is released by now.
         """
         host = self._settings.host
         node = nodename or request.nodename or find_only_node(self._store, host)
-        claim = self._store.create_claim(request, host, node, self.terms)
+        claim = check_counts(self._store.create_claim(request, host, node, self.terms))
         try:
             yield claim
         except BaseException:

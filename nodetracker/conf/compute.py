@@ -2,7 +2,12 @@
 
 from oslo_config import cfg, types
 
+from nodetracker.conf.default import ABSOLUTE_PATH, LONGEST_SECONDS
+
 GROUP = "compute"
+
+_LARGEST_AMOUNT = 2**40
+"""An EiB in MiB; sums of it fit any column."""
 
 _RATIO = types.Float(min=0.0, max=1000.0)
 
@@ -19,6 +24,7 @@ OPTIONS = (
         "update_resources_interval",
         mutable=True,
         default=0,
+        max=LONGEST_SECONDS,
         help="Seconds between audits. 0 is the default of 60 s, negative audits only on demand.",
     ),
     cfg.IntOpt(
@@ -26,6 +32,7 @@ OPTIONS = (
         mutable=True,
         default=20,
         min=1,
+        max=LONGEST_SECONDS,
         help="Seconds after which a probe counts as hung. Its fact is then held, and it is not "
         "started again until it returns.",
     ),
@@ -34,12 +41,14 @@ OPTIONS = (
         mutable=True,
         default=600,
         min=0,
+        max=LONGEST_SECONDS,
         help="Seconds after which a held fact is unknown. Its column keeps its value.",
     ),
     cfg.IntOpt(
         "claim_timeout",
         default=600,
         min=1,
+        max=LONGEST_SECONDS,
         help="Seconds after which a claim whose guest never came may be given up.",
     ),
     cfg.IntOpt(
@@ -54,6 +63,7 @@ OPTIONS = (
         mutable=True,
         default=0,
         min=0,
+        max=_LARGEST_AMOUNT,
         help="CPUs kept for the host; they count as used.",
     ),
     cfg.IntOpt(
@@ -61,6 +71,7 @@ OPTIONS = (
         mutable=True,
         default=512,
         min=0,
+        max=_LARGEST_AMOUNT,
         help="MiB of memory kept for the host; they count as used.",
     ),
     cfg.IntOpt(
@@ -68,6 +79,7 @@ OPTIONS = (
         mutable=True,
         default=0,
         min=0,
+        max=_LARGEST_AMOUNT,
         help="MiB of disk kept for the host; they count as used.",
     ),
     cfg.MultiOpt(
@@ -149,6 +161,7 @@ OPTIONS = (
     cfg.StrOpt(
         "instances_path",
         default="$state_path/instances",
+        regex=ABSOLUTE_PATH,
         help="Where guests' disks are kept: the filesystem of this directory, or of its nearest "
         "existing parent, is the node's disk.",
     ),

@@ -6,6 +6,12 @@ from oslo_config import cfg
 
 GROUP = "DEFAULT"
 
+ABSOLUTE_PATH = r"^/"
+"""Of paths that must not depend on where a program was started."""
+
+LONGEST_SECONDS = 2**31 - 1
+"""Beyond this, times that are reckoned with would leave the calendar."""
+
 HOST_OPTION = cfg.StrOpt(
     "host",
     default=socket.gethostname(),
@@ -44,6 +50,7 @@ OPTIONS = (
     cfg.StrOpt(
         "state_path",
         default="/var/lib/nodetracker",
+        regex=ABSOLUTE_PATH,
         help="Directory of the agent's own files: its identity in compute_id and, unless "
         "[database] connection says otherwise, its SQLite database.",
     ),
@@ -51,12 +58,14 @@ OPTIONS = (
         "report_interval",
         default=10,
         min=1,
+        max=LONGEST_SECONDS,
         help="Seconds between heartbeats.",
     ),
     cfg.IntOpt(
         "service_down_time",
         default=60,
         min=1,
+        max=LONGEST_SECONDS,
         help="Seconds of silence after which a service is down. Less than three times "
         "report_interval is refused.",
     ),
@@ -65,6 +74,7 @@ OPTIONS = (
         mutable=True,
         default=60,
         min=0,
+        max=LONGEST_SECONDS,
         help="Seconds that a running audit gets to end after SIGTERM.",
     ),
 )

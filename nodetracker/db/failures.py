@@ -178,6 +178,8 @@ def translated(url: URL) -> Iterator[None]:
     """Turn what the database libraries raise into nodetracker's errors."""
     try:
         yield
+    except oslo.DBInvalidUnicodeParameter:  # no relative of the library's other errors
+        raise StoreError(f"{describe(url)}: refused text that is no Unicode") from None
     except (oslo.DBError, sqlalchemy.SQLAlchemyError, sqlite3.Error) as error:
         # Without the cause: its text has the statement.
         raise translate(error, url) from None

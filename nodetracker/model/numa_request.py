@@ -1,7 +1,6 @@
 """What a claim asks of NUMA: guest cells, how their CPUs are bound, the size of their pages."""
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +12,8 @@ MAX_GUEST_CELLS = 128
 
 _KEYS = ("nodes", "cells", "cpu_policy", "cpu_thread_policy", "page_size", "networks")
 _MAX_NETWORKS = 64
+_MAX_RATIO = 1_000_000
+_MAX_PAGE_KB = 2**31 - 1
 _LONGEST_NAME = 255
 _CELL_KEYS = ("vcpus", "pcpus", "memory_mb")
 _LIMIT_KEYS = ("cpu_allocation_ratio", "ram_allocation_ratio")
@@ -173,12 +174,14 @@ def parse_numa_limits(value: object) -> NumaLimits:
         elif isinstance(ratio, int | float) and not isinstance(ratio, bool) and _is_ratio(ratio):
             ratios[key] = float(ratio)
         else:
-            raise NumaRequestError(f"limits.numa.{key}", "is neither a number above 0 nor null")
+            raise NumaRequestError(
+                f"limits.numa.{key}", f"is neither a number above 0 to {_MAX_RATIO} nor null"
+            )
     return NumaLimits(**ratios)
 
 
 def _is_ratio(value: float) -> bool:
-    return math.isfinite(value) and value > 0
+    return 0 < value <= _MAX_RATIO  # and so no NaN
 
 
 def _parse_cpu_policy(value: object, vcpus: int, pcpus: int) -> CpuPolicy:
@@ -218,7 +221,10 @@ def _parse_page_size(value: object) -> PageSize | int | None:
             value = parse_page_size_kb(value)
         except ValueError as error:
             raise NumaRequestError(path, str(error)) from None
-    return _integer(value, path, least=1)
+    size_kb = _integer(value, path, least=1)
+    if size_kb > _MAX_PAGE_KB:
+        raise NumaRequestError(path, f"is more than {_MAX_PAGE_KB} KiB")
+    return size_kb
 
 
 def _parse_networks(value: object) -> tuple[str, ...]:

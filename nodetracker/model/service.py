@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nodetracker.errors import RequestError
+from nodetracker.model.text import LONG_TEXT_LENGTH, storable_text
+
 COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
 API_BINARY = "nodetracker-api"
@@ -94,12 +97,26 @@ class ServiceChange:
         forced_down: makes the service down however often it is heard of.
         maintenance: keeps new claims out; what runs stays, and `disabled` with
             its reason is another matter.
+
+    Raises:
+        RequestError: the reason cannot be stored, or an agent would take it for its own.
     """
 
     disabled: bool | None = None
     disabled_reason: str | None = None
     forced_down: bool | None = None
     maintenance: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the reason."""
+        reason = self.disabled_reason or ""
+        if reason.startswith(AUTO_PREFIX):
+            raise RequestError("disabled_reason", f"{reason!r} begins as agents' own reasons do")
+        if len(reason) > LONG_TEXT_LENGTH:
+            raise RequestError("disabled_reason", f"is longer than {LONG_TEXT_LENGTH} characters")
+        if storable_text(reason, LONG_TEXT_LENGTH) != reason:
+            problem = f"{reason!r} has characters that no database holds"
+            raise RequestError("disabled_reason", problem)
 
 
 @dataclass(frozen=True, slots=True)

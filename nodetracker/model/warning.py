@@ -32,6 +32,7 @@ class WarningKind(enum.StrEnum):
     DRIFT = "drift"
     PCI_DEVICE_MISSING = "pci_device_missing"
     CLAIM_EXPIRED = "claim_expired"
+    CLAIMED_TWICE = "claimed_twice"
     AGENT_UNREACHABLE = "agent_unreachable"
 
 

@@ -50,7 +50,8 @@ class HostAgent(Protocol):
 
         Raises:
             RequestError: it cannot be meant.
-            RefusedError: it is for another host, or does not say which of several nodes.
+            RefusedError: it is for another host, does not say which of several nodes,
+                or its claim was granted before and is released by now.
         """
 
     def confirm_claim(self, claim_uuid: str) -> Claim:

@@ -69,6 +69,20 @@ def test_a_claim_from_its_birth_to_its_end(programs: Programs) -> None:
         assert "Traceback" not in agent.output()
 
 
+def test_a_claim_that_is_released_is_not_granted_again(programs: Programs) -> None:
+    with programs.start() as agent:
+        agent.wait_for("is at work")
+        request = ask(programs, uuid="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b", resources={"VCPU": 2})
+        for place in ((), ("--host", "host-1")):
+            claim = programs.ask("claim", "create", request, *place)
+            assert claim["state"] == "held"
+        programs.ask("claim", "abort", claim["uuid"].upper())
+        for place in ((), ("--host", "host-1")):
+            done = programs.manage("claim", "create", request, *place)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert "is released (aborted); ask with another uuid" in done.stderr
+
+
 def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
     with programs.start() as agent:
         agent.wait_for("is at work")
@@ -96,6 +110,8 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
     ("content", "told"),
     [
         ("{", "request.json: is no JSON"),
+        ("[" * 100_000, "request.json: is no JSON: maximum recursion depth"),
+        ('{"resources": {"VCPU": 1, "VCPU": 2}}', "request.json: key 'VCPU' stands twice"),
         ('{"workload": {"uuid": "x"}}', "workload.uuid: 'x' is no uuid"),
         (
             '{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}}',

@@ -144,6 +144,21 @@ def test_a_reload_with_a_bad_value_changes_nothing(shell: Shell) -> None:
         assert "Traceback" not in agent.output()
 
 
+@pytest.mark.parametrize("content", [None, "[loggers]\nkeys = root\n"])
+def test_a_reload_with_an_unusable_log_configuration_changes_nothing(
+    idle: Shell, tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "logging.conf"
+    if content is not None:
+        path.write_text(content)
+    with idle.run() as agent:
+        idle.programs.configure(f"log_config_append = {path}", reserved_host_memory_mb=4096)
+        agent.process.send_signal(signal.SIGHUP)
+        agent.wait_for("The configuration was not reloaded, all values stay")
+        assert f"log_config_append: {path}" in agent.output()
+        assert "changed from" not in agent.output()
+
+
 def test_a_report_is_written_and_it_goes_on(shell: Shell) -> None:
     with shell.run() as agent:
         agent.process.send_signal(signal.SIGUSR2)

@@ -69,6 +69,15 @@ def test_a_host_is_disabled_on_one_shell_and_refuses_on_another(host: Host) -> N
     assert host.claim().returncode == 0
 
 
+def test_a_host_is_disabled_with_a_reason(host: Host) -> None:
+    done = host.manage("host", "set", "host-1", "--disable", "--disable-reason", "new disk")
+    assert (done.returncode, done.stdout) == (0, "host host-1 is disabled\n")
+    assert "host host-1 is disabled: new disk" in host.claim().stderr
+    done = host.manage("host", "set", "host-1", "--enable", "--disable-reason", "x")
+    assert done.returncode == 2
+    assert "--disable-reason goes with --disable" in done.stderr
+
+
 def test_maintenance_takes_no_claims_moves_nothing_and_says_so(host: Host) -> None:
     assert host.claim().returncode == 0
     reason = ("--disable", "--disable-reason", "disk")

@@ -330,6 +330,15 @@ class TestErrors:
             ({"reserved_huge_pages": "node:0,size:x,count:1"}, "reserved_huge_pages"),
             ({"numa_network": "physnet0"}, "numa_network: physnet0: is not NAME=CELLS"),
             ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
+            ({"cpu_allocation_ratio": "nan"}, "[compute] cpu_allocation_ratio: is no number"),
+            ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "numbers of 0 or more"),
+            ({"reserved_host_disk_mb": "9" * 23}, "reserved_host_disk_mb"),
+            ({"held_fact_expiry": "99999999999999"}, "held_fact_expiry"),
+            ({"claim_timeout": "99999999999999"}, "claim_timeout"),
+            ({"instances_path": "instances"}, "instances_path"),
+            ({"extra": "[host]\nsysfs = sys"}, "sysfs"),
+            ({"extra": "state_path ="}, "state_path"),
+            ({"extra": "state_path = state"}, "state_path"),
             ({"max_concurrent_audits": "0"}, "max_concurrent_audits"),
             ({"extra": "service_down_time = 29\nreport_interval = 10"}, "service_down_time: 29"),
             ({"extra": "state_path = /proc/nowhere"}, "/proc/nowhere/compute_id"),
@@ -421,6 +430,41 @@ class TestErrors:
             code, lines = errors(done)
             assert (code, len(lines)) == (78, 1), done.stderr
             assert text in lines[0]
+
+    @pytest.mark.parametrize(
+        ("option", "command"),
+        [
+            ("[compute]\nclaim_timeout = x", ("claim", "renew", "ghost")),
+            ("[database]\nmax_pool_size = x", ("node", "list")),
+        ],
+    )
+    def test_of_a_value_end_the_command_line_with_78(self, programs, option, command):
+        with programs.path.open("a") as file:
+            file.write(f"{option}\n")
+        code, lines = errors(programs.manage(*command))
+        assert (code, len(lines)) == (78, 1)
+        assert option.split()[1] in lines[0]
+
+    @pytest.mark.parametrize("name", ["nodetracker.conf", "nowhere"])
+    def test_of_a_configuration_directory_end_every_program_with_78(self, programs, name):
+        directory = f"--config-dir={programs.directory / name}"
+        for program, *arguments in (
+            ("nodetracker-compute",),
+            ("nodetracker-standalone",),
+            ("nodetracker-manage", "node", "list"),
+            ("nodetracker-status", "upgrade", "check"),
+        ):
+            done = subprocess.run(
+                [BIN / program, directory, *arguments],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"HOME": str(programs.directory)},
+                timeout=60,
+                check=False,
+            )
+            code, lines = errors(done)
+            assert (code, len(lines)) == (78, 1), done.stderr
+            assert str(programs.directory / name) in lines[0]
 
     def test_of_an_inventory_keep_the_rows_and_say_so_once(self, audited):
         audited.configure(update_resources_interval=1)

@@ -8,6 +8,7 @@ from cliff.columns import FormattableColumn
 
 from nodetracker.bootstrap.settings import build_terms
 from nodetracker.errors import RefusedError
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.ports import AgentDirectory, LedgerTerms, Store
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -84,6 +85,14 @@ def parse_since(text: str, now: datetime) -> datetime:
             f"--since: {text!r} is neither a time such as 2026-01-31T12:00 nor an age such as 12h"
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def uuid_argument(text: str) -> str:
+    """Return a uuid in its canonical form; other text stays, and names nothing."""
+    try:
+        return parse_uuid(text)
+    except ValueError:
+        return text
 
 
 def columns_of(rows: list[dict[str, Any]], names: tuple[str, ...]) -> tuple[Any, Any]:

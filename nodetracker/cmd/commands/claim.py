@@ -3,7 +3,9 @@
 import argparse
 import json
 import sys
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from cliff.show import ShowOne
 
 from nodetracker.accounting.admission import Admission
 from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.accounting.ledger import check_counts
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.dry_run import render_admission
 from nodetracker.cmd.commands.node import find_node
 from nodetracker.daemon import EXIT_FAILED
@@ -51,7 +54,7 @@ class CreateClaim(StoreCommand, ShowOne):
         record = find_node(self.store, request.host, request.nodename)
         host, nodename = record.host, record.nodename
         if not parsed_args.dry_run:
-            return show(self.store.create_claim(request, host, nodename, self.terms))
+            return show(check_counts(self.store.create_claim(request, host, nodename, self.terms)))
         return self._show_answer(
             host, nodename, self.store.try_claim(request, host, nodename, self.terms)
         )
@@ -65,7 +68,7 @@ class CreateClaim(StoreCommand, ShowOne):
         """Let the best candidate take it, or show its numbers."""
         scheduler = Scheduler(self.store, HostManager(self.store), self.terms)
         if not is_dry_run:
-            return show(scheduler.create_claim(request))
+            return show(check_counts(scheduler.create_claim(request)))
         candidate, answer = scheduler.try_claim(request)
         return self._show_answer(candidate.host, candidate.nodename, answer)
 
@@ -100,7 +103,7 @@ class OneClaim(StoreCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the claim."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("uuid", metavar="UUID")
+        parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
         return parser
 
 
@@ -168,9 +171,18 @@ def read_json(name: str) -> object:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(name, f"cannot be read: {error}") from error
     try:
-        value: object = json.loads(text)
-    except ValueError as error:
+        value: object = json.loads(text, object_pairs_hook=partial(_read_object, name))
+    except (ValueError, RecursionError) as error:
         raise RequestError(name, f"is no JSON: {error}") from error
+    return value
+
+
+def _read_object(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object; of a key that stands twice nobody knows which value is meant."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise RequestError(name, f"key {twice!r} stands twice")
     return value
 
 

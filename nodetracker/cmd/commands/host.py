@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,18 @@ class SetHost(StoreCommand, Command):
             ("--disable-maintenance", ServiceChange(maintenance=False), "Take claims again."),
         ):
             wanted.add_argument(flag, dest="change", action="store_const", const=change, help=text)
+        parser.add_argument("--disable-reason", metavar="REASON", help="Why; with --disable.")
+        self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write it; every claim from now on is judged by it."""
-        service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, parsed_args.change)
+        change = parsed_args.change
+        if parsed_args.disable_reason is not None:
+            if not change.disabled:
+                self.parser.error("--disable-reason goes with --disable")
+            change = replace(change, disabled_reason=parsed_args.disable_reason)
+        service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         said = f"host {service.host} is {status_of(service)}"
         if service.maintenance:
             said += " and in maintenance: it takes no new claims; what runs there stays there"

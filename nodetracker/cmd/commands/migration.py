@@ -7,8 +7,8 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.accounting.moves import move_of
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.accounting.moves import check_goes_on, move_of
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.claim import add_request, read_json, with_place
 from nodetracker.cmd.commands.node import find_node
 from nodetracker.errors import NotFoundError
@@ -37,9 +37,10 @@ class CreateMigration(StoreCommand, ShowOne):
         move_of(request)
         if request.host is None:
             scheduler = Scheduler(self.store, HostManager(self.store), self.terms)
-            return show(scheduler.create_migration(request))
+            return show(check_goes_on(scheduler.create_migration(request)))
         node = find_node(self.store, request.host, request.nodename)
-        return show(self.store.create_migration(request, node.host, node.nodename, self.terms))
+        made = self.store.create_migration(request, node.host, node.nodename, self.terms)
+        return show(check_goes_on(made))
 
 
 class ListMigrations(StoreCommand, Lister):
@@ -67,7 +68,7 @@ class OneMigration(StoreCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the migration."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("uuid", metavar="UUID")
+        parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
         return parser
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from nodetracker.accounting.workloads import WorkloadLine, list_workloads
-from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
 from nodetracker.errors import NotFoundError
 
 COLUMNS = (
@@ -59,7 +59,7 @@ class ShowWorkload(WorkloadCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the workload."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("uuid", metavar="UUID")
+        parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

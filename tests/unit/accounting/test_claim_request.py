@@ -60,7 +60,12 @@ def test_the_same_body_has_the_same_hash_whatever_its_uuid_and_order():
         ({"workload": {**WORKLOAD, "kind": "vm"}}, "workload.kind: 'vm' is none of instance"),
         ({"workload": {**WORKLOAD, "size": 1}}, "workload.size: is no known key"),
         ({"uuid": 7}, "uuid: 7 is no uuid"),
-        ({"resources": []}, ""),
+        ({"resources": None, "limits": None}, ""),
+        ({"resources": []}, "resources: [] is no object"),
+        ({"resources": ""}, "resources: '' is no object"),
+        ({"resources": False}, "resources: False is no object"),
+        ({"resources": {"": 1}}, "resources: '' is no text of 1 to 255 characters"),
+        ({"resources": {"X\ud800": 1}}, "resources: 'X\\ud800' has characters that no database"),
         ({"resources": 3}, "resources: 3 is no object"),
         ({"resources": {"VCPU": 1.5}}, "resources.VCPU: 1.5 is no integer"),
         ({"resources": {"MEMORY_MB": "512m"}}, "resources.MEMORY_MB: '512m' is no integer"),
@@ -73,6 +78,10 @@ def test_the_same_body_has_the_same_hash_whatever_its_uuid_and_order():
         ({"disk": {"swap_mb": "1"}}, "disk.swap_mb: '1' is no integer"),
         ({"disk": {}, "resources": {"DISK_GB": 1}}, "disk: may not stand beside resources.DISK"),
         ({"limits": {"VCPU": "x"}}, "limits.VCPU: 'x' is no integer"),
+        ({"limits": []}, "limits: [] is no object"),
+        ({"limits": 0}, "limits: 0 is no object"),
+        ({"workload": {**WORKLOAD, "name": "a\0b"}}, "workload.name: 'a\\x00b' has characters"),
+        ({"host": "\ud800"}, "host: '\\ud800' has characters that no database holds"),
         ({"required_traits": "A"}, "required_traits: 'A' is no list"),
         ({"required_traits": [""]}, "required_traits[0]: '' is no text"),
         ({"host": 7}, "host: 7 is no text"),
@@ -80,7 +89,7 @@ def test_the_same_body_has_the_same_hash_whatever_its_uuid_and_order():
 )
 def test_what_cannot_be_meant_is_named_by_its_path(body, told):
     if not told:
-        parse(**body)  # nothing in any form is nothing
+        parse(**body)  # a key that is null is not said
         return
     with pytest.raises(RequestError) as caught:
         parse(**body)

@@ -7,6 +7,7 @@ import pytest
 
 from nodetracker.accounting.ledger_warnings import find_ledger_warnings
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, later, make_guest
@@ -32,12 +33,34 @@ def make_claim(number: int = 1, amounts: Amounts | None = None, **changes: Any) 
     return dataclasses.replace(claim, **changes)
 
 
-def find(claims=(), guests=(), devices=(), now=NOW):
+def make_move(source: str, dest: str) -> Move:
+    return Move(
+        Migration(
+            uuid="m-1",
+            workload_uuid=GUEST.uuid,
+            migration_type=MigrationType.RESIZE,
+            status=MigrationStatus.ACCEPTED,
+            source_host="host-1",
+            source_node="node-1",
+            dest_host="host-1",
+            dest_node="node-1",
+            source_claim=source,
+            dest_claim=dest,
+            created_at=NOW,
+            updated_at=NOW,
+        ),
+        is_source_active=True,
+        is_dest_active=True,
+    )
+
+
+def find(claims=(), guests=(), devices=(), now=NOW, moves=()):
     return find_ledger_warnings(
         "node-1",
         {guest.uuid: guest for guest in guests},
         {device.address: device for device in devices},
         {claim.uuid: claim for claim in claims},
+        moves,
         now,
     )
 
@@ -92,7 +115,22 @@ def test_a_guest_that_has_more_than_its_claim_drifts(amounts, drifts):
 
 def test_while_a_workload_has_two_claims_either_may_be_right():
     small = Amounts(vcpu_milli=1000, memory_mb=512)
-    assert find([make_claim(1, small), make_claim(2)], [GUEST]) == []
+    move = make_move("c-1", "c-2")
+    assert find([make_claim(1, small), make_claim(2)], [GUEST], moves=[move]) == []
+
+
+def test_a_workload_with_two_claims_that_no_migration_ties_is_charged_twice():
+    claims = [make_claim(1), make_claim(2)]
+    (warning,) = find(claims, [GUEST])
+    assert (warning.kind, warning.item) == (WarningKind.CLAIMED_TWICE, GUEST.uuid)
+    assert "holds claims c-1, c-2 here" in warning.message
+    assert kinds([*claims, make_claim(3)], [GUEST], moves=[make_move("c-1", "c-2")]) == [
+        (WarningKind.CLAIMED_TWICE, GUEST.uuid)
+    ]
+
+
+def test_a_second_claim_that_is_only_held_expires_by_itself():
+    assert find([make_claim(1), make_claim(2, state=ClaimState.HELD)], [GUEST]) == []
 
 
 def test_a_guest_that_is_not_listed_does_not_drift():

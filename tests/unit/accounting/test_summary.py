@@ -51,6 +51,11 @@ def test_audit_age_is_what_the_heartbeat_carried_and_what_passed_since(last_audi
     assert audit_age_seconds(make_service(last_audit=last_audit), "node-1", later(5)) == expected
 
 
+def test_audit_age_does_not_fall_below_what_was_carried_when_the_clock_is_set_back():
+    service = make_service(last_audit={"age_seconds": 3.0, "nodes": {}})
+    assert audit_age_seconds(service, "node-1", later(-3600)) == 3.0
+
+
 def stored(*guests, **changes):
     view = account(make_snapshot("node-1", *guests), None, Policy(), NOW)
     return make_record(view.values, guests=view.guests, **changes)

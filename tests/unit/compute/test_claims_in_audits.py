@@ -208,6 +208,15 @@ class TestInstanceClaim:
         (claim,) = world.store.list_claims()
         assert claim.reason == "aborted"
 
+    def test_nothing_is_made_on_a_claim_that_was_given_back(self, world):
+        with pytest.raises(OSError, match="x"), world.tracker.instance_claim(self.REQUEST):
+            raise OSError("x")
+        with (
+            pytest.raises(RefusedError, match=r"is released \(aborted\)"),
+            world.tracker.instance_claim(self.REQUEST),
+        ):
+            pytest.fail("a guest would be made that nothing is held for")
+
     def test_without_one_it_stays_until_it_is_ended(self, world, clock):
         with world.tracker.instance_claim(self.REQUEST, "node-1") as claim:
             pass

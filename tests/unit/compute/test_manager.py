@@ -207,6 +207,23 @@ def test_a_database_away_at_the_start_is_one_line_and_no_end(world, caplog):
     assert told == ["The database: connection refused", "The database is back after 30 s"]
 
 
+def test_a_node_that_fails_since_a_restart_was_read_by_the_run_before(world):
+    world.manager.pre_start_hook()
+    world.seconds += 5
+    world.manager.beat()
+    world.seconds += 60
+    world.write(fail={"n2": "boom"})
+    again = world.make_manager(process_started_at=NOW)
+    again.init_host()
+    again.pre_start_hook()
+    again.beat()
+    assert (world.age("n1"), world.age("n2")) == (0, 65)
+    world.seconds += 10
+    again.inventory_host()
+    again.beat()
+    assert (world.age("n1"), world.age("n2")) == (0, 75)
+
+
 def test_the_end_of_an_outage_asks_for_an_audit_at_once(world):
     wanted = []
     world.manager.bind(lambda: wanted.append(1), lambda: None, lambda: None)

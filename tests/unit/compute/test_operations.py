@@ -109,6 +109,28 @@ def test_a_move_is_made_confirmed_and_reverted(two):
     assert two.agent.confirm_migration(second.uuid).status is MigrationStatus.CONFIRMED
 
 
+def test_a_claim_that_is_released_is_not_granted_again(world):
+    request = REQUEST | {"uuid": "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"}
+    claim = world.agent.instance_claim(request)
+    assert world.agent.instance_claim(request) == claim
+    world.agent.abort_claim(claim.uuid)
+    with pytest.raises(RefusedError, match=r"is released \(aborted\); ask with another uuid"):
+        world.agent.instance_claim(request)
+
+
+def test_a_move_that_ended_at_its_source_is_not_granted_again(two):
+    source = two.agent.instance_claim(REQUEST | {"nodename": "n1"})
+    move = REQUEST | {
+        "uuid": "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b",
+        "migration": {"type": "migration", "source_claim": source.uuid},
+        "nodename": "n2",
+    }
+    migration = two.agent.move_claim(move)
+    two.agent.revert_migration(migration.uuid)
+    with pytest.raises(RefusedError, match="granted before and is reverted; ask with another"):
+        two.agent.move_claim(move)
+
+
 def test_a_host_is_taken_out_and_put_into_maintenance_apart_from_one_another(world):
     assert world.agent.set_host_enabled(False, "disk").disabled_reason == "disk"
     service = world.agent.host_maintenance_mode(True)

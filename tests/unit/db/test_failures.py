@@ -144,6 +144,11 @@ def test_only_deadlocks_are_run_again(cause: Exception, expected: bool) -> None:
     assert is_deadlock(oslo.DBDeadlock(wrap(cause))) is expected
 
 
+def test_text_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(StoreError, match="refused text that is no Unicode"), translated(SQLITE):
+        raise oslo.DBInvalidUnicodeParameter
+
+
 def test_an_exhausted_pool_is_unavailable() -> None:
     assert isinstance(translate(sqlalchemy.TimeoutError("QueuePool"), MYSQL), StoreUnavailableError)
 

@@ -93,6 +93,8 @@ def test_the_sums_are_what_the_ledger_charges():
         ({"cpu_thread_policy": "none"}, 0, 4, "numa.cpu_thread_policy: is none of prefer, isolate, require"),
         ({"cpu_thread_policy": "require"}, 4000, 0, "numa.cpu_thread_policy: is require, but no CPU is pinned"),
         ({"page_size": 0}, 4000, 0, "numa.page_size: is no integer of 1 or more"),
+        ({"page_size": 2**31}, 4000, 0, "numa.page_size: is more than 2147483647 KiB"),
+        ({"page_size": "9999999GB"}, 4000, 0, "numa.page_size: is more than 2147483647 KiB"),
         ({"networks": "p"}, 4000, 0, "numa.networks: is no list of at most 64 names"),
         ({"networks": ["p", ""]}, 4000, 0, "numa.networks[1]: is no name"),
         ({"page_size": "huge"}, 4000, 0, "numa.page_size: 'huge' is no page size"),
@@ -128,6 +130,8 @@ def test_limits_are_read(value, expected):
         ({"ram_allocation_ratio": "1.5"}, "limits.numa.ram_allocation_ratio"),
         ({"ram_allocation_ratio": float("nan")}, "limits.numa.ram_allocation_ratio"),
         ({"ram_allocation_ratio": float("inf")}, "limits.numa.ram_allocation_ratio"),
+        ({"ram_allocation_ratio": 1e308}, "limits.numa.ram_allocation_ratio"),
+        ({"cpu_allocation_ratio": 10**400}, "limits.numa.cpu_allocation_ratio"),
     ],
 )
 def test_a_wrong_limit_is_named_by_its_path(value, path):
