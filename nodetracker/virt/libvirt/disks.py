@@ -54,16 +54,18 @@ class DiskPlace:
         images_type: how guests' disks are kept, None = as files.
         pool: libvirt's storage pool, "" while it is not known.
         source: the pool's volume group or Ceph pool, "" while it is not known.
+        elsewhere: (guest's uuid, target) of files that are on another filesystem.
     """
 
     images_type: str | None = None
     pool: str = ""
     source: str = ""
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
 
     def holds(self, disk: GuestDisk) -> bool:
         """Tell whether a disk lies there; without a known pool its kind decides."""
         if self.images_type not in {"lvm", "rbd"}:
-            return disk.is_file
+            return disk.is_file and (disk.uuid, disk.target) not in self.elsewhere
         if disk.kind == "volume":
             return self.pool in {"", disk.pool}
         if self.images_type == "rbd":

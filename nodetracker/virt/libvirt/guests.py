@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nodetracker.errors import HostDataError
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
@@ -203,4 +204,15 @@ def _guest(domain: Domain, state: DomainStatistics, disk_bytes: int) -> Guest:
         disk_mb=usage_mib_from_bytes(disk_bytes),
         power_state=_power_state(state.values),
         project_id=domain.project_id,
+        details=_details(domain),
     )
+
+
+def _details(domain: Domain) -> Mapping[str, Any]:
+    """Tell what else an operator may ask of a domain; only what there is."""
+    details: dict[str, Any] = {}
+    if domain.vcpus_max != domain.vcpus:
+        details["vcpus_max"] = domain.vcpus_max
+    if domain.other_devices:
+        details["host_devices"] = list(domain.other_devices)
+    return details

@@ -386,6 +386,7 @@ def _storage(
     info: StorageInfo, disks: tuple[GuestDisk, ...], place: DiskPlace, is_local: bool
 ) -> _Storage:
     overcommit = measure_overcommit(disks, is_local, info.instances if is_local else None)
+    place = replace(place, elsewhere=overcommit.elsewhere)
     unknown = tuple(
         (f"{disk.owner}/{disk.target}", "its size is not known, so it counts as none")
         for disk in disks
