@@ -56,6 +56,7 @@ class EngineStub:
         is_open: cleared, nothing is answered until it is set again.
         is_slow_with: paths that are answered only when the stub is stopped.
         counters: container id -> answer to its statistics.
+        names: container id -> its names in the list, where links name it too.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -65,6 +66,7 @@ class EngineStub:
         self.version: Any = copy.deepcopy(VERSION)
         self.containers: dict[str, dict[str, Any]] = {}
         self.counters: dict[str, Any] = {}
+        self.names: dict[str, list[str]] = {}
         self.disk_use: Any = {"LayersSize": 5 << 20, "Images": []}
         self.requests: list[str] = []
         self.statuses: dict[str, tuple[int, str]] = {}
@@ -135,7 +137,11 @@ class EngineStub:
             return 200, self.disk_use
         if path == "/containers/json":
             return 200, [
-                {"Id": key, "Names": [item.get("Name")], "State": _state(item)}
+                {
+                    "Id": key,
+                    "Names": self.names.get(key) or [item.get("Name")],
+                    "State": _state(item),
+                }
                 for key, item in self.containers.items()
             ]
         found = re.fullmatch(r"/containers/([0-9a-z]+)/(json|stats)", path)

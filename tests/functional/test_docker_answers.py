@@ -1,12 +1,14 @@
 """The docker driver on an engine that says odd things, counts its requests or breaks off."""
 
+import os
 import queue
+import socket
 import time
 
 import pytest
 
 from nodetracker.accounting.view import account
-from nodetracker.errors import ConfigError
+from nodetracker.errors import ConfigError, DriverUnavailableError
 from nodetracker.host.roots import Roots
 from nodetracker.model.event import EventKind
 from nodetracker.model.warning import WarningKind
@@ -145,6 +147,17 @@ class TestOddAnswers:
         listing = world.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.unreadable == ("container web-2: answered 500: broken",)
+
+    def test_a_container_that_links_name_too_is_told_by_its_own_name(self, world, stub):
+        stub.add(describe_container(2, Memory="odd"))
+        stub.names[f"{2:064x}"] = ["/shop/db", "/web-2", "/blog/db"]
+        listing = world.driver().get_available_resource(HOST).guests.value
+        assert listing.unreadable[0].startswith("container web-2: Memory")
+
+    def test_what_a_container_is_bound_to_is_the_machines(self, world, stub):
+        stub.add(describe_container(1, CpusetCpus="1", NanoCpus=0))
+        guest = guests_of(world.driver().get_available_resource(HOST))["web-1"]
+        assert [list(cell.pins.values()) for cell in guest.pins.cells] == [[1]]
 
     def test_of_two_containers_with_one_workload_the_older_is_it(self, world, stub):
         for number in (1, 2):
@@ -449,6 +462,17 @@ class TestEvents:
         ("/var/run/docker.sock", "begins with none of"),
         ("ssh://root@host", "begins with none of"),
         ("tcp://user:s3cret@host:2376", "must hold no user or password"),
+        ("unix://", "needs an absolute path"),
+        ("unix:///", "needs an absolute path"),
+        ("unix://run/docker.sock", "needs an absolute path"),
+        ("unix:///" + "a" * 107, "at most 107 bytes"),
+        ("unix:///run/docker.sock?version=1", "has more than an address"),
+        ("tcp://", "needs a host and a port"),
+        ("tcp://:2375", "needs a host and a port"),
+        ("https://engine", "needs a host and a port"),
+        ("tcp://engine:0", "needs a host and a port"),
+        ("tcp://engine:99999", "Port out of range"),
+        ("tcp://engine:docker", "Port could not be cast"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text):
@@ -457,3 +481,34 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text)
     with pytest.raises(ConfigError, match=text) as caught:
         PLUGIN.build(environment, values)
     assert "s3cret" not in str(caught.value)
+
+
+def test_why_an_engine_does_not_answer_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    left = tmp_path / "left.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(left))
+    told = {
+        f"tcp://127.0.0.1:{port}": "Connection refused",
+        "tcp://engine.invalid:2375": "Name or service not known",
+        f"unix://{left}": "Connection refused",
+        f"unix://{tmp_path}/none.sock": "No such file or directory",
+    }
+    for url, reason in told.items():
+        with pytest.raises(DriverUnavailableError) as caught:
+            EngineClient(url, 5).ping()
+        assert caught.value.source == url
+        assert caught.value.reason == reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives the right to the socket away, as root can")
+def test_a_socket_that_may_not_be_used_is_named(stub):
+    stub.socket.chmod(0o600)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(DriverUnavailableError) as caught:
+            EngineClient(stub.url, 5).ping()
+    finally:
+        os.seteuid(0)
+    assert str(caught.value) == f"{stub.url}: Permission denied"

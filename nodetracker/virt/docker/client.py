@@ -241,7 +241,7 @@ class EngineClient:
         """Say why there was no answer, in words that stay the same while it lasts."""
         seen: BaseException | None = error
         while seen is not None:
-            if isinstance(seen, (requests.Timeout, urllib3.exceptions.TimeoutError)):
+            if _is_timeout(seen):
                 return f"no answer within {self._timeout:g} s"
             seen = seen.__cause__ or seen.__context__
         seen = error
@@ -256,6 +256,13 @@ class EngineClient:
                 return " ".join(str(seen).split())
             seen = seen.__cause__ or seen.__context__
         return _LOST
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Tell whether nothing came in time; a refused connection calls itself a timeout, too."""
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return False
+    return isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError))
 
 
 def _parse_version(text: str) -> tuple[int, ...]:
