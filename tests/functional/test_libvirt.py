@@ -238,6 +238,7 @@ def test_a_domain_of_many_parts_is_told_in_full(libvirtd: Libvirtd, agent: Agent
     assert guest.details == {
         "vcpus_max": 3,
         "host_devices": ["mdev c2177883-f1bb-47f0-914d-32a22e3a8804"],
+        "disks_elsewhere": ["vdb"],
     }
 
 

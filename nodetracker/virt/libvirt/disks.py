@@ -94,6 +94,19 @@ def sum_capacities(disks: Iterable[GuestDisk], place: DiskPlace) -> Counter[str]
     return total
 
 
+def list_elsewhere(disks: Iterable[GuestDisk], place: DiskPlace) -> dict[str, list[str]]:
+    """Return guest's uuid -> targets of its disks that are not there, so that nothing is charged.
+
+    Args:
+        place: as `DiskPlace.holds`.
+    """
+    found: dict[str, list[str]] = {}
+    for disk in disks:
+        if not place.holds(disk):
+            found.setdefault(disk.uuid, []).append(disk.target)
+    return found
+
+
 def parse_amounts(values: Mapping[str, object]) -> dict[str, DiskAmounts]:
     """Return target -> amounts, of the disks of which the capacity is told."""
     found = {}

@@ -36,7 +36,7 @@ from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
-from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, sum_capacities
+from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, list_elsewhere, sum_capacities
 from nodetracker.virt.libvirt.guests import GuestReader, Reading
 from nodetracker.virt.libvirt.storage import (
     IMAGE_CACHE,
@@ -267,12 +267,16 @@ class HypervisorReader:
     def _bind(self, reading: Reading) -> GuestListing:
         """Return the listing with what each guest takes of the cells and storage as last read."""
         sizes = sum_capacities(reading.disks, self._place)
+        elsewhere = list_elsewhere(reading.disks, self._place)
         return replace(
             reading.listing,
             guests=tuple(
                 replace(
                     guest,
                     disk_mb=usage_mib_from_bytes(sizes[guest.uuid]),
+                    details=dict(guest.details) | {"disks_elsewhere": elsewhere[guest.uuid]}
+                    if guest.uuid in elsewhere
+                    else guest.details,
                     pins=bind_domain(reading.domains[guest.uuid], self._topology),
                 )
                 for guest in reading.listing.guests

@@ -133,7 +133,10 @@ def test_a_guest_is_charged_its_disks_in_the_node_s_storage(images_type, charged
     client = Client()
     snapshot = read(client, images_type)
     assert snapshot.storage.value.instances.total_mb == 1000 * 1024
-    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [charged_gb * 1024]
+    (guest,) = snapshot.guests.value.guests
+    assert guest.disk_mb == charged_gb * 1024
+    own = {None: "vda", "rbd": "vdb", "lvm": "vdd"}[images_type]
+    assert guest.details["disks_elsewhere"] == [name for name in client.capacities if name != own]
     client.are_pools_told = False  # which group or Ceph pool it is cannot be known
     blind = read(client, images_type)
     assert [guest.disk_mb for guest in blind.guests.value.guests] == [blind_gb * 1024]
@@ -154,6 +157,8 @@ def test_a_file_is_charged_to_the_filesystem_that_it_is_on(tmp_path, place, char
     client = Client()
     client.file = str(tmp_path / place) if place != "/proc" else "/proc/version"
     snapshot = read(client, uri="qemu:///system", instances_path=tmp_path)
-    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [charged_gb * 1024]
+    (guest,) = snapshot.guests.value.guests
+    assert guest.disk_mb == charged_gb * 1024
+    assert ("vda" in guest.details["disks_elsewhere"]) == (not charged_gb)
     grows_gb = 1 if place == "here" else 0
     assert snapshot.storage.value.overcommitted_mb == grows_gb * 1024
