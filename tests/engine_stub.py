@@ -52,6 +52,7 @@ class EngineStub:
 
     Attributes:
         requests: paths that were asked for, without the version.
+        queries: path -> what followed it when it was last asked for.
         statuses: path -> (status, text) to be answered instead.
         is_open: cleared, nothing is answered until it is set again.
         is_slow_with: paths that are answered only when the stub is stopped.
@@ -69,6 +70,7 @@ class EngineStub:
         self.names: dict[str, list[str]] = {}
         self.disk_use: Any = {"LayersSize": 5 << 20, "Images": []}
         self.requests: list[str] = []
+        self.queries: dict[str, str] = {}
         self.statuses: dict[str, tuple[int, str]] = {}
         self.is_slow_with: set[str] = set()
         self.is_stopped = threading.Event()
@@ -183,6 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         stub = self.server.stub
         path = re.sub(r"^/v[0-9.]+", "", self.path.partition("?")[0])
         stub.requests.append(path)
+        stub.queries[path] = self.path.partition("?")[2]
         stub.hold(path)
         if stub.is_stopped.is_set():  # connections that are open still are of no use
             self.close_connection = True

@@ -3,12 +3,14 @@
 import os
 import queue
 import socket
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from nodetracker.accounting.view import account
-from nodetracker.errors import ConfigError, DriverUnavailableError
+from nodetracker.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.model.event import EventKind
 from nodetracker.model.warning import WarningKind
@@ -294,6 +296,7 @@ class TestRequests:
             return driver.get_available_resource(HOST).measured.get("images_disk_used_mb") == 5
 
         wait_until(is_measured)
+        assert stub.queries["/system/df"] == "type=image"  # volumes are measured file by file
         stub.requests.clear()
         assert is_measured()  # as a reading that nothing else changes is not written
         assert "/system/df" not in stub.requests
@@ -500,6 +503,33 @@ def test_why_an_engine_does_not_answer_is_told(tmp_path):
             EngineClient(url, 5).ping()
         assert caught.value.source == url
         assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(200, "answered what is no JSON"), (404, "answered 404: no such page")]
+)
+def test_a_server_that_is_no_engine_is_told(status, reason):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"no such page")
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        client = EngineClient(f"tcp://127.0.0.1:{server.server_port}", 5)
+        for ask in (client.info, client.list_containers, client.read_disk_use):
+            with pytest.raises(HostDataError) as caught:
+                ask()
+            assert caught.value.reason == reason
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives the right to the socket away, as root can")
