@@ -10,7 +10,8 @@ from nodetracker.model.numa import NumaTopology
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDevice
 from nodetracker.units import usage_units_from_milli
-from nodetracker.virt.docker.containers import ALL_GPUS, Container
+from nodetracker.virt.docker.containers import Container
+from nodetracker.virt.docker.devices import ALL_GPUS
 
 _VFIO = "/dev/vfio/"
 _NVIDIA = "NVIDIA"

@@ -8,6 +8,12 @@ from typing import Any
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
 from nodetracker.units import MILLI, usage_mib_from_bytes
+from nodetracker.virt.docker.devices import (
+    ALL_GPUS,
+    parse_devices,
+    parse_gpu_names,
+    parse_visible_gpus,
+)
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -16,12 +22,6 @@ _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
 _NO_LIMIT_BYTES = 2**63 - 2**16
 """From here on a limit is how the kernel writes none: the most pages that there can be."""
-
-_CDI_GPU = re.compile(r"[^/=]+/gpu=(.+)")
-_MOST_GPUS = 1024
-
-ALL_GPUS = "all"
-"""The name that stands for every GPU of the host."""
 
 _POWER_STATES = {
     "running": PowerState.RUNNING,
@@ -37,6 +37,7 @@ _POWER_STATES = {
     "removing": PowerState.SHUTDOWN,
 }
 _ALIVE = frozenset({"running", "stopping", "paused"})
+_ENDED = frozenset({"exited", "stopped"})  # the latter is Podman's, until it has cleaned up
 _COMES_BACK = frozenset({"always"})
 
 
@@ -103,7 +104,7 @@ class Container:
         return (
             self.is_alive
             or self.state == "restarting"
-            or (self.state == "exited" and self.restart_policy in _COMES_BACK)
+            or (self.state in _ENDED and self.restart_policy in _COMES_BACK)
         )
 
 
@@ -138,7 +139,8 @@ def parse_container(raw: Any) -> Container:
         if isinstance(labels, Mapping)
         else {},
         image=str(config.get("Image") or ""),
-        gpu_names=parse_gpu_names(host_config.get("DeviceRequests")),
+        gpu_names=parse_gpu_names(host_config.get("DeviceRequests"))
+        or parse_visible_gpus(host_config.get("Runtime"), config.get("Env")),
         devices=parse_devices(host_config.get("Devices")),
         cpus=_parse_set(host_config, "CpusetCpus"),
         cells=_parse_set(host_config, "CpusetMems"),
@@ -196,46 +198,6 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ContainerError(f"{text!r} is no size")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
-
-
-def parse_gpu_names(requests: Any) -> tuple[str, ...]:
-    """Return the GPUs that a container asked for, by number or uuid, or `ALL_GPUS`.
-
-    An engine that is asked for some number of them gives the first ones.
-
-    >>> parse_gpu_names([{"Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]]}])
-    ('0', '1')
-    """
-    found: list[str] = []
-    for request in requests if isinstance(requests, list) else []:
-        if not isinstance(request, Mapping):
-            continue
-        ids, count = request.get("DeviceIDs"), request.get("Count")
-        names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
-        if request.get("Driver") == "cdi":
-            matches = filter(None, map(_CDI_GPU.fullmatch, names))
-            found += [match[1] for match in matches]
-        elif not _asks_for_gpus(request):
-            continue
-        elif names:
-            found += names
-        elif isinstance(count, int):
-            found += [ALL_GPUS] if count < 0 else map(str, range(min(count, _MOST_GPUS)))
-    return tuple(found)
-
-
-def parse_devices(devices: Any) -> tuple[str, ...]:
-    """Return the host's paths of the devices that a container was given, ascending."""
-    found = devices if isinstance(devices, list) else []
-    paths = {device.get("PathOnHost") for device in found if isinstance(device, Mapping)}
-    return tuple(sorted(path for path in paths if isinstance(path, str) and path))
-
-
-def _asks_for_gpus(request: Mapping[str, Any]) -> bool:
-    if request.get("Driver") == "nvidia":
-        return True
-    alternatives = request.get("Capabilities") or []
-    return any("gpu" in wanted for wanted in alternatives if isinstance(wanted, list))
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:

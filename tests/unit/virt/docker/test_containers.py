@@ -10,10 +10,10 @@ from nodetracker.model.guest import PowerState
 from nodetracker.virt.docker.containers import (
     ContainerError,
     parse_container,
-    parse_devices,
     parse_size,
     parse_vcpu_milli,
 )
+from nodetracker.virt.docker.devices import parse_devices
 from nodetracker.virt.docker.guests import build_guest
 from tests.engine_stub import describe_container
 
@@ -159,6 +159,24 @@ def test_gpus_are_named_and_counted(requests, names, count):
     assert (container.gpu_names, container.gpus) == (names, count)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "visible", "requests", "names"),
+    [
+        ("nvidia", "all", None, ("all",)),
+        ("nvidia", "0, GPU-1", None, ("0", "GPU-1")),
+        ("nvidia", "none", None, ()),
+        ("nvidia", "", None, ()),
+        ("nvidia", "all", [{"Driver": "nvidia", "Count": 1}], ("0",)),
+        ("runc", "all", None, ()),
+        (None, "all", None, ()),
+    ],
+)
+def test_the_vendors_runtime_gives_gpus_by_the_environment(runtime, visible, requests, names):
+    raw = describe_container(1, Runtime=runtime, DeviceRequests=requests)
+    raw["Config"]["Env"] = ["PATH=/bin", None, f"NVIDIA_VISIBLE_DEVICES={visible}"]
+    assert parse_container(raw).gpu_names == names
+
+
 @pytest.mark.parametrize("memory", [9223372036854771712, 9223372036854710272, 2**63 - 1])
 def test_a_limit_by_which_the_kernel_means_none_is_none(memory):
     assert container_of(Memory=memory).memory_mb is None
@@ -201,6 +219,8 @@ def test_states_are_novas_words(status, state):
         ("paused", "no", True),
         ("restarting", "on-failure", True),
         ("exited", "always", True),
+        ("stopped", "always", True),
+        ("stopped", "no", False),
         ("exited", "no", False),
         ("exited", "", False),
         ("exited", "unless-stopped", False),
