@@ -3,9 +3,11 @@
 import os
 import queue
 import socket
+import tarfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,7 @@ from tests.engine_stub import EngineStub, describe_container
 from tests.programs import wait_until
 
 HOST = "host-1"
+HOSTS = Path(__file__).parents[1] / "hosts"
 UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
 
 
@@ -341,6 +344,37 @@ class TestRequests:
         assert guests_of(snapshot)["web-2"].memory_mb == 128
         assert "/system/df" not in stub.requests
         assert f"/containers/{1:064x}/stats" not in stub.requests
+
+
+def test_what_containers_are_bound_to_is_nobody_elses(world, stub):
+    with tarfile.open(HOSTS / "8amd64-1pa2n2c2t-sriov.tar.xz") as tar:
+        tar.extractall(world.directory, filter="data")
+    machine = world.directory / "8amd64-1pa2n2c2t-sriov"
+    roots = Roots(machine / "proc", machine / "sys", world.root)
+    stub.add(
+        describe_container(
+            1,
+            NanoCpus=0,
+            CpusetCpus="2,6",
+            DeviceRequests=[{"Driver": "nvidia", "Count": -1}],
+            Devices=[{"PathOnHost": "/dev/vfio/51"}],
+        ),
+        describe_container(2, NanoCpus=0, CpusetCpus="3"),
+    )
+    driver = world.driver(roots=roots)
+    policy = Policy(cpu_shared_set=frozenset(range(8)) - {2}, cpu_dedicated_set=frozenset({2}))
+    snapshot = driver.get_available_resource(HOST)
+    view = account(snapshot, None, policy, NOW)
+    assert view.values.gpus[0]["guests"] == [guests_of(snapshot)["web-1"].uuid]
+    assert view.values.inventory["PGPU"]["reserved"] == 1
+    assert guests_of(snapshot)["web-1"].pins.devices == ("0000:81:10.2", "0000:c1:00.0")
+    cells = view.values.numa_topology["cells"]
+    assert {cpu for cell in cells for cpu in cell["pinned_cpus"]} == {2}
+    assert (view.values.pcpus_used, view.values.vcpus_used) == (1, 2)
+    (machine / "sys/bus/pci/devices/0000:c1:00.0/vendor").write_text("odd")
+    later = driver.get_available_resource(HOST)
+    assert not later.pci.is_fresh  # devices stay as last known, and are not told to be free
+    assert guests_of(later) == guests_of(snapshot)
 
 
 class TestDisk:

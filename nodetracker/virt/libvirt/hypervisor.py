@@ -10,7 +10,6 @@ from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.disk import read_storage
-from nodetracker.host.gpu import read_gpus
 from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
@@ -47,6 +46,7 @@ from nodetracker.virt.libvirt.storage import (
 )
 from nodetracker.virt.libvirt.traits import name_traits
 from nodetracker.virt.libvirt.xml import parse_document
+from nodetracker.virt.machine import start_gpus
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 
@@ -307,9 +307,8 @@ class HypervisorReader:
     def _probe_gpus(self, nodename: str, pci: Fact[tuple[PciDevice, ...]]) -> Fact[tuple[Gpu, ...]]:
         if not self._is_local:
             return fresh(self._source, ())
-        roots = self._environment.roots
-        key = ProbeKey("NVML", nodename, "gpus")
-        return self._environment.probes.ask(key, lambda: read_gpus(roots, pci.value or ()))
+        pending = start_gpus(nodename, self._environment.roots, self._environment.probes, pci)
+        return failed(pci.source, pci.error or "") if pending is None else pending.fact()
 
     def _hypervisor(self, root: Element) -> HypervisorInfo:
         identity = self.session.identity

@@ -162,3 +162,9 @@ def test_a_file_is_charged_to_the_filesystem_that_it_is_on(tmp_path, place, char
     assert ("vda" in guest.details["disks_elsewhere"]) == (not charged_gb)
     grows_gb = 1 if place == "here" else 0
     assert snapshot.storage.value.overcommitted_mb == grows_gb * 1024
+
+
+def test_gpus_are_not_known_where_devices_are_not(tmp_path):
+    snapshot = read(Client(), uri="qemu:///system", instances_path=tmp_path)
+    assert snapshot.pci.error == snapshot.gpus.error
+    assert "tells no pci_names" in snapshot.gpus.error
