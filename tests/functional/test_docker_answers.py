@@ -539,6 +539,23 @@ def test_why_an_engine_does_not_answer_is_told(tmp_path):
         assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize("text", ["[]", '{"proxies": []}', '{"auths": 3}'])
+def test_a_configuration_file_of_dockers_own_that_is_odd_is_told_and_ends_no_thread(
+    world, monkeypatch, text
+):
+    path = world.directory / "config.json"
+    path.write_text(text)
+    monkeypatch.setenv("DOCKER_CONFIG", str(world.directory))
+    told = queue.Queue()
+    driver = world.driver()
+    driver.events(told.put)
+    reason = "the Docker configuration file of the agent's user cannot be used"
+    assert errors_of(driver.get_available_resource(HOST))["guests"] == reason
+    path.unlink()
+    assert told.get(timeout=20).kind is EventKind.SOURCE
+    assert driver.get_available_resource(HOST).guests.is_fresh
+
+
 @pytest.mark.parametrize(
     ("status", "reason"), [(200, "answered what is no JSON"), (404, "answered 404: no such page")]
 )

@@ -246,9 +246,14 @@ class EngineClient:
 
     def _make_connection(self, version: str) -> docker.APIClient:
         """Make a connection that takes no proxy and no authority from the environment."""
-        connection = docker.APIClient(
-            base_url=self.source, version=version, timeout=self._timeout, tls=self._tls_config()
-        )
+        try:
+            connection = docker.APIClient(
+                base_url=self.source, version=version, timeout=self._timeout, tls=self._tls_config()
+            )
+        except (AttributeError, TypeError) as error:  # the library reads that file in any case
+            raise HostDataError(
+                self.source, "the Docker configuration file of the agent's user cannot be used"
+            ) from error
         connection.trust_env = False
         return connection
 
