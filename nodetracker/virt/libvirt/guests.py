@@ -184,7 +184,15 @@ def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
     count = values.get("block.count", 0)
     if isinstance(count, int):
         keys += [f"block.{number}.{part}" for number in range(count) for part in ("name", "path")]
-    return tuple(values.get(key) for key in keys)
+    return (*(values.get(key) for key in keys), *_plugged(values))
+
+
+def _plugged(values: Mapping[str, object]) -> tuple[int, ...]:
+    """Return the vCPUs that a running guest has, where it does not have all of them."""
+    current, most = values.get("vcpu.current"), values.get("vcpu.maximum")
+    if not isinstance(most, int) or current == most:
+        return ()
+    return tuple(number for number in range(most) if f"vcpu.{number}.state" in values)
 
 
 def _power_state(values: Mapping[str, object]) -> PowerState:

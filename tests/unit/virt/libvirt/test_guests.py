@@ -85,6 +85,16 @@ def test_an_event_or_other_statistics_have_a_document_read_again():
     assert host.vcpus_seen() == {"a": 4000, "b": 1000, "c": 1000}
 
 
+def test_another_vcpu_that_is_plugged_in_has_a_document_read_again():
+    host = Hypervisor("a")
+    for plugged, expected in ((1, ["a"]), (1, []), (2, ["a"])):
+        host.disks["a"] = {
+            "vcpu.current": 2, "vcpu.maximum": 3, "vcpu.0.state": 1, f"vcpu.{plugged}.state": 1,
+        }  # fmt: skip
+        host.read()
+        assert host.read_names == expected
+
+
 def test_every_document_is_read_again_in_time():
     host = Hypervisor("a")
     host.read()
