@@ -259,6 +259,15 @@ def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -
         refused = agent.programs.manage("claim", "create", str(request), "--host", "host-1")
         assert refused.returncode == 1
         assert "NUMA" in refused.stderr
+        libvirtd.virsh("vcpupin", "web", "0", "0", "--live")
+        agent.follows(lambda: agent.node().values.pcpus_used == 0, "vcpupin")
+        libvirtd.virsh("emulatorpin", "web", "1", "--live")
+        agent.follows(
+            lambda: agent.node().values.numa_topology["cells"][0]["pinned_cpus"] == [1],
+            "emulatorpin",
+        )
+        refused = agent.programs.manage("claim", "create", str(request), "--host", "host-1")
+        assert refused.returncode == 1
         libvirtd.virsh("vcpupin", "web", "0", "0-1", "--live")
         agent.follows(lambda: agent.node().values.pcpus_used == 0, "unpinned")
 

@@ -16,7 +16,8 @@ def bind_domain(domain: Domain, topology: NumaTopology) -> GuestPins:
     """Return what a domain is bound to.
 
     A vCPU that may run on one host CPU alone is pinned there; one whose CPUs
-    are all of one cell floats in it. Memory is where ``numatune`` puts it, or
+    are all of one cell floats in it. A CPU that an emulator or I/O thread has
+    to itself stays empty beside them. Memory is where ``numatune`` puts it, or
     else where all the vCPUs are; a cell with pages of several sizes stands
     once for each. What may be anywhere counts nowhere.
 
@@ -35,15 +36,20 @@ def bind_domain(domain: Domain, topology: NumaTopology) -> GuestPins:
             pins[cells.pop()][vcpu] = min(cpus)
         else:
             floating[cells.pop()] += 1
+    helpers: dict[int, set[int]] = defaultdict(set)
+    own = {cpu for cell_pins in pins.values() for cpu in cell_pins.values()}
+    for cpu in domain.helper_cpus - own:
+        if cpu in cell_of:
+            helpers[cell_of[cpu]].add(cpu)
     parts = domain.memory or (MemoryPart(domain.memory_bytes),)
     is_memory_bound = any(part.host_cells is not None or part.page_kb for part in parts)
-    if not (pins or floating or is_memory_bound):
+    if not (pins or floating or helpers or is_memory_bound):
         return GuestPins((), domain.devices)
     placed = sum(map(len, pins.values())) + sum(floating.values())
     home = {*pins, *floating} if placed == domain.vcpus else set[int]()
     memory = _place_memory(parts, topology, frozenset(home))
     placements = []
-    for cell in sorted({*pins, *floating, *memory}):
+    for cell in sorted({*pins, *floating, *helpers, *memory}):
         sizes = sorted(memory.get(cell, {None: (0, 0)}).items(), key=lambda item: item[0] or 0)
         for index, (page_kb, (size_bytes, pages)) in enumerate(sizes):
             is_first = index == 0
@@ -55,6 +61,7 @@ def bind_domain(domain: Domain, topology: NumaTopology) -> GuestPins:
                     page_size_kb=page_kb,
                     pages=pages,
                     pins=pins.get(cell, {}) if is_first else {},
+                    isolated=frozenset(helpers.get(cell, ()) if is_first else ()),
                 )
             )
     return GuestPins(tuple(placements), domain.devices)

@@ -49,6 +49,8 @@ class Domain:
         memory_bytes: the most that it may use; a balloon only lends some of it back.
         unplugged: vCPUs below the maximum that it does not run with.
         affinity: vCPU -> host CPUs that it may run on, where that is restricted.
+        helper_cpus: host CPUs that its emulator or one of its I/O threads is
+            bound to, each to one alone.
         memory: where its parts may be.
         devices: addresses of host PCI devices that it has.
         other_devices: what else of its host it has, in words.
@@ -62,6 +64,7 @@ class Domain:
     disks: tuple[DomainDisk, ...] = ()
     unplugged: CpuSet = frozenset()
     affinity: Mapping[int, CpuSet] = field(default_factory=dict)
+    helper_cpus: CpuSet = frozenset()
     memory: tuple[MemoryPart, ...] = ()
     devices: tuple[str, ...] = ()
     other_devices: tuple[str, ...] = ()
@@ -103,6 +106,7 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         disks=tuple(_parse_disk(disk, source) for disk in root.iterfind("devices/disk")),
         unplugged=_parse_unplugged(root, vcpus, vcpus_max, source),
         affinity=_parse_affinity(root, vcpu, vcpus_max, source),
+        helper_cpus=_parse_helper_cpus(root, source),
         memory=parse_memory(root, memory_bytes, source),
         devices=tuple(sorted(_parse_devices(root, source))),
         other_devices=tuple(sorted(_list_other_devices(root))),
@@ -155,6 +159,12 @@ def _parse_unplugged(root: Element, vcpus: int, vcpus_max: int, source: str) -> 
     return frozenset(
         parse_int(one.get("id"), "<vcpu id>", source) for one in named if one.get("enabled") == "no"
     )
+
+
+def _parse_helper_cpus(root: Element, source: str) -> CpuSet:
+    pins = (*root.iterfind("cputune/emulatorpin"), *root.iterfind("cputune/iothreadpin"))
+    sets = [parse_cpus(pin.get("cpuset"), f"<{pin.tag}>", source) for pin in pins]
+    return frozenset().union(*(cpus for cpus in sets if len(cpus) == 1))
 
 
 def _parse_devices(root: Element, source: str) -> set[str]:

@@ -103,3 +103,13 @@ def test_which_vcpus_are_plugged_in_is_told():
         "u", "web", 2, 3, 64 * MIB, unplugged=cpus(1), affinity={n: cpus(n + 4) for n in range(3)}
     )
     assert bind_domain(guest, TWO).cells == (CellPlacement(4, 0, 64, pins={0: 4, 2: 6}),)
+
+
+def test_cpus_of_its_helpers_stay_empty():
+    found = bind_domain(
+        domain(affinity={0: cpus(4), 1: cpus(5)}, helper_cpus=cpus(0, 5, 6, 99)), TWO
+    )
+    assert found.cells == (
+        CellPlacement(0, isolated=cpus(0)),
+        CellPlacement(4, 0, 64, pins={0: 4, 1: 5}, isolated=cpus(6)),
+    )

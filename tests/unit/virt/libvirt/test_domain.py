@@ -131,6 +131,12 @@ def test_modules_are_memory_of_their_cell():
     )
 
 
+def test_cpus_that_helpers_have_to_themselves():
+    more = """<cputune><emulatorpin cpuset='3'/><iothreadpin iothread='1' cpuset='4-5'/>
+      <iothreadpin iothread='2' cpuset='6'/></cputune>"""
+    assert parse_domain(document(more=more)).helper_cpus == frozenset({3, 6})
+
+
 def test_a_cpuset_of_all_vcpus_is_each_one_s():
     domain = parse_domain(document(vcpu="<vcpu cpuset='2-3'>2</vcpu>"))
     assert domain.affinity == {0: frozenset({2, 3}), 1: frozenset({2, 3})}
