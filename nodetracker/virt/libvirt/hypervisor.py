@@ -86,7 +86,7 @@ class _Host:
 
 
 @dataclass(frozen=True, slots=True)
-class _Static:
+class Abilities:
     """What stays as long as the session does: features of processor and emulator."""
 
     features: tuple[str, ...]
@@ -112,7 +112,12 @@ class _Storage:
 
 
 class HypervisorReader:
-    """Reads one node; made anew for each session, so that nothing outlives a reconnect."""
+    """Reads one node; made anew for each session, so that nothing outlives a reconnect.
+
+    Args:
+        abilities: as the session before had them, for as long as this one does
+            not tell: libvirtd may look for them for a while after its start.
+    """
 
     def __init__(
         self,
@@ -120,8 +125,10 @@ class HypervisorReader:
         session: Session,
         environment: DriverEnvironment,
         settings: LibvirtSettings,
+        abilities: Abilities | None = None,
     ) -> None:
         self.session = session
+        self.abilities = abilities
         self._connection = connection
         self._environment = environment
         self._settings = settings
@@ -132,13 +139,13 @@ class HypervisorReader:
         self._devices = DeviceReader(session.client.device_xml)
         self._disks: tuple[GuestDisk, ...] = ()
         self._topology = NumaTopology()
-        self._static: _Static | None = None
+        self._own_abilities: Abilities | None = None
 
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact, side by side where one does not need the other."""
         client = self.session.client
         host_probe = self._start(nodename, "host", lambda: _read_host(client))
-        static_probe = self._start(nodename, "features", lambda: self._read_static(client))
+        abilities_probe = self._start(nodename, "features", lambda: self._read_abilities(client))
         memory_probe = self._start(nodename, "memory", lambda: self._read_memory(client))
         states_probe = self._start(nodename, "domains", client.domain_states)
         amounts_probe = self._start(nodename, "amounts", self.session.side.domain_amounts)
@@ -148,11 +155,13 @@ class HypervisorReader:
         document = _derive(
             host, lambda value: host_capabilities.parse_capabilities(value.capabilities)
         )
-        static = static_probe.fact().value or _Static((), None)
+        told = abilities_probe.fact()
+        self.abilities = told.value or self.abilities
+        abilities = self.abilities or Abilities((), None)
         cpu = _derive(
             document,
             lambda root: host_capabilities.parse_cpu_info(
-                root, _given(host).online_map, _given(host).cpu_count, static.features
+                root, _given(host).online_map, _given(host).cpu_count, abilities.features
             ),
         )
         numa = _derive(
@@ -176,7 +185,9 @@ class HypervisorReader:
         snapshot = HostSnapshot(
             nodename=nodename,
             uuid=_derive(document, self._node_uuid).value,
-            hypervisor=_derive(document, self._hypervisor),
+            hypervisor=failed(told.source, told.error or "")  # so that its traits are held
+            if self.abilities is None
+            else _derive(document, self._hypervisor),
             cpu=cpu,
             memory=memory,
             numa=numa,
@@ -191,7 +202,7 @@ class HypervisorReader:
             mdev_types=functions.value.mdev_types if functions.value else {},
             traits=()
             if cpu.value is None
-            else name_traits(cpu.value.flags, cpu.value.threads, static.domain_capabilities),
+            else name_traits(cpu.value.flags, cpu.value.threads, abilities.domain_capabilities),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
             self._connection.suspect()
@@ -211,17 +222,17 @@ class HypervisorReader:
         key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
         return self._environment.probes.start(key, lambda: read_system_info(roots))
 
-    def _read_static(self, client: "LibvirtClient") -> _Static:
+    def _read_abilities(self, client: "LibvirtClient") -> Abilities:
         """Read once what only a restart of libvirtd changes."""
-        if self._static is None:
+        if self._own_abilities is None:
             text = client.domain_capabilities()
-            self._static = _Static(
+            self._own_abilities = Abilities(
                 features=_expand_features(client),
                 domain_capabilities=None
                 if text is None
                 else parse_document(text, "domainCapabilities", self._source),
             )
-        return self._static
+        return self._own_abilities
 
     def _read_memory(self, client: "LibvirtClient") -> MemoryInfo:
         statistics = client.memory_statistics()
