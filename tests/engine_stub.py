@@ -52,10 +52,12 @@ class EngineStub:
 
     Attributes:
         requests: paths that were asked for, without the version.
+        queries: path -> what followed it when it was last asked for.
         statuses: path -> (status, text) to be answered instead.
         is_open: cleared, nothing is answered until it is set again.
         is_slow_with: paths that are answered only when the stub is stopped.
         counters: container id -> answer to its statistics.
+        names: container id -> its names in the list, where links name it too.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -65,8 +67,10 @@ class EngineStub:
         self.version: Any = copy.deepcopy(VERSION)
         self.containers: dict[str, dict[str, Any]] = {}
         self.counters: dict[str, Any] = {}
+        self.names: dict[str, list[str]] = {}
         self.disk_use: Any = {"LayersSize": 5 << 20, "Images": []}
         self.requests: list[str] = []
+        self.queries: dict[str, str] = {}
         self.statuses: dict[str, tuple[int, str]] = {}
         self.is_slow_with: set[str] = set()
         self.is_stopped = threading.Event()
@@ -135,7 +139,11 @@ class EngineStub:
             return 200, self.disk_use
         if path == "/containers/json":
             return 200, [
-                {"Id": key, "Names": [item.get("Name")], "State": _state(item)}
+                {
+                    "Id": key,
+                    "Names": self.names.get(key) or [item.get("Name")],
+                    "State": _state(item),
+                }
                 for key, item in self.containers.items()
             ]
         found = re.fullmatch(r"/containers/([0-9a-z]+)/(json|stats)", path)
@@ -177,6 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         stub = self.server.stub
         path = re.sub(r"^/v[0-9.]+", "", self.path.partition("?")[0])
         stub.requests.append(path)
+        stub.queries[path] = self.path.partition("?")[2]
         stub.hold(path)
         if stub.is_stopped.is_set():  # connections that are open still are of no use
             self.close_connection = True

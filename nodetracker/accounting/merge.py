@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
-from nodetracker.model.host import StorageInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.warning import HostWarning, WarningKind
 
@@ -18,11 +17,20 @@ class Reading:
         driver: its name.
         kinds: kinds that its guests may be of; while it fails, no guest of
             these is judged gone.
+        last_disk: device id of the filesystem that its guests' disks were on
+            when that was last read.
     """
 
     driver: str
     kinds: frozenset[WorkloadKind]
     snapshot: HostSnapshot
+    last_disk: int | None = None
+
+    @property
+    def disk(self) -> int | None:
+        """The device id of that filesystem, as last known; None when it never was."""
+        storage = self.snapshot.storage.value
+        return self.last_disk if storage is None else storage.instances.device_id
 
 
 def merge_readings(readings: Sequence[Reading]) -> HostSnapshot:
@@ -68,14 +76,15 @@ def _merge_guests(
     unread: set[WorkloadKind] = set()
     unreadable: list[str] = []
     warnings = []
-    storage = readings[0].snapshot.storage.value
+    own_disk = readings[0].disk
     for reading, fact in facts:
         if fact.value is None:
             unread |= reading.kinds
             continue
         unread |= {kind for kind in reading.kinds if not fact.value.is_complete_for(kind)}
         unreadable += fact.value.unreadable
-        is_charged = _is_same_disk(storage, reading.snapshot.storage.value)
+        # One filesystem that was never known is taken to be the same.
+        is_charged = None in (own_disk, reading.disk) or own_disk == reading.disk
         for guest in fact.value.guests:
             if guest.uuid in merged:
                 warnings.append(_listed_twice(readings, guest, merged[guest.uuid][0], reading))
@@ -86,13 +95,6 @@ def _merge_guests(
         tuple(guest for _, guest in merged.values()), tuple(unreadable), frozenset(unread)
     )
     return Fact(source, listing, errors or None), warnings
-
-
-def _is_same_disk(first: StorageInfo | None, other: StorageInfo | None) -> bool:
-    """Tell whether both are one filesystem; one that is not known is taken to be."""
-    if first is None or other is None:
-        return True
-    return first.instances.device_id == other.instances.device_id
 
 
 def _merge_warnings(readings: Sequence[Reading]) -> Iterable[HostWarning]:

@@ -97,20 +97,20 @@ def offered_pins(pins: GuestPins, policy: Policy) -> GuestPins:
     """Return a guest's pins with those to CPUs that are not for pinning as floating ones.
 
     Without `cpu_dedicated_set` no CPU may be pinned by claims, so a pin is a
-    matter between the guest and whoever made it.
+    matter between the guest and whoever made it. The same holds for CPUs that
+    a guest keeps empty.
     """
     dedicated = policy.cpu_dedicated_set or frozenset()
-    return replace(
-        pins,
-        cells=tuple(
-            replace(
-                cell,
-                vcpus=cell.vcpus + sum(cpu not in dedicated for cpu in cell.pins.values()),
-                pins={guest: cpu for guest, cpu in cell.pins.items() if cpu in dedicated},
-            )
-            for cell in pins.cells
-        ),
-    )
+    cells = [
+        replace(
+            cell,
+            vcpus=cell.vcpus + sum(cpu not in dedicated for cpu in cell.pins.values()),
+            pins={guest: cpu for guest, cpu in cell.pins.items() if cpu in dedicated},
+            isolated=cell.isolated & dedicated,
+        )
+        for cell in pins.cells
+    ]
+    return replace(pins, cells=tuple(cell for cell in cells if cell.takes_anything))
 
 
 def topology_with_usage(

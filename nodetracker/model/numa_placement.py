@@ -32,6 +32,11 @@ class CellPlacement:
     isolated: CpuSet = frozenset()
 
     @property
+    def takes_anything(self) -> bool:
+        """Whether anything of the host's cell is used."""
+        return bool(self.vcpus or self.memory_mb or self.pages or self.taken_cpus)
+
+    @property
     def taken_cpus(self) -> CpuSet:
         """Host CPUs that nobody else may pin."""
         return frozenset(self.pins.values()) | self.isolated

@@ -38,6 +38,7 @@ class CompositeDriver:
         self._hung: dict[str, Task[HostSnapshot]] = {}
         self._nodenames: dict[str, str] = {}  # by driver, as it was listed last
         self._kinds: dict[str, frozenset[WorkloadKind]] = {}  # by driver, likewise
+        self._disks: dict[str, int | None] = {}  # by driver, likewise
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
@@ -117,12 +118,18 @@ class CompositeDriver:
         self._first.host_power_action(action)
 
     def _judge(self, name: str, driver: Driver, snapshot: HostSnapshot) -> Reading:
-        """Add the kinds that a driver's guests may be of: declared, else listed last, else any."""
+        """Add the kinds that a driver's guests may be of: declared, else listed last, else any.
+
+        And where their disks were when that was read last, as who does not
+        answer has not moved them.
+        """
         if snapshot.guests.value is not None:
             self._kinds[name] = frozenset(guest.kind for guest in snapshot.guests.value.guests)
         declared = frozenset(kind for word, kind in _KINDS.items() if word in driver.capabilities)
         kinds = declared or self._kinds.get(name) or frozenset(WorkloadKind)
-        return Reading(name, kinds, snapshot)
+        reading = Reading(name, kinds, snapshot, self._disks.get(name))
+        self._disks[name] = reading.disk
+        return reading
 
     def _all_capabilities(self) -> frozenset[DriverCapability]:
         return frozenset().union(*(driver.capabilities for _, driver in self._drivers))

@@ -86,21 +86,20 @@ class MachineProbes:
             self._key(f"{self._sys}/devices/system/node", "numa"),
             lambda: read_numa_topology(self._roots, cpu.value),
         )
-        pci, netdevs = self._pci.fact(), self._netdevs.fact()
-        mdev_types = self._mdev_types.fact()
+        pci = self._pci.fact()
+        gpus = start_gpus(self._nodename, self._roots, self._probes, pci)
+        no_gpus: Fact[tuple[Gpu, ...]] = failed(pci.source, pci.error or "")
+        netdevs, mdev_types = self._netdevs.fact(), self._mdev_types.fact()
         if mdev_types.value is None:
             pci = failed(mdev_types.source, mdev_types.error or "")
         if netdevs.value is None:  # a device that a spec names by its interface must not lose it
             pci = failed(netdevs.source, netdevs.error or "")
-        gpus = self._probes.start(
-            self._key("NVML", "gpus"), lambda: read_gpus(self._roots, pci.value or ())
-        )
         return MachineFacts(
             cpu=cpu,
             memory=self._memory.fact(),
             numa=numa.fact(),
             pci=pci,
-            gpus=gpus.fact(),
+            gpus=no_gpus if gpus is None else gpus.fact(),
             system=self._system.fact(),
             netdevs=netdevs.value or {},
             mdev_types=mdev_types.value or {},
@@ -108,6 +107,16 @@ class MachineProbes:
 
     def _key(self, source: str, name: str) -> ProbeKey:
         return ProbeKey(source, self._nodename, name)
+
+
+def start_gpus(
+    nodename: str, roots: Roots, probes: ProbeRunner, pci: Fact[tuple[PciDevice, ...]]
+) -> Pending[tuple[Gpu, ...]] | None:
+    """Begin to look for GPUs; None where PCI does not say which there are."""
+    functions = pci.value
+    if functions is None:
+        return None
+    return probes.start(ProbeKey("NVML", nodename, "gpus"), lambda: read_gpus(roots, functions))
 
 
 def read_uptime(roots: Roots) -> timedelta:

@@ -215,6 +215,39 @@ def test_real_use_is_written_along_with_what_changes(engine: Engine, agent: Agen
     agent.wait(lambda node: not node.guests)
 
 
+def test_cpus_that_a_container_is_pinned_to_are_kept_from_claims(
+    engine: Engine, tmp_path: Path
+) -> None:
+    pins = "[compute]\ncpu_shared_set = 0\ncpu_dedicated_set = 1\n"
+    agent, client = Agent(tmp_path / "agent", engine.url, extra=pins), engine.client()
+    request = tmp_path / "request.json"
+    request.write_text(
+        '{"workload": {"uuid": "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"},'
+        ' "resources": {"PCPU": 1}, "numa": {"cpu_policy": "dedicated"}}'
+    )
+    ask = ("claim", "create", str(request), "--host", HOST, "--dry-run")
+    try:
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        assert agent.programs.manage(*ask).returncode == 0
+        create_id = create(client, "pinned", cpuset_cpus="1", cpu_shares=None)
+        client.start(create_id)
+        agent.wait(lambda node: node.values.pcpus_used == 1 and node.values.vcpus_used == 0)
+        refused = agent.programs.manage(*ask)
+        assert refused.returncode == 1
+        if engine.name == "dockerd":  # Podman's service has no update
+            client.update_container(create_id, cpuset_cpus="0")
+            agent.wait(lambda node: node.values.pcpus_used == 0 and node.values.vcpus_used == 1)
+            client.update_container(create_id, cpuset_cpus="1")
+            agent.wait(lambda node: node.values.pcpus_used == 1)
+        client.kill(create_id)
+        agent.wait(lambda node: node.values.pcpus_used == 0 and node.values.vcpus_used == 0)
+        assert agent.programs.manage(*ask).returncode == 0
+    finally:
+        client.remove_container("pinned", force=True)
+        client.close()
+        agent.stop()
+
+
 def test_containers_without_a_limit_are_measured(engine: Engine, agent: Agent) -> None:
     client = engine.client()
     container = create(client, "free", mem_limit=None, cpu_shares=None)

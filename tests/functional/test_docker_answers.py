@@ -1,12 +1,18 @@
 """The docker driver on an engine that says odd things, counts its requests or breaks off."""
 
+import os
 import queue
+import socket
+import tarfile
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
 from nodetracker.accounting.view import account
-from nodetracker.errors import ConfigError
+from nodetracker.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.model.event import EventKind
 from nodetracker.model.warning import WarningKind
@@ -23,6 +29,7 @@ from tests.engine_stub import EngineStub, describe_container
 from tests.programs import wait_until
 
 HOST = "host-1"
+HOSTS = Path(__file__).parents[1] / "hosts"
 UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
 
 
@@ -145,6 +152,17 @@ class TestOddAnswers:
         listing = world.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.unreadable == ("container web-2: answered 500: broken",)
+
+    def test_a_container_that_links_name_too_is_told_by_its_own_name(self, world, stub):
+        stub.add(describe_container(2, Memory="odd"))
+        stub.names[f"{2:064x}"] = ["/shop/db", "/web-2", "/blog/db"]
+        listing = world.driver().get_available_resource(HOST).guests.value
+        assert listing.unreadable[0].startswith("container web-2: Memory")
+
+    def test_what_a_container_is_bound_to_is_the_machines(self, world, stub):
+        stub.add(describe_container(1, CpusetCpus="1", NanoCpus=0))
+        guest = guests_of(world.driver().get_available_resource(HOST))["web-1"]
+        assert [list(cell.pins.values()) for cell in guest.pins.cells] == [[1]]
 
     def test_of_two_containers_with_one_workload_the_older_is_it(self, world, stub):
         for number in (1, 2):
@@ -281,6 +299,7 @@ class TestRequests:
             return driver.get_available_resource(HOST).measured.get("images_disk_used_mb") == 5
 
         wait_until(is_measured)
+        assert stub.queries["/system/df"] == "type=image"  # volumes are measured file by file
         stub.requests.clear()
         assert is_measured()  # as a reading that nothing else changes is not written
         assert "/system/df" not in stub.requests
@@ -325,6 +344,37 @@ class TestRequests:
         assert guests_of(snapshot)["web-2"].memory_mb == 128
         assert "/system/df" not in stub.requests
         assert f"/containers/{1:064x}/stats" not in stub.requests
+
+
+def test_what_containers_are_bound_to_is_nobody_elses(world, stub):
+    with tarfile.open(HOSTS / "8amd64-1pa2n2c2t-sriov.tar.xz") as tar:
+        tar.extractall(world.directory, filter="data")
+    machine = world.directory / "8amd64-1pa2n2c2t-sriov"
+    roots = Roots(machine / "proc", machine / "sys", world.root)
+    stub.add(
+        describe_container(
+            1,
+            NanoCpus=0,
+            CpusetCpus="2,6",
+            DeviceRequests=[{"Driver": "nvidia", "Count": -1}],
+            Devices=[{"PathOnHost": "/dev/vfio/51"}],
+        ),
+        describe_container(2, NanoCpus=0, CpusetCpus="3"),
+    )
+    driver = world.driver(roots=roots)
+    policy = Policy(cpu_shared_set=frozenset(range(8)) - {2}, cpu_dedicated_set=frozenset({2}))
+    snapshot = driver.get_available_resource(HOST)
+    view = account(snapshot, None, policy, NOW)
+    assert view.values.gpus[0]["guests"] == [guests_of(snapshot)["web-1"].uuid]
+    assert view.values.inventory["PGPU"]["reserved"] == 1
+    assert guests_of(snapshot)["web-1"].pins.devices == ("0000:81:10.2", "0000:c1:00.0")
+    cells = view.values.numa_topology["cells"]
+    assert {cpu for cell in cells for cpu in cell["pinned_cpus"]} == {2}
+    assert (view.values.pcpus_used, view.values.vcpus_used) == (1, 2)
+    (machine / "sys/bus/pci/devices/0000:c1:00.0/vendor").write_text("odd")
+    later = driver.get_available_resource(HOST)
+    assert not later.pci.is_fresh  # devices stay as last known, and are not told to be free
+    assert guests_of(later) == guests_of(snapshot)
 
 
 class TestDisk:
@@ -449,6 +499,17 @@ class TestEvents:
         ("/var/run/docker.sock", "begins with none of"),
         ("ssh://root@host", "begins with none of"),
         ("tcp://user:s3cret@host:2376", "must hold no user or password"),
+        ("unix://", "needs an absolute path"),
+        ("unix:///", "needs an absolute path"),
+        ("unix://run/docker.sock", "needs an absolute path"),
+        ("unix:///" + "a" * 107, "at most 107 bytes"),
+        ("unix:///run/docker.sock?version=1", "has more than an address"),
+        ("tcp://", "needs a host and a port"),
+        ("tcp://:2375", "needs a host and a port"),
+        ("https://engine", "needs a host and a port"),
+        ("tcp://engine:0", "needs a host and a port"),
+        ("tcp://engine:99999", "Port out of range"),
+        ("tcp://engine:docker", "Port could not be cast"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text):
@@ -457,3 +518,78 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text)
     with pytest.raises(ConfigError, match=text) as caught:
         PLUGIN.build(environment, values)
     assert "s3cret" not in str(caught.value)
+
+
+def test_why_an_engine_does_not_answer_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    left = tmp_path / "left.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(left))
+    told = {
+        f"tcp://127.0.0.1:{port}": "Connection refused",
+        "tcp://engine.invalid:2375": "Name or service not known",
+        f"unix://{left}": "Connection refused",
+        f"unix://{tmp_path}/none.sock": "No such file or directory",
+    }
+    for url, reason in told.items():
+        with pytest.raises(DriverUnavailableError) as caught:
+            EngineClient(url, 5).ping()
+        assert caught.value.source == url
+        assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("text", ["[]", '{"proxies": []}', '{"auths": 3}'])
+def test_a_configuration_file_of_dockers_own_that_is_odd_is_told_and_ends_no_thread(
+    world, monkeypatch, text
+):
+    path = world.directory / "config.json"
+    path.write_text(text)
+    monkeypatch.setenv("DOCKER_CONFIG", str(world.directory))
+    told = queue.Queue()
+    driver = world.driver()
+    driver.events(told.put)
+    reason = "the Docker configuration file of the agent's user cannot be used"
+    assert errors_of(driver.get_available_resource(HOST))["guests"] == reason
+    path.unlink()
+    assert told.get(timeout=20).kind is EventKind.SOURCE
+    assert driver.get_available_resource(HOST).guests.is_fresh
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(200, "answered what is no JSON"), (404, "answered 404: no such page")]
+)
+def test_a_server_that_is_no_engine_is_told(status, reason):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"no such page")
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        client = EngineClient(f"tcp://127.0.0.1:{server.server_port}", 5)
+        for ask in (client.info, client.list_containers, client.read_disk_use):
+            with pytest.raises(HostDataError) as caught:
+                ask()
+            assert caught.value.reason == reason
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives the right to the socket away, as root can")
+def test_a_socket_that_may_not_be_used_is_named(stub):
+    stub.socket.chmod(0o600)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(DriverUnavailableError) as caught:
+            EngineClient(stub.url, 5).ping()
+    finally:
+        os.seteuid(0)
+    assert str(caught.value) == f"{stub.url}: Permission denied"

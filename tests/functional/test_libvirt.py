@@ -195,6 +195,53 @@ def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent)
     agent.follows(lambda: agent.node().guests[FIRST].disk_mb == 4096, "attach-disk")
 
 
+def test_an_owner_that_is_written_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent) -> None:
+    libvirtd.define(domain_xml("web", FIRST))
+    agent.follows(lambda: agent.guest() is not None, "define")
+    namespace = "http://openstack.org/xmlns/libvirt/nova/1.1"
+    owner = '<instance><owner><project uuid="p1">shop</project></owner></instance>'
+    libvirtd.virsh("metadata", "web", namespace, "--key", "nova", "--set", owner)
+    agent.follows(lambda: getattr(agent.guest(), "project_id", "") == "p1", "owner")
+
+
+def test_a_domain_of_many_parts_is_told_in_full(libvirtd: Libvirtd, agent: Agent) -> None:
+    more = """
+      <maxMemory slots='4' unit='GiB'>4</maxMemory>
+      <memoryBacking><hugepages><page size='2048' nodeset='0'/></hugepages></memoryBacking>
+      <numatune><memory mode='strict' nodeset='0'/></numatune>
+      <vcpus><vcpu id='0' enabled='yes' hotpluggable='no'/>
+        <vcpu id='1' enabled='no' hotpluggable='yes'/>
+        <vcpu id='2' enabled='yes' hotpluggable='yes'/></vcpus>
+      <cputune><vcpupin vcpu='1' cpuset='0'/><vcpupin vcpu='2' cpuset='1'/></cputune>
+      <cpu><numa><cell id='0' cpus='0' memory='64' unit='MiB'/>
+        <cell id='1' cpus='1-2' memory='32' unit='MiB'/></numa></cpu>"""
+    devices = """
+      <memory model='dimm'><target><size unit='MiB'>128</size><node>1</node></target></memory>
+      <disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>
+      <disk type='file' device='floppy'><target dev='fda' bus='fdc'/></disk>
+      <disk type='nvme' device='disk'><driver name='qemu' type='raw'/>
+        <source type='pci' managed='yes' namespace='1'>
+          <address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/></source>
+        <target dev='vdb' bus='virtio'/></disk>
+      <hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>
+        <address uuid='c2177883-f1bb-47f0-914d-32a22e3a8804'/></source></hostdev>"""
+    libvirtd.define(
+        domain_xml("web", FIRST, 2, vcpus_max=3, memory_mb=224, more=more, devices=devices)
+    )
+    agent.follows(lambda: agent.guest() is not None, "define")
+    guest = agent.guest()
+    assert guest is not None
+    assert (guest.vcpu_milli, guest.memory_mb, guest.disk_mb) == (2000, 224, 0)
+    sizes = [(cell.page_size_kb, cell.memory_mb, cell.pages) for cell in guest.pins.cells]
+    assert sizes == [(None, 160, 0), (2048, 64, 32)]
+    assert guest.pins.devices == ("0000:81:00.0",)
+    assert guest.details == {
+        "vcpus_max": 3,
+        "host_devices": ["mdev c2177883-f1bb-47f0-914d-32a22e3a8804"],
+        "disks_elsewhere": ["vdb"],
+    }
+
+
 def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -> None:
     sets = {"cpu_shared_set": "0", "cpu_dedicated_set": "1"}
     with Agent(tmp_path, libvirtd.uri, **sets) as agent:
@@ -212,6 +259,15 @@ def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -
         refused = agent.programs.manage("claim", "create", str(request), "--host", "host-1")
         assert refused.returncode == 1
         assert "NUMA" in refused.stderr
+        libvirtd.virsh("vcpupin", "web", "0", "0", "--live")
+        agent.follows(lambda: agent.node().values.pcpus_used == 0, "vcpupin")
+        libvirtd.virsh("emulatorpin", "web", "1", "--live")
+        agent.follows(
+            lambda: agent.node().values.numa_topology["cells"][0]["pinned_cpus"] == [1],
+            "emulatorpin",
+        )
+        refused = agent.programs.manage("claim", "create", str(request), "--host", "host-1")
+        assert refused.returncode == 1
         libvirtd.virsh("vcpupin", "web", "0", "0-1", "--live")
         agent.follows(lambda: agent.node().values.pcpus_used == 0, "unpinned")
 

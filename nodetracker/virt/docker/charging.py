@@ -26,6 +26,7 @@ class Charges:
     """Containers as guests.
 
     Attributes:
+        guests: in the containers' order.
         measured: what joins the node's metrics; None where there is no number now.
         wrong_labels: container's name -> what is wrong with its label.
     """

@@ -16,6 +16,7 @@ from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundEr
 
 MIN_API_VERSION = (1, 40)
 _ANY_VERSION = "1.40"  # of a connection that asks for nothing but the engine's own
+_LONGEST_ANSWER = 200  # characters of one that is told
 _LOST = "the connection was lost"
 _ONE_SHOT_API_VERSION = (1, 41)
 
@@ -133,8 +134,17 @@ class EngineClient:
         return self._ask(read)
 
     def read_disk_use(self) -> Any:
-        """Return what images, containers and volumes take."""
-        return self._ask(lambda api: api.df())
+        """Return what images take.
+
+        Engines before API 1.42 measure containers and volumes too, file by file.
+        """
+
+        def read(api: docker.APIClient) -> Any:
+            url = f"{api.base_url}/v{api.api_version}/system/df"
+            response = api.get(url, params={"type": "image"}, timeout=self._timeout)
+            return self._checked(response).json()
+
+        return self._ask(read)
 
     def open_events(
         self, since: str | None, filters: dict[str, list[str]], quiet_seconds: float
@@ -156,11 +166,7 @@ class EngineClient:
                 stream=True,
                 timeout=(self._timeout, quiet_seconds),
             )
-            if response.status_code != 200:
-                text = response.text
-                response.close()
-                raise HostDataError(self.source, f"answered {response.status_code}: {text[:200]}")
-            return EventStream(response)
+            return EventStream(self._checked(response))
 
         return self._ask(listen)
 
@@ -198,6 +204,8 @@ class EngineClient:
             raise HostDataError(
                 self.source, f"answered {status}: {error.explanation or error}"
             ) from error
+        except requests.JSONDecodeError as error:
+            raise HostDataError(self.source, "answered what is no JSON") from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             self.close()
             raise DriverUnavailableError(self.source, self._describe(error)) from error
@@ -208,7 +216,11 @@ class EngineClient:
         """Connect and agree on a version, which are requests; no lock is held meanwhile."""
         self.request_count += 1
         with contextlib.closing(self._make_connection(_ANY_VERSION)) as first:
-            answer = first.version(api_version=False)
+            try:
+                answer = first.version(api_version=False)
+            except docker.errors.NotFound as error:
+                text = f"answered 404: {error.explanation}"
+                raise HostDataError(self.source, text[:_LONGEST_ANSWER]) from error
         version = answer.get("ApiVersion") if isinstance(answer, dict) else None
         if not isinstance(version, str) or not _parse_version(version):
             raise HostDataError(self.source, "does not tell its API's version")
@@ -222,11 +234,26 @@ class EngineClient:
             known.close()
         return connection
 
+    def _checked(self, response: requests.Response) -> requests.Response:
+        """Return an answer that is one, and not an error."""
+        if response.status_code != 200:
+            text = response.text
+            response.close()
+            raise HostDataError(
+                self.source, f"answered {response.status_code}: {text[:_LONGEST_ANSWER]}"
+            )
+        return response
+
     def _make_connection(self, version: str) -> docker.APIClient:
         """Make a connection that takes no proxy and no authority from the environment."""
-        connection = docker.APIClient(
-            base_url=self.source, version=version, timeout=self._timeout, tls=self._tls_config()
-        )
+        try:
+            connection = docker.APIClient(
+                base_url=self.source, version=version, timeout=self._timeout, tls=self._tls_config()
+            )
+        except (AttributeError, TypeError) as error:  # the library reads that file in any case
+            raise HostDataError(
+                self.source, "the Docker configuration file of the agent's user cannot be used"
+            ) from error
         connection.trust_env = False
         return connection
 
@@ -241,7 +268,7 @@ class EngineClient:
         """Say why there was no answer, in words that stay the same while it lasts."""
         seen: BaseException | None = error
         while seen is not None:
-            if isinstance(seen, (requests.Timeout, urllib3.exceptions.TimeoutError)):
+            if _is_timeout(seen):
                 return f"no answer within {self._timeout:g} s"
             seen = seen.__cause__ or seen.__context__
         seen = error
@@ -256,6 +283,13 @@ class EngineClient:
                 return " ".join(str(seen).split())
             seen = seen.__cause__ or seen.__context__
         return _LOST
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Tell whether nothing came in time; a refused connection calls itself a timeout, too."""
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return False
+    return isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError))
 
 
 def _parse_version(text: str) -> tuple[int, ...]:

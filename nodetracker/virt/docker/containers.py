@@ -5,15 +5,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.cpuset import parse_cpu_set
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
 from nodetracker.units import MILLI, usage_mib_from_bytes
+from nodetracker.virt.docker.devices import (
+    ALL_GPUS,
+    parse_devices,
+    parse_gpu_names,
+    parse_visible_gpus,
+)
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SHARES_PER_CPU = 1024
 _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
+_NO_LIMIT_BYTES = 2**63 - 2**16
+"""From here on a limit is how the kernel writes none: the most pages that there can be."""
 
 _POWER_STATES = {
     "running": PowerState.RUNNING,
@@ -29,6 +37,7 @@ _POWER_STATES = {
     "removing": PowerState.SHUTDOWN,
 }
 _ALIVE = frozenset({"running", "stopping", "paused"})
+_ENDED = frozenset({"exited", "stopped"})  # the latter is Podman's, until it has cleaned up
 _COMES_BACK = frozenset({"always"})
 
 
@@ -48,8 +57,9 @@ class Container:
         memory_mb: its limit, None when it has none.
         disk_mb: its limit, 0 when it has none.
         restart_policy: e.g. ``always``, "" for none.
-        gpus: how many GPUs it asked for, -1 for all.
+        gpu_names: GPUs that it asked for: numbers, uuids, or `ALL_GPUS`.
         devices: paths of the host's devices that it was given.
+        cpus, cells: of the host, that it may run on and have memory of; none = any.
     """
 
     id: str
@@ -63,8 +73,15 @@ class Container:
     restart_policy: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
-    gpus: int = 0
+    gpu_names: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    cpus: CpuSet = frozenset()
+    cells: CpuSet = frozenset()
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it asked for, -1 for all."""
+        return -1 if ALL_GPUS in self.gpu_names else len(self.gpu_names)
 
     @property
     def power_state(self) -> PowerState:
@@ -87,7 +104,7 @@ class Container:
         return (
             self.is_alive
             or self.state == "restarting"
-            or (self.state == "exited" and self.restart_policy in _COMES_BACK)
+            or (self.state in _ENDED and self.restart_policy in _COMES_BACK)
         )
 
 
@@ -115,15 +132,18 @@ def parse_container(raw: Any) -> Container:
         state=str(state.get("Status") or ""),
         pid=_number(state, "Pid"),
         vcpu_milli=parse_vcpu_milli(host_config),
-        memory_mb=usage_mib_from_bytes(memory) if memory > 0 else None,
+        memory_mb=usage_mib_from_bytes(memory) if 0 < memory < _NO_LIMIT_BYTES else None,
         disk_mb=parse_disk_mb(host_config.get("StorageOpt")),
         restart_policy=str(policy.get("Name") or "") if isinstance(policy, Mapping) else "",
         labels={str(key): str(value) for key, value in labels.items()}
         if isinstance(labels, Mapping)
         else {},
         image=str(config.get("Image") or ""),
-        gpus=parse_gpus(host_config.get("DeviceRequests")),
+        gpu_names=parse_gpu_names(host_config.get("DeviceRequests"))
+        or parse_visible_gpus(host_config.get("Runtime"), config.get("Env")),
         devices=parse_devices(host_config.get("Devices")),
+        cpus=_parse_set(host_config, "CpusetCpus"),
+        cells=_parse_set(host_config, "CpusetMems"),
     )
 
 
@@ -146,12 +166,9 @@ def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
     if quota > 0:
         period = _number(host_config, "CpuPeriod") or _DEFAULT_PERIOD_US
         return -(-quota * MILLI // period)
-    cpus = host_config.get("CpusetCpus")
-    if isinstance(cpus, str) and cpus.strip():
-        try:
-            return len(parse_cpu_set(cpus)) * MILLI
-        except ValueError as error:
-            raise ContainerError(f"CpusetCpus: {error}") from error
+    cpus = _parse_set(host_config, "CpusetCpus")
+    if cpus:
+        return len(cpus) * MILLI
     return -(-max(0, _number(host_config, "CpuShares")) * MILLI // _SHARES_PER_CPU)
 
 
@@ -183,44 +200,20 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 
-def parse_gpus(requests: Any) -> int:
-    """Return how many GPUs a container asked for, -1 for all of them.
-
-    >>> parse_gpus([{"Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]]}])
-    2
-    """
-    total = 0
-    for request in requests if isinstance(requests, list) else []:
-        if not isinstance(request, Mapping) or not _asks_for_gpus(request):
-            continue
-        ids, count = request.get("DeviceIDs"), request.get("Count")
-        if isinstance(ids, list) and ids:
-            total += len(ids)
-        elif isinstance(count, int) and count < 0:
-            return -1
-        elif isinstance(count, int):
-            total += count
-    return total
-
-
-def parse_devices(devices: Any) -> tuple[str, ...]:
-    """Return the host's paths of the devices that a container was given, ascending."""
-    found = devices if isinstance(devices, list) else []
-    paths = {device.get("PathOnHost") for device in found if isinstance(device, Mapping)}
-    return tuple(sorted(path for path in paths if isinstance(path, str) and path))
-
-
-def _asks_for_gpus(request: Mapping[str, Any]) -> bool:
-    if request.get("Driver") == "nvidia":
-        return True
-    alternatives = request.get("Capabilities") or []
-    return any("gpu" in wanted for wanted in alternatives if isinstance(wanted, list))
-
-
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ContainerError(f"{what} is no object")
     return value
+
+
+def _parse_set(host_config: Mapping[str, Any], key: str) -> CpuSet:
+    text = host_config.get(key)
+    if not isinstance(text, str) or not text.strip():
+        return frozenset()
+    try:
+        return parse_cpu_set(text)
+    except ValueError as error:
+        raise ContainerError(f"{key}: {error}") from error
 
 
 def _number(mapping: Mapping[str, Any], key: str) -> int:

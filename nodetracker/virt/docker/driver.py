@@ -15,6 +15,7 @@ from nodetracker.model.host import StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
+from nodetracker.virt.docker.binding import Bindable, bind_container
 from nodetracker.virt.docker.charging import Charges, ContainerCharger
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import ContainerError
@@ -32,8 +33,8 @@ from nodetracker.virt.machine import MachineProbes, read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
 
+S = TypeVar("S")
 T = TypeVar("T")
-
 
 REPORT_SECONDS = 50.0
 """What an engine says of itself is asked again this often; audits after events need it sooner."""
@@ -72,6 +73,7 @@ class DockerDriver:
         self._report_at = 0.0
         self._reloaded_at = 0.0
         self._root_dir = ""
+        self._bindable = Bindable()
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
@@ -115,13 +117,17 @@ class DockerDriver:
         storage = self._read_storage(machine_probes, report)
         listing = pending_listing.fact()
         charges = Charges()
-        guests: Fact[GuestListing] = failed(listing.source, listing.error or "")
         if listing.value is None:
             self._reloaded_at = self._monotonic()  # nor is its word on itself believed any longer
         else:
             charges = self._charger.charge(listing.value.containers)
-            guests = fresh(listing.source, GuestListing(charges.guests, listing.value.unreadable))
         machine = machine_probes.facts()
+        self._bindable = Bindable(
+            machine.numa.value or self._bindable.topology,
+            self._bindable.gpus if machine.gpus.value is None else machine.gpus.value,
+            self._bindable.pci if machine.pci.value is None else machine.pci.value,
+        )
+        guests = _part(listing, lambda value: self._list_guests(value, charges))
         return HostSnapshot(
             nodename=nodename,
             hypervisor=_part(report, lambda value: value.hypervisor),
@@ -212,6 +218,17 @@ class DockerDriver:
         reserved = int(fact.value.instances.total_mb * self._image_share)
         return fresh(fact.source, replace(fact.value, reserved_mb=reserved))
 
+    def _list_guests(self, listing: ContainerListing, charges: Charges) -> GuestListing:
+        """Return the containers as they are charged, with what each is bound to."""
+        bindable = self._bindable
+        return GuestListing(
+            tuple(
+                replace(guest, pins=bind_container(container, guest, bindable))
+                for container, guest in zip(listing.containers, charges.guests, strict=True)
+            ),
+            listing.unreadable,
+        )
+
     def _judge_labels(self, nodename: str, charges: Charges) -> list[HostWarning]:
         return [
             HostWarning(WarningKind.ENGINE_DATA, nodename, name, f"container {name}: {text}")
@@ -253,8 +270,8 @@ def _workload_of(event: EngineEvent) -> str:
         return parse_workload_uuid(event.container_id, "", {})
 
 
-def _part(fact: Fact[EngineReport], choose: Callable[[EngineReport], T]) -> Fact[T]:
-    """Return one part of what the engine said as a fact of its own."""
+def _part(fact: Fact[S], choose: Callable[[S], T]) -> Fact[T]:
+    """Return what follows from one answer of the engine as a fact of its own."""
     if fact.value is None:
         return failed(fact.source, fact.error or "")
     return fresh(fact.source, choose(fact.value))

@@ -132,6 +132,11 @@ class ContainerReader:
 
 
 def _name_of(item: Mapping[str, Any], container_id: str) -> str:
+    """Return a container's own name; those by which links call it have two parts."""
     names = item.get("Names")
-    name = names[0] if isinstance(names, list) and names else ""
-    return str(name).removeprefix("/") or container_id[:12]
+    texts = (
+        [name.removeprefix("/") for name in names if isinstance(name, str)]
+        if isinstance(names, list)
+        else []
+    )
+    return min(texts, key=lambda text: text.count("/"), default="") or container_id[:12]

@@ -1,5 +1,6 @@
 """The entry point of the ``docker`` driver and its options."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from nodetracker.ports import Driver
 from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
 
 _SCHEMES = ("unix", "tcp", "http", "https")
+_LONGEST_SOCKET_PATH = 107  # Linux, unix(7): sun_path with its closing zero
 
 OPTIONS = (
     cfg.StrOpt(
@@ -80,12 +82,31 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
 
 
 def _check_url(url: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        has_port = bool(parts.port)
+    except ValueError as error:
+        raise ConfigError(f"[docker] base_url: {error}") from error
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
         raise ConfigError(f"[docker] base_url: begins with none of {known}")
     if "@" in parts.netloc:  # it would stand in logs and rows
         raise ConfigError("[docker] base_url: must hold no user or password")
+    if parts.query or parts.fragment:
+        raise ConfigError(f"[docker] base_url: {url}: has more than an address")
+    if parts.scheme == "unix":
+        _check_socket(url, parts.netloc, parts.path)
+    elif not (parts.hostname and has_port):
+        raise ConfigError(f"[docker] base_url: {url}: needs a host and a port")
+
+
+def _check_socket(url: str, netloc: str, path: str) -> None:
+    if netloc or not path.strip("/"):
+        raise ConfigError(f"[docker] base_url: {url}: needs an absolute path, unix:///PATH")
+    if len(os.fsencode(path)) > _LONGEST_SOCKET_PATH:
+        raise ConfigError(
+            f"[docker] base_url: {url}: a socket's path has at most {_LONGEST_SOCKET_PATH} bytes"
+        )
 
 
 PLUGIN = DriverPlugin(group="docker", options=OPTIONS, build=_build)

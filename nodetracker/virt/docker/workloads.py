@@ -12,6 +12,8 @@ _POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
 _POD_NAME_LABEL = "io.kubernetes.pod.name"
 _COMPOSE_PROJECT_LABEL = "com.docker.compose.project"
 _COMPOSE_SERVICE_LABEL = "com.docker.compose.service"
+_SWARM_STACK_LABEL = "com.docker.stack.namespace"
+_SWARM_SERVICE_LABEL = "com.docker.swarm.service.name"
 
 _NAMESPACE = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
 """Of the uuids that are made of containers' ids; it must never change."""
@@ -39,8 +41,10 @@ def parse_workload_uuid(container_id: str, name: str, labels: Mapping[str, str])
 
 
 def parse_project(labels: Mapping[str, str]) -> str:
-    """Return whose a container is: by its own label, else Kubernetes' namespace, else Compose's."""
-    for label in (PROJECT_LABEL, _POD_NAMESPACE_LABEL, _COMPOSE_PROJECT_LABEL):
+    """Return whose a container is: by its own label, else whoever runs it says in its labels."""
+    for label in (
+        PROJECT_LABEL, _POD_NAMESPACE_LABEL, _COMPOSE_PROJECT_LABEL, _SWARM_STACK_LABEL,
+    ):  # fmt: skip
         if labels.get(label):
             return labels[label]
     return ""
@@ -57,6 +61,8 @@ def parse_orchestrator(labels: Mapping[str, str], name: str) -> dict[str, str]:
         return {"orchestrator": "kubernetes", "pod": labels.get(_POD_NAME_LABEL, "")}
     if _COMPOSE_PROJECT_LABEL in labels:
         return {"orchestrator": "compose", "service": labels.get(_COMPOSE_SERVICE_LABEL, "")}
+    if _SWARM_SERVICE_LABEL in labels:
+        return {"orchestrator": "swarm", "service": labels[_SWARM_SERVICE_LABEL]}
     return {"orchestrator": "zun"} if _ZUN_NAME.fullmatch(name) else {}
 
 

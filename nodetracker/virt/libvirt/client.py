@@ -8,6 +8,7 @@ error whose text stays the same while the cause does.
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import libvirt
@@ -29,7 +30,15 @@ _UNSUPPORTED = frozenset(
         libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED,
     }
 )
-_GONE = frozenset({libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE})
+_GONE = frozenset(
+    {
+        libvirt.VIR_ERR_NO_DOMAIN,
+        libvirt.VIR_ERR_NO_NODE_DEVICE,
+        libvirt.VIR_ERR_NO_STORAGE_POOL,
+    }
+)
+
+_POOL_IS_ACTIVE = frozenset({libvirt.VIR_STORAGE_POOL_RUNNING, libvirt.VIR_STORAGE_POOL_DEGRADED})
 
 _CLOSE_REASONS = {
     libvirt.VIR_CONNECT_CLOSE_REASON_ERROR: "the connection broke",
@@ -131,7 +140,8 @@ class LibvirtClient:
         """Return the active storage pools."""
         flag = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
         pools = self._optional(lambda: self._connection.listAllStoragePools(flag)) or ()
-        return self._call(lambda: [_pool_info(pool) for pool in pools])
+        found = (self._unless_gone(partial(_pool_info, pool)) for pool in pools)
+        return [info for info in found if info is not None]
 
     def keep_alive(self, interval: int, count: int) -> None:
         """Give the connection up when libvirtd does not answer any more.
@@ -166,6 +176,7 @@ class LibvirtClient:
             (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_ADDED, changed),
             (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, changed),
             (libvirt.VIR_DOMAIN_EVENT_ID_TUNABLE, changed),
+            (libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE, changed),
         ):
             self._register(
                 connection.domainEventRegisterAny,
@@ -177,12 +188,17 @@ class LibvirtClient:
             libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE,
             libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE,
         ):
-            self._register(
-                connection.nodeDeviceEventRegisterAny,
-                connection.nodeDeviceEventDeregisterAny,
-                number,
-                lambda *_details: hooks.devices(),
-            )
+            try:
+                self._register(
+                    connection.nodeDeviceEventRegisterAny,
+                    connection.nodeDeviceEventDeregisterAny,
+                    number,
+                    lambda *_details: hooks.devices(),
+                )
+            except HostDataError as error:
+                # Devices may have a daemon of their own, which domains can do without.
+                LOG.warning("%s: no events of devices: %s", self._source, error.reason)
+                break
 
     def is_alive(self) -> bool:
         """Tell whether the connection still stands, without asking over it."""
@@ -323,8 +339,11 @@ def _run_events() -> None:
             LOG.error("libvirt's event loop: %s", error)
 
 
-def _pool_info(pool: Any) -> PoolInfo:
+def _pool_info(pool: Any) -> PoolInfo | None:
+    """Return an active pool's sizes, None when it has been stopped since it was listed."""
     info = pool.info()
+    if info[0] not in _POOL_IS_ACTIVE:
+        return None
     return PoolInfo(pool.name(), pool.XMLDesc(0), int(info[1]), int(info[3]))
 
 

@@ -54,16 +54,18 @@ class DiskPlace:
         images_type: how guests' disks are kept, None = as files.
         pool: libvirt's storage pool, "" while it is not known.
         source: the pool's volume group or Ceph pool, "" while it is not known.
+        elsewhere: (guest's uuid, target) of files that are on another filesystem.
     """
 
     images_type: str | None = None
     pool: str = ""
     source: str = ""
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
 
     def holds(self, disk: GuestDisk) -> bool:
         """Tell whether a disk lies there; without a known pool its kind decides."""
         if self.images_type not in {"lvm", "rbd"}:
-            return disk.is_file
+            return disk.is_file and (disk.uuid, disk.target) not in self.elsewhere
         if disk.kind == "volume":
             return self.pool in {"", disk.pool}
         if self.images_type == "rbd":
@@ -90,6 +92,19 @@ def sum_capacities(disks: Iterable[GuestDisk], place: DiskPlace) -> Counter[str]
         if place.holds(disk):
             total[disk.uuid] += disk.amounts.capacity or 0
     return total
+
+
+def list_elsewhere(disks: Iterable[GuestDisk], place: DiskPlace) -> dict[str, list[str]]:
+    """Return guest's uuid -> targets of its disks that are not there, so that nothing is charged.
+
+    Args:
+        place: as `DiskPlace.holds`.
+    """
+    found: dict[str, list[str]] = {}
+    for disk in disks:
+        if not place.holds(disk):
+            found.setdefault(disk.uuid, []).append(disk.target)
+    return found
 
 
 def parse_amounts(values: Mapping[str, object]) -> dict[str, DiskAmounts]:

@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.identifier import parse_uuid
+from nodetracker.virt.libvirt.memory import MemoryPart, parse_memory
 from nodetracker.virt.libvirt.xml import (
     parse_bytes,
+    parse_cpus,
     parse_document,
     parse_int,
-    parse_page_bytes,
     parse_text,
 )
-
-_DEFAULT_HUGE_PAGE_KB = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +40,6 @@ class DomainDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class GuestNode:
-    """One NUMA cell of a domain: its vCPUs and memory."""
-
-    vcpus: CpuSet
-    memory_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Domain:
     """What a domain's document says.
 
@@ -56,12 +47,13 @@ class Domain:
         vcpus: that it runs with, or would.
         vcpus_max: that it may be given while it runs.
         memory_bytes: the most that it may use; a balloon only lends some of it back.
+        unplugged: vCPUs below the maximum that it does not run with.
         affinity: vCPU -> host CPUs that it may run on, where that is restricted.
-        nodes: guest NUMA cells by id.
-        memory_nodes: guest cell id -> host cells of its memory; None stands
-            for all of the guest's.
-        page_kb: of the huge pages it uses, None for ordinary memory.
+        helper_cpus: host CPUs that its emulator or one of its I/O threads is
+            bound to, each to one alone.
+        memory: where its parts may be.
         devices: addresses of host PCI devices that it has.
+        other_devices: what else of its host it has, in words.
     """
 
     uuid: str
@@ -70,11 +62,12 @@ class Domain:
     vcpus_max: int
     memory_bytes: int
     disks: tuple[DomainDisk, ...] = ()
+    unplugged: CpuSet = frozenset()
     affinity: Mapping[int, CpuSet] = field(default_factory=dict)
-    nodes: Mapping[int, GuestNode] = field(default_factory=dict)
-    memory_nodes: Mapping[int | None, CpuSet] = field(default_factory=dict)
-    page_kb: int | None = None
+    helper_cpus: CpuSet = frozenset()
+    memory: tuple[MemoryPart, ...] = ()
     devices: tuple[str, ...] = ()
+    other_devices: tuple[str, ...] = ()
     project_id: str = ""
 
 
@@ -103,18 +96,20 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
     memory = root.find("memory")
     if memory is None:
         raise HostDataError(source, "has no <memory>")
+    memory_bytes = parse_bytes(memory, source)
     return Domain(
         uuid=uuid,
         name=name,
         vcpus=vcpus,
         vcpus_max=vcpus_max,
-        memory_bytes=parse_bytes(memory, source),
+        memory_bytes=memory_bytes,
         disks=tuple(_parse_disk(disk, source) for disk in root.iterfind("devices/disk")),
+        unplugged=_parse_unplugged(root, vcpus, vcpus_max, source),
         affinity=_parse_affinity(root, vcpu, vcpus_max, source),
-        nodes=_parse_nodes(root, source),
-        memory_nodes=_parse_memory_nodes(root, source),
-        page_kb=_parse_page_kb(root, source),
+        helper_cpus=_parse_helper_cpus(root, source),
+        memory=parse_memory(root, memory_bytes, source),
         devices=tuple(sorted(_parse_devices(root, source))),
+        other_devices=tuple(sorted(_list_other_devices(root))),
         project_id=_find_project(root),
     )
 
@@ -149,54 +144,55 @@ def _parse_affinity(
 ) -> dict[int, CpuSet]:
     found: dict[int, CpuSet] = {}
     if vcpu is not None and vcpu.get("cpuset"):
-        found = dict.fromkeys(range(vcpus_max), _cpus(vcpu.get("cpuset"), "cpuset", source))
+        found = dict.fromkeys(range(vcpus_max), parse_cpus(vcpu.get("cpuset"), "cpuset", source))
     for pin in root.iterfind("cputune/vcpupin"):
         number = parse_int(pin.get("vcpu"), "<vcpupin vcpu>", source)
-        found[number] = _cpus(pin.get("cpuset"), "<vcpupin>", source)
+        found[number] = parse_cpus(pin.get("cpuset"), "<vcpupin>", source)
     return found
 
 
-def _parse_nodes(root: Element, source: str) -> dict[int, GuestNode]:
-    nodes = {}
-    for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
-        # The amount stands in attributes, of the same units as elements' text.
-        amount = Element("memory", {"unit": cell.get("unit", "KiB")})
-        amount.text = cell.get("memory")
-        number = parse_int(cell.get("id", str(index)), "<cell id>", source)
-        cpus = cell.get("cpus")
-        nodes[number] = GuestNode(
-            _cpus(cpus, "<cell cpus>", source) if cpus else frozenset(),
-            parse_bytes(amount, source),
-        )
-    return nodes
+def _parse_unplugged(root: Element, vcpus: int, vcpus_max: int, source: str) -> CpuSet:
+    """Return the vCPUs that are not plugged in: the last ones, unless the document names others."""
+    named = root.findall("vcpus/vcpu")
+    if not named:
+        return frozenset(range(vcpus, vcpus_max))
+    return frozenset(
+        parse_int(one.get("id"), "<vcpu id>", source) for one in named if one.get("enabled") == "no"
+    )
 
 
-def _parse_memory_nodes(root: Element, source: str) -> dict[int | None, CpuSet]:
-    found: dict[int | None, CpuSet] = {}
-    memory = root.find("numatune/memory")
-    if memory is not None and memory.get("nodeset"):
-        found[None] = _cpus(memory.get("nodeset"), "<numatune>", source)
-    for node in root.iterfind("numatune/memnode"):
-        number = parse_int(node.get("cellid"), "<memnode cellid>", source)
-        found[number] = _cpus(node.get("nodeset"), "<memnode>", source)
-    return found
-
-
-def _parse_page_kb(root: Element, source: str) -> int | None:
-    huge = root.find("memoryBacking/hugepages")
-    if huge is None:
-        return None
-    page = huge.find("page")
-    return _DEFAULT_HUGE_PAGE_KB if page is None else parse_page_bytes(page, source) // 1024
+def _parse_helper_cpus(root: Element, source: str) -> CpuSet:
+    pins = (*root.iterfind("cputune/emulatorpin"), *root.iterfind("cputune/iothreadpin"))
+    sets = [parse_cpus(pin.get("cpuset"), f"<{pin.tag}>", source) for pin in pins]
+    return frozenset().union(*(cpus for cpus in sets if len(cpus) == 1))
 
 
 def _parse_devices(root: Element, source: str) -> set[str]:
-    """Return the host PCI devices: those passed through, as such or as an interface."""
+    """Return the host PCI devices: those passed through, as such, as an interface or as a disk."""
     places = [
         *root.iterfind("devices/hostdev[@type='pci']/source/address"),
         *root.iterfind("devices/interface[@type='hostdev']/source/address"),
+        *root.iterfind("devices/disk[@type='nvme']/source/address"),
     ]
     return {parse_address(place, source) for place in places}
+
+
+def _list_other_devices(root: Element) -> set[str]:
+    """Name the other devices of the host by their kind and whatever tells them apart."""
+    found = set()
+    for device in root.iterfind("devices/hostdev"):
+        kind = device.get("type", "")
+        if kind == "pci":
+            continue
+        values = [
+            value
+            for element in device.iterfind("source//")
+            for name, value in element.attrib.items()
+            if name not in {"startupPolicy", "type"}
+        ]
+        texts = [(text.text or "").strip() for text in device.iterfind("source//")]
+        found.add(" ".join([kind or device.get("mode", ""), *values, *filter(None, texts)]))
+    return found
 
 
 def parse_address(element: Element, source: str) -> str:
@@ -220,10 +216,3 @@ def _find_project(root: Element) -> str:
         ):
             return element.get("uuid", "")
     return ""
-
-
-def _cpus(text: str | None, what: str, source: str) -> CpuSet:
-    try:
-        return parse_cpu_set(text or "")
-    except ValueError as error:
-        raise HostDataError(source, f"{what}: {error}") from error

@@ -97,7 +97,13 @@ class LibvirtDriver:
         with self._lock:
             reader = self._readers.get(connection)
             if reader is None or reader.session is not session:
-                reader = HypervisorReader(connection, session, self._environment, self._settings)
+                reader = HypervisorReader(
+                    connection,
+                    session,
+                    self._environment,
+                    self._settings,
+                    None if reader is None else reader.features,
+                )
                 self._readers[connection] = reader
         return reader.read(nodename)
 

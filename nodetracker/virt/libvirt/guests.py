@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nodetracker.errors import HostDataError
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
@@ -183,7 +184,15 @@ def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
     count = values.get("block.count", 0)
     if isinstance(count, int):
         keys += [f"block.{number}.{part}" for number in range(count) for part in ("name", "path")]
-    return tuple(values.get(key) for key in keys)
+    return (*(values.get(key) for key in keys), *_plugged(values))
+
+
+def _plugged(values: Mapping[str, object]) -> tuple[int, ...]:
+    """Return the vCPUs that a running guest has, where it does not have all of them."""
+    current, most = values.get("vcpu.current"), values.get("vcpu.maximum")
+    if not isinstance(most, int) or current == most:
+        return ()
+    return tuple(number for number in range(most) if f"vcpu.{number}.state" in values)
 
 
 def _power_state(values: Mapping[str, object]) -> PowerState:
@@ -203,4 +212,15 @@ def _guest(domain: Domain, state: DomainStatistics, disk_bytes: int) -> Guest:
         disk_mb=usage_mib_from_bytes(disk_bytes),
         power_state=_power_state(state.values),
         project_id=domain.project_id,
+        details=_details(domain),
     )
+
+
+def _details(domain: Domain) -> Mapping[str, Any]:
+    """Tell what else an operator may ask of a domain; only what there is."""
+    details: dict[str, Any] = {}
+    if domain.vcpus_max != domain.vcpus:
+        details["vcpus_max"] = domain.vcpus_max
+    if domain.other_devices:
+        details["host_devices"] = list(domain.other_devices)
+    return details

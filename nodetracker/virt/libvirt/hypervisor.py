@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
-from nodetracker.host.gpu import read_gpus
 from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
@@ -24,7 +23,7 @@ from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
-from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, sum_capacities
+from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, list_elsewhere, sum_capacities
 from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
 from nodetracker.virt.libvirt.guests import GuestReader, Reading
 from nodetracker.virt.libvirt.storage import (
@@ -34,6 +33,7 @@ from nodetracker.virt.libvirt.storage import (
     read_pool_storage,
 )
 from nodetracker.virt.libvirt.traits import name_traits
+from nodetracker.virt.machine import start_gpus
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 
@@ -82,7 +82,12 @@ class _Pci:
 
 
 class HypervisorReader:
-    """Reads one node; made anew for each session, so that nothing outlives a reconnect."""
+    """Reads one node; made anew for each session, so that nothing outlives a reconnect.
+
+    Args:
+        features: as the session before had them, for as long as this one does
+            not tell: libvirtd may look for them for a while after its start.
+    """
 
     def __init__(
         self,
@@ -90,8 +95,10 @@ class HypervisorReader:
         session: Session,
         environment: DriverEnvironment,
         settings: LibvirtSettings,
+        features: HostFeatures | None = None,
     ) -> None:
         self.session = session
+        self.features = features
         self._connection = connection
         self._environment = environment
         self._settings = settings
@@ -100,7 +107,7 @@ class HypervisorReader:
         self._place = DiskPlace(settings.images_type)
         self._guests = GuestReader(session.client.domain_xml, place=self._place)
         self._devices = DeviceReader(session.client.device_xml)
-        self._features = FeatureReader(
+        self._own_features = FeatureReader(
             session.client.capabilities,
             session.client.domain_capabilities,
             session.client.expand_features,
@@ -113,7 +120,7 @@ class HypervisorReader:
         """Read every fact, side by side where one does not need the other."""
         client = self.session.client
         host_probe = self._start(nodename, "host", lambda: _read_host(client))
-        features_probe = self._start(nodename, "features", self._features.read)
+        features_probe = self._start(nodename, "features", self._own_features.read)
         memory_probe = self._start(nodename, "memory", lambda: self._read_memory(client))
         states_probe = self._start(nodename, "domains", client.domain_states)
         amounts_probe = self._start(nodename, "amounts", self.session.side.domain_amounts)
@@ -123,7 +130,9 @@ class HypervisorReader:
         document = _derive(
             host, lambda value: host_capabilities.parse_capabilities(value.capabilities)
         )
-        features = features_probe.fact().value or HostFeatures()
+        told = features_probe.fact()
+        self.features = told.value or self.features
+        features = self.features or HostFeatures()
         cpu = _derive(
             document,
             lambda root: host_capabilities.parse_cpu_info(
@@ -151,7 +160,9 @@ class HypervisorReader:
         snapshot = HostSnapshot(
             nodename=nodename,
             uuid=_derive(document, self._node_uuid).value,
-            hypervisor=_derive(document, self._hypervisor),
+            hypervisor=failed(told.source, told.error or "")  # so that its traits are held
+            if self.features is None
+            else _derive(document, self._hypervisor),
             cpu=cpu,
             memory=memory,
             numa=numa,
@@ -230,12 +241,16 @@ class HypervisorReader:
     def _bind(self, reading: Reading) -> GuestListing:
         """Return the listing with what each guest takes of the cells and storage as last read."""
         sizes = sum_capacities(reading.disks, self._place)
+        elsewhere = list_elsewhere(reading.disks, self._place)
         return replace(
             reading.listing,
             guests=tuple(
                 replace(
                     guest,
                     disk_mb=usage_mib_from_bytes(sizes[guest.uuid]),
+                    details=dict(guest.details) | {"disks_elsewhere": elsewhere[guest.uuid]}
+                    if guest.uuid in elsewhere
+                    else guest.details,
                     pins=bind_domain(reading.domains[guest.uuid], self._topology),
                 )
                 for guest in reading.listing.guests
@@ -261,9 +276,8 @@ class HypervisorReader:
     def _probe_gpus(self, nodename: str, pci: Fact[tuple[PciDevice, ...]]) -> Fact[tuple[Gpu, ...]]:
         if not self._is_local:
             return fresh(self._source, ())
-        roots = self._environment.roots
-        key = ProbeKey("NVML", nodename, "gpus")
-        return self._environment.probes.ask(key, lambda: read_gpus(roots, pci.value or ()))
+        pending = start_gpus(nodename, self._environment.roots, self._environment.probes, pci)
+        return failed(pci.source, pci.error or "") if pending is None else pending.fact()
 
     def _hypervisor(self, root: Element) -> HypervisorInfo:
         identity = self.session.identity

@@ -32,10 +32,12 @@ class Overcommit:
     Attributes:
         mb: MiB, rounded up.
         problems: (guest/disk, why it could not be measured), each a warning.
+        elsewhere: (guest's uuid, target) of files that are on another filesystem.
     """
 
     mb: int
     problems: tuple[tuple[str, str], ...] = ()
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def _node_storage(
         if not disk.is_file and disk.amounts.capacity is None and place.holds(disk)
     )
     info = replace(info, overcommitted_mb=overcommit.mb)
+    place = replace(place, elsewhere=overcommit.elsewhere)
     return NodeStorage(info, place, overcommit.problems + unknown)
 
 
@@ -119,6 +122,7 @@ def measure_overcommit(
     """
     total = 0
     problems = []
+    elsewhere = set()
     for disk in disks:
         if not disk.is_file:
             continue
@@ -131,13 +135,14 @@ def measure_overcommit(
                 problems.append((item, f"{disk.path}: {describe_os_error(error)}"))
                 continue
             if filesystem is not None and found.st_dev != filesystem.device_id:
+                elsewhere.add((disk.uuid, disk.target))
                 continue
             taken = found.st_blocks * _BLOCK_BYTES
         if capacity is None:
             problems.append((item, f"{disk.path or disk.target}: its size is not known"))
             continue
         total += max(0, capacity - (taken or 0))
-    return Overcommit(usage_mib_from_bytes(total), tuple(problems))
+    return Overcommit(usage_mib_from_bytes(total), tuple(problems), frozenset(elsewhere))
 
 
 def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 
 _UNITS = {
     "b": 1, "bytes": 1,
@@ -87,6 +88,18 @@ def iter_enum(element: Element | None, name: str) -> Iterator[str]:
         if enum.get("name") == name:
             for value in enum.iter("value"):
                 yield (value.text or "").strip()
+
+
+def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
+    """Return a set of CPUs, or of cells, as libvirt writes it, e.g. ``0-3,^2``.
+
+    Raises:
+        HostDataError: it is none.
+    """
+    try:
+        return parse_cpu_set(text or "")
+    except ValueError as error:
+        raise HostDataError(source, f"{what}: {error}") from error
 
 
 def _unit_of(element: Element, source: str) -> int:

@@ -97,3 +97,9 @@ def test_a_listing_that_could_not_be_read_frees_no_pin():
     snapshot = make_snapshot("node-1", numa=fresh("t", CELLS), guests=fresh("t", unread))
     again = account(snapshot, stored, POLICY, NOW)
     assert cell(again)["pinned_cpus"] == [4, 5]
+
+
+def test_cpus_that_a_guest_keeps_empty_are_held_where_they_are_for_pinning():
+    pins = GuestPins((CellPlacement(0, isolated=parse_cpu_set("3-4")),))
+    assert offered_pins(pins, POLICY).cells == (CellPlacement(0, isolated=parse_cpu_set("4")),)
+    assert offered_pins(pins, Policy()) == GuestPins()

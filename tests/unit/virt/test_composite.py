@@ -7,7 +7,9 @@ import pytest
 
 from nodetracker.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.fact import fresh
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.composite import CompositeDriver
@@ -28,6 +30,7 @@ class Part:
         self.error = None
         self.unreachable = ()
         self.gate = None
+        self.disk = 0
         self.called = []
 
     def init_host(self):
@@ -46,7 +49,8 @@ class Part:
             self.gate.wait()
         if self.error is not None:
             raise self.error
-        return make_snapshot(nodename, *self.guests)
+        place = Filesystem("/srv", 1024, 0, 1024, device_id=self.disk)
+        return make_snapshot(nodename, *self.guests, storage=fresh("srv", StorageInfo(place)))
 
     def events(self, callback):
         self.tell = callback
@@ -104,6 +108,23 @@ def test_one_that_does_not_answer_leaves_the_other_fresh():
     assert "connection refused" in snapshot.guests.error
     assert snapshot.guests.value.is_complete_for(WorkloadKind.INSTANCE)
     assert not snapshot.guests.value.is_complete_for(WorkloadKind.CONTAINER)
+
+
+def test_a_first_that_does_not_answer_keeps_the_others_disks_uncharged():
+    first, second = libvirt(VM), docker(BOX)
+    first.disk, second.disk = 1, 2
+    driver = make(first, second)
+    driver.get_available_nodes()
+
+    def charged():
+        listing = driver.get_available_resource("node-1").guests.value
+        return {guest.uuid: guest.disk_mb for guest in listing.guests}
+
+    assert charged() == {VM.uuid: VM.disk_mb, BOX.uuid: 0}
+    first.error = DriverUnavailableError("sock", "connection refused")
+    assert charged() == {BOX.uuid: 0}
+    first.error, second.disk = None, 1
+    assert charged() == {VM.uuid: VM.disk_mb, BOX.uuid: BOX.disk_mb}
 
 
 def test_a_first_that_does_not_answer_leaves_the_others_guests_fresh():

@@ -10,11 +10,10 @@ from nodetracker.model.guest import PowerState
 from nodetracker.virt.docker.containers import (
     ContainerError,
     parse_container,
-    parse_devices,
-    parse_gpus,
     parse_size,
     parse_vcpu_milli,
 )
+from nodetracker.virt.docker.devices import parse_devices
 from nodetracker.virt.docker.guests import build_guest
 from tests.engine_stub import describe_container
 
@@ -139,19 +138,54 @@ def test_any_answer_is_a_container_or_one_kind_of_error(value, key):
 
 
 @pytest.mark.parametrize(
-    ("requests", "count"),
+    ("requests", "names", "count"),
     [
-        (None, 0),
-        ([], 0),
-        ([{"Driver": "nvidia", "Count": 2}], 2),
-        ([{"Driver": "", "Count": -1, "Capabilities": [["gpu", "nvidia"]]}], -1),
-        ([{"Driver": "nvidia", "Count": 0, "DeviceIDs": ["0", "GPU-1"]}], 2),
-        ([{"Driver": "cdi", "DeviceIDs": ["vendor.com/nic=1"]}], 0),
-        (["odd"], 0),
+        (None, (), 0),
+        ([], (), 0),
+        ([{"Driver": "nvidia", "Count": 2}], ("0", "1"), 2),
+        ([{"Driver": "", "Count": -1, "Capabilities": [["gpu", "nvidia"]]}], ("all",), -1),
+        ([{"Driver": "nvidia", "Count": 0, "DeviceIDs": ["0", "GPU-1"]}], ("0", "GPU-1"), 2),
+        ([{"Driver": "cdi", "DeviceIDs": ["vendor.com/nic=1"]}], (), 0),
+        ([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=1", "nvidia.com/gpu=GPU-2"]}],
+         ("1", "GPU-2"), 2),
+        ([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"], "Capabilities": [["gpu"]]}],
+         ("all",), -1),
+        (["odd"], (), 0),
+        ([{"Driver": "nvidia", "DeviceIDs": [None, 3]}], (), 0),
+    ],
+)  # fmt: skip
+def test_gpus_are_named_and_counted(requests, names, count):
+    container = container_of(DeviceRequests=requests)
+    assert (container.gpu_names, container.gpus) == (names, count)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "visible", "requests", "names"),
+    [
+        ("nvidia", "all", None, ("all",)),
+        ("nvidia", "0, GPU-1", None, ("0", "GPU-1")),
+        ("nvidia", "none", None, ()),
+        ("nvidia", "", None, ()),
+        ("nvidia", "all", [{"Driver": "nvidia", "Count": 1}], ("0",)),
+        ("runc", "all", None, ()),
+        (None, "all", None, ()),
     ],
 )
-def test_gpus_are_counted(requests, count):
-    assert parse_gpus(requests) == count
+def test_the_vendors_runtime_gives_gpus_by_the_environment(runtime, visible, requests, names):
+    raw = describe_container(1, Runtime=runtime, DeviceRequests=requests)
+    raw["Config"]["Env"] = ["PATH=/bin", None, f"NVIDIA_VISIBLE_DEVICES={visible}"]
+    assert parse_container(raw).gpu_names == names
+
+
+@pytest.mark.parametrize("memory", [9223372036854771712, 9223372036854710272, 2**63 - 1])
+def test_a_limit_by_which_the_kernel_means_none_is_none(memory):
+    assert container_of(Memory=memory).memory_mb is None
+
+
+def test_sets_of_cpus_and_cells_are_read():
+    container = container_of(NanoCpus=10**9, CpusetCpus="0-2,^1,7", CpusetMems="1")
+    assert (container.cpus, container.cells) == (frozenset({0, 2, 7}), frozenset({1}))
+    assert container.vcpu_milli == 1000
 
 
 def test_devices_are_the_hosts_paths():
@@ -185,6 +219,8 @@ def test_states_are_novas_words(status, state):
         ("paused", "no", True),
         ("restarting", "on-failure", True),
         ("exited", "always", True),
+        ("stopped", "always", True),
+        ("stopped", "no", False),
         ("exited", "no", False),
         ("exited", "", False),
         ("exited", "unless-stopped", False),

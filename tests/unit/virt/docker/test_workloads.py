@@ -55,7 +55,9 @@ def test_a_container_with_a_wrong_label_still_is_a_workload():
 
 
 KUBERNETES = {"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "db-0"}
+PAUSE = KUBERNETES | {"io.kubernetes.docker.type": "podsandbox"}
 COMPOSE = {"com.docker.compose.project": "blog", "com.docker.compose.service": "web"}
+SWARM = {"com.docker.stack.namespace": "wiki", "com.docker.swarm.service.name": "wiki_web"}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,7 @@ COMPOSE = {"com.docker.compose.project": "blog", "com.docker.compose.service": "
         ({"nodetracker.project": "p1"} | KUBERNETES, "p1"),
         (KUBERNETES, "shop"),
         (COMPOSE, "blog"),
+        (SWARM, "wiki"),
     ],
 )
 def test_a_label_carries_the_project(labels, project):
@@ -76,6 +79,8 @@ def test_a_label_carries_the_project(labels, project):
     [
         ({}, "web", {}),
         (KUBERNETES, "k8s_db", {"orchestrator": "kubernetes", "pod": "db-0"}),
+        (PAUSE, "k8s_POD_db", {"orchestrator": "kubernetes", "pod": "db-0"}),
+        (SWARM, "wiki_web.1.x", {"orchestrator": "swarm", "service": "wiki_web"}),
         (COMPOSE, "blog-web-1", {"orchestrator": "compose", "service": "web"}),
         ({}, f"zun-{UUID}", {"orchestrator": "zun"}),
     ],

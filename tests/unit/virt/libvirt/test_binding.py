@@ -6,7 +6,8 @@ from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import NumaCell, NumaTopology
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.virt.libvirt.binding import bind_domain
-from nodetracker.virt.libvirt.domain import Domain, GuestNode
+from nodetracker.virt.libvirt.domain import Domain
+from nodetracker.virt.libvirt.memory import MemoryPart
 
 MIB = 2**20
 TWO = NumaTopology(
@@ -54,7 +55,7 @@ def test_memory_of_a_guest_that_is_partly_bound_is_not_certain():
 
 
 def test_memory_is_where_numatune_puts_it():
-    found = bind_domain(domain(memory_nodes={None: cpus(4)}, page_kb=2048), TWO)
+    found = bind_domain(domain(memory=(MemoryPart(64 * MIB, cpus(4), 2048),)), TWO)
     assert found.cells == (CellPlacement(4, 0, 64, 2048, 32),)
 
 
@@ -62,8 +63,7 @@ def test_guest_cells_have_their_own_memory():
     found = bind_domain(
         domain(
             affinity={0: cpus(0), 1: cpus(4)},
-            nodes={0: GuestNode(cpus(0), 16 * MIB), 1: GuestNode(cpus(1), 48 * MIB)},
-            memory_nodes={0: cpus(0), 1: cpus(4)},
+            memory=(MemoryPart(16 * MIB, cpus(0)), MemoryPart(48 * MIB, cpus(4))),
         ),
         TWO,
     )
@@ -74,8 +74,42 @@ def test_guest_cells_have_their_own_memory():
 
 
 def test_huge_pages_of_a_host_with_one_cell_are_that_cell_s():
-    assert bind_domain(domain(page_kb=2048), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
+    memory = (MemoryPart(64 * MIB, page_kb=2048),)
+    assert bind_domain(domain(memory=memory), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
+
+
+def test_pages_of_several_sizes_are_told_apart():
+    memory = (
+        MemoryPart(32 * MIB, cpus(4), 2048),
+        MemoryPart(1024 * MIB, cpus(4), 1048576),
+        MemoryPart(8 * MIB, cpus(4)),
+        MemoryPart(3 * MIB, cpus(4), 2048),
+    )
+    found = bind_domain(domain(affinity={0: cpus(4), 1: cpus(5)}, memory=memory), TWO)
+    assert found.cells == (
+        CellPlacement(4, 0, 8, pins={0: 4, 1: 5}),
+        CellPlacement(4, 0, 35, 2048, 18),
+        CellPlacement(4, 0, 1024, 1048576, 1),
+    )
+    assert found.pcpus == 2
 
 
 def test_vcpus_that_are_not_plugged_in_are_not_bound():
     assert bind_domain(domain(vcpus=1, affinity={1: cpus(5)}), TWO) == GuestPins()
+
+
+def test_which_vcpus_are_plugged_in_is_told():
+    guest = Domain(
+        "u", "web", 2, 3, 64 * MIB, unplugged=cpus(1), affinity={n: cpus(n + 4) for n in range(3)}
+    )
+    assert bind_domain(guest, TWO).cells == (CellPlacement(4, 0, 64, pins={0: 4, 2: 6}),)
+
+
+def test_cpus_of_its_helpers_stay_empty():
+    found = bind_domain(
+        domain(affinity={0: cpus(4), 1: cpus(5)}, helper_cpus=cpus(0, 5, 6, 99)), TWO
+    )
+    assert found.cells == (
+        CellPlacement(0, isolated=cpus(0)),
+        CellPlacement(4, 0, 64, pins={0: 4, 1: 5}, isolated=cpus(6)),
+    )

@@ -69,6 +69,7 @@ class Client:
     def __init__(self):
         self.capacities = {"vda": 1, "vdb": 2, "vdc": 4, "vdd": 8, "vde": 16}
         self.are_pools_told = True
+        self.file = "/srv/a.img"
 
     def __getattr__(self, name):
         def refuse(*_):
@@ -89,7 +90,7 @@ class Client:
         return (
             f"<domain><name>web</name><uuid>{UUID}</uuid><memory>1048576</memory>"
             f"<vcpu>1</vcpu><devices>{''.join(DISKS)}</devices></domain>"
-        )
+        ).replace("/srv/a.img", self.file)
 
     def storage_pools(self):
         if not self.are_pools_told:
@@ -110,15 +111,15 @@ class Client:
         ]
 
 
-def read(client, images_type):
+def read(client, images_type=None, uri="qemu+ssh://far/system", instances_path="/nowhere"):
     connection = SimpleNamespace(
-        endpoint=HypervisorEndpoint("qemu+ssh://far/system"),
+        endpoint=HypervisorEndpoint(uri),
         suspect=lambda: None,
         take_dirty=frozenset,
         take_devices_dirty=lambda: False,
         give_back=lambda dirty: None,
     )
-    environment = DriverEnvironment("host-1", "/nowhere", Roots(), ProbeRunner(5))
+    environment = DriverEnvironment("host-1", str(instances_path), Roots(), ProbeRunner(5))
     session = Session(client, client, Identity("far", "QEMU", 8002001), 1)
     settings = LibvirtSettings(images_type=images_type)
     return HypervisorReader(connection, session, environment, settings).read("far")
@@ -132,7 +133,10 @@ def test_a_guest_is_charged_its_disks_in_the_node_s_storage(images_type, charged
     client = Client()
     snapshot = read(client, images_type)
     assert snapshot.storage.value.instances.total_mb == 1000 * 1024
-    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [charged_gb * 1024]
+    (guest,) = snapshot.guests.value.guests
+    assert guest.disk_mb == charged_gb * 1024
+    own = {None: "vda", "rbd": "vdb", "lvm": "vdd"}[images_type]
+    assert guest.details["disks_elsewhere"] == [name for name in client.capacities if name != own]
     client.are_pools_told = False  # which group or Ceph pool it is cannot be known
     blind = read(client, images_type)
     assert [guest.disk_mb for guest in blind.guests.value.guests] == [blind_gb * 1024]
@@ -145,3 +149,22 @@ def test_a_disk_of_unknown_size_is_warned_of():
     assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [0]
     (warning,) = [warning for warning in snapshot.warnings if warning.item == "web/vdb"]
     assert "its size is not known" in warning.message
+
+
+@pytest.mark.parametrize(("place", "charged_gb"), [("here", 1), ("missing", 1), ("/proc", 0)])
+def test_a_file_is_charged_to_the_filesystem_that_it_is_on(tmp_path, place, charged_gb):
+    (tmp_path / "here").touch()
+    client = Client()
+    client.file = str(tmp_path / place) if place != "/proc" else "/proc/version"
+    snapshot = read(client, uri="qemu:///system", instances_path=tmp_path)
+    (guest,) = snapshot.guests.value.guests
+    assert guest.disk_mb == charged_gb * 1024
+    assert ("vda" in guest.details["disks_elsewhere"]) == (not charged_gb)
+    grows_gb = 1 if place == "here" else 0
+    assert snapshot.storage.value.overcommitted_mb == grows_gb * 1024
+
+
+def test_gpus_are_not_known_where_devices_are_not(tmp_path):
+    snapshot = read(Client(), uri="qemu:///system", instances_path=tmp_path)
+    assert snapshot.pci.error == snapshot.gpus.error
+    assert "tells no pci_names" in snapshot.gpus.error

@@ -3,7 +3,8 @@
 import pytest
 
 from nodetracker.errors import HostDataError
-from nodetracker.virt.libvirt.domain import Domain, DomainDisk, GuestNode, parse_domain
+from nodetracker.virt.libvirt.domain import Domain, DomainDisk, parse_domain
+from nodetracker.virt.libvirt.memory import MemoryPart
 
 UUID = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
@@ -16,7 +17,8 @@ def document(
 
 
 def test_the_least_document_makes_a_domain():
-    assert parse_domain(document()) == Domain(UUID, "web", 2, 2, 64 * 2**20)
+    memory = (MemoryPart(64 * 2**20),)
+    assert parse_domain(document()) == Domain(UUID, "web", 2, 2, 64 * 2**20, memory=memory)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,18 @@ def test_memory_is_the_most_it_may_use(memory, size):
 def test_the_maximum_of_vcpus_is_what_runs_unless_less_is_current(vcpu, now, most):
     domain = parse_domain(document(vcpu=vcpu))
     assert (domain.vcpus, domain.vcpus_max) == (now, most)
+    assert domain.unplugged == frozenset(range(now, most))
+
+
+def test_any_vcpu_but_the_first_may_be_the_one_that_is_not_plugged_in():
+    vcpus = "".join(
+        f"<vcpu id='{number}' enabled='{is_enabled}' hotpluggable='yes'/>"
+        for number, is_enabled in enumerate(("yes", "yes", "no", "yes"))
+    )
+    domain = parse_domain(
+        document(vcpu="<vcpu current='3'>4</vcpu>", more=f"<vcpus>{vcpus}</vcpus>")
+    )
+    assert domain.unplugged == frozenset({2})
 
 
 DISKS = """
@@ -75,9 +89,52 @@ def test_pins_cells_and_pages_are_read():
     """
     domain = parse_domain(document(more=more))
     assert domain.affinity == {0: frozenset({4, 6}), 1: frozenset({5})}
-    assert domain.memory_nodes == {None: frozenset({0, 1}), 0: frozenset({1})}
-    assert domain.page_kb == 1048576
-    assert domain.nodes == {0: GuestNode(frozenset({0, 1}), 64 * 2**20)}
+    assert domain.memory == (MemoryPart(64 * 2**20, frozenset({1}), 1048576),)
+
+
+CELLS = """<cpu><numa><cell id='0' cpus='0' memory='64' unit='MiB'/>
+  <cell id='1' cpus='1' memory='1' unit='GiB'/></numa></cpu>"""
+
+
+@pytest.mark.parametrize(
+    ("pages", "sizes"),
+    [
+        ("<page size='2048' nodeset='0'/><page size='1' unit='GiB' nodeset='1'/>", [2048, 1048576]),
+        ("<page size='2048' nodeset='0'/>", [2048, None]),
+        ("<page size='2048'/><page size='1' unit='GiB' nodeset='1'/>", [2048, 1048576]),
+        ("<page size='2' unit='MiB' nodeset='0-1'/>", [2048, 2048]),
+    ],
+)
+def test_each_cell_has_its_own_pages(pages, sizes):
+    more = f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>{CELLS}"
+    assert [part.page_kb for part in parse_domain(document(more=more)).memory] == sizes
+
+
+def test_modules_are_memory_of_their_cell():
+    devices = """
+      <memory model='dimm'><target><size unit='MiB'>128</size><node>1</node></target></memory>
+      <memory model='dimm'><source><pagesize unit='KiB'>2048</pagesize><nodemask>0,2</nodemask>
+        </source><target><size unit='MiB'>256</size><node>0</node></target></memory>
+      <memory model='nvdimm'><source><path>/f</path></source>
+        <target><size unit='MiB'>512</size><node>0</node></target></memory>
+      <memory model='virtio-mem'><target><size unit='MiB'>32</size><node>0</node>
+        <requested unit='MiB'>16</requested></target></memory>
+    """
+    more = f"{CELLS}<numatune><memnode cellid='1' mode='strict' nodeset='3'/></numatune>"
+    mib = 2**20
+    assert parse_domain(document(devices, more)).memory == (
+        MemoryPart(64 * mib),
+        MemoryPart(1024 * mib, frozenset({3})),
+        MemoryPart(128 * mib, frozenset({3})),
+        MemoryPart(256 * mib, frozenset({0, 2}), 2048),
+        MemoryPart(32 * mib),
+    )
+
+
+def test_cpus_that_helpers_have_to_themselves():
+    more = """<cputune><emulatorpin cpuset='3'/><iothreadpin iothread='1' cpuset='4-5'/>
+      <iothreadpin iothread='2' cpuset='6'/></cputune>"""
+    assert parse_domain(document(more=more)).helper_cpus == frozenset({3, 6})
 
 
 def test_a_cpuset_of_all_vcpus_is_each_one_s():
@@ -87,7 +144,7 @@ def test_a_cpuset_of_all_vcpus_is_each_one_s():
 
 def test_huge_pages_without_a_size_are_two_mebibytes():
     more = "<memoryBacking><hugepages/></memoryBacking>"
-    assert parse_domain(document(more=more)).page_kb == 2048
+    assert parse_domain(document(more=more)).memory == (MemoryPart(64 * 2**20, page_kb=2048),)
 
 
 def test_host_devices_as_such_and_as_interfaces():
@@ -96,8 +153,29 @@ def test_host_devices_as_such_and_as_interfaces():
       <hostdev mode='subsystem' type='pci'><source>{address.format("81")}</source></hostdev>
       <hostdev mode='subsystem' type='usb'><source><vendor id='1'/></source></hostdev>
       <interface type='hostdev'><source>{address.format("0a")}</source></interface>
+      <disk type='nvme'><source type='pci' namespace='1'>{address.format("02")}</source>
+        <target dev='vda'/></disk>
     """
-    assert parse_domain(document(devices)).devices == ("0000:0a:10.1", "0000:81:10.1")
+    found = parse_domain(document(devices)).devices
+    assert found == ("0000:02:10.1", "0000:0a:10.1", "0000:81:10.1")
+
+
+def test_other_devices_of_the_host_are_named():
+    devices = """
+      <hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>
+        <address uuid='c2177883-f1bb-47f0-914d-32a22e3a8804'/></source></hostdev>
+      <hostdev mode='subsystem' type='usb'><source startupPolicy='optional'>
+        <vendor id='0x1234'/><product id='0xbeef'/></source></hostdev>
+      <hostdev mode='subsystem' type='pci'><source>
+        <address bus='0x81' slot='0x10' function='0x1'/></source></hostdev>
+      <hostdev mode='capabilities' type='storage'><source><block>/dev/sdf1</block></source>
+        </hostdev>
+    """
+    assert parse_domain(document(devices)).other_devices == (
+        "mdev c2177883-f1bb-47f0-914d-32a22e3a8804",
+        "storage /dev/sdf1",
+        "usb 0x1234 0xbeef",
+    )
 
 
 def test_the_owner_that_nova_writes():

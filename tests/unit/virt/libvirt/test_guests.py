@@ -17,6 +17,8 @@ class Hypervisor:
         self.vcpus = dict.fromkeys(names, 1)
         self.states = dict.fromkeys(names, (1, 1))
         self.disks = {}
+        self.devices = dict.fromkeys(names, "")
+        self.vcpus_max = {}
         self.broken = set()
         self.read_names = []
         self.reader = GuestReader(self.read_xml, lambda: self.now)
@@ -29,7 +31,8 @@ class Hypervisor:
         if name in self.broken:
             return "<domain/>"
         return f"""<domain><name>{name}</name><uuid>{uuid}</uuid><memory>1048576</memory>
-          <vcpu>{self.vcpus[name]}</vcpu><devices>
+          <vcpu current='{self.vcpus[name]}'>{self.vcpus_max.get(name, self.vcpus[name])}</vcpu>
+          <devices>{self.devices[name]}
           <disk type='file'><source file='/{name}.img'/><target dev='vda'/></disk>
           <disk type='network'><target dev='vdb'/></disk></devices></domain>"""
 
@@ -80,6 +83,16 @@ def test_an_event_or_other_statistics_have_a_document_read_again():
     host.read("b")
     assert sorted(host.read_names) == ["a", "b"]
     assert host.vcpus_seen() == {"a": 4000, "b": 1000, "c": 1000}
+
+
+def test_another_vcpu_that_is_plugged_in_has_a_document_read_again():
+    host = Hypervisor("a")
+    for plugged, expected in ((1, ["a"]), (1, []), (2, ["a"])):
+        host.disks["a"] = {
+            "vcpu.current": 2, "vcpu.maximum": 3, "vcpu.0.state": 1, f"vcpu.{plugged}.state": 1,
+        }  # fmt: skip
+        host.read()
+        assert host.read_names == expected
 
 
 def test_every_document_is_read_again_in_time():
@@ -154,3 +167,14 @@ def test_states_in_nova_s_words(state, power_state):
     host.states["a"] = state
     (guest,) = host.read().listing.guests
     assert guest.power_state is power_state
+
+
+def test_what_else_there_is_to_tell_of_a_domain_is_told():
+    host = Hypervisor("a", "b")
+    host.vcpus_max["a"] = 8
+    host.devices["a"] = """<hostdev mode='subsystem' type='usb'><source>
+      <vendor id='0x1'/><product id='0x2'/></source></hostdev>"""
+    guests = {guest.name: guest for guest in host.read().listing.guests}
+    assert guests["a"].details == {"vcpus_max": 8, "host_devices": ["usb 0x1 0x2"]}
+    assert guests["a"].vcpu_milli == 1000
+    assert guests["b"].details == {}

@@ -1,0 +1,115 @@
+"""Reads from a domain's document where its memory may be, and of which pages it is made."""
+
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from nodetracker.errors import HostDataError
+from nodetracker.model.cpuset import CpuSet
+from nodetracker.virt.libvirt.xml import parse_bytes, parse_cpus, parse_int, parse_page_bytes
+
+_DEFAULT_HUGE_PAGE_KB = 2048
+_MODULES_OF_MEMORY = frozenset({"dimm", "virtio-mem"})
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """Memory of a domain that is all alike: of one of its NUMA cells, of a module, or all of it.
+
+    Attributes:
+        host_cells: that it may be on, None where that is not restricted.
+        page_kb: of the huge pages it is made of, None for ordinary memory.
+    """
+
+    size_bytes: int
+    host_cells: CpuSet | None = None
+    page_kb: int | None = None
+
+
+def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPart, ...]:
+    """Return the memory of each guest cell and of each module that was plugged in.
+
+    Modules that are files of their own take none of the host's cells' memory.
+
+    Args:
+        root: the domain's document.
+        total_bytes: of cells and modules together.
+
+    Raises:
+        HostDataError: a value cannot be used.
+
+    Source: libvirt's formatdomain, NUMA tuning, memory backing and memory devices.
+    """
+    cells = _parse_host_cells(root, source)
+    pages = _parse_pages(root, source)
+    sizes = _parse_sizes(root, source)
+    modules = root.findall("devices/memory")
+    if not sizes:
+        in_modules = sum(_module_bytes(module, source) for module in modules)
+        sizes = {0: max(0, total_bytes - in_modules)}
+    parts = [
+        MemoryPart(size, cells.get(number, cells.get(None)), pages.get(number, pages.get(None)))
+        for number, size in sizes.items()
+    ]
+    for module in modules:
+        if module.get("model") not in _MODULES_OF_MEMORY:
+            continue
+        number = parse_int(module.findtext("target/node") or "0", "<memory> <node>", source)
+        mask, page = module.findtext("source/nodemask"), module.find("source/pagesize")
+        parts.append(
+            MemoryPart(
+                _module_bytes(module, source),
+                cells.get(number, cells.get(None)) if mask is None
+                else parse_cpus(mask, "<nodemask>", source),
+                pages.get(number, pages.get(None)) if page is None
+                else parse_bytes(page, source) // 1024,
+            )
+        )  # fmt: skip
+    return tuple(parts)
+
+
+def _module_bytes(module: Element, source: str) -> int:
+    size = module.find("target/size")
+    if size is None:
+        raise HostDataError(source, "has a <memory> module without <size>")
+    return parse_bytes(size, source)
+
+
+def _parse_sizes(root: Element, source: str) -> dict[int, int]:
+    """Return guest cell id -> bytes."""
+    nodes = {}
+    for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
+        # The amount stands in attributes, of the same units as elements' text.
+        amount = Element("memory", {"unit": cell.get("unit", "KiB")})
+        amount.text = cell.get("memory")
+        number = parse_int(cell.get("id", str(index)), "<cell id>", source)
+        nodes[number] = parse_bytes(amount, source)
+    return nodes
+
+
+def _parse_host_cells(root: Element, source: str) -> dict[int | None, CpuSet]:
+    """Return guest cell id -> host cells of its memory; None stands for all of the guest's."""
+    found: dict[int | None, CpuSet] = {}
+    memory = root.find("numatune/memory")
+    if memory is not None and memory.get("nodeset"):
+        found[None] = parse_cpus(memory.get("nodeset"), "<numatune>", source)
+    for node in root.iterfind("numatune/memnode"):
+        number = parse_int(node.get("cellid"), "<memnode cellid>", source)
+        found[number] = parse_cpus(node.get("nodeset"), "<memnode>", source)
+    return found
+
+
+def _parse_pages(root: Element, source: str) -> dict[int | None, int]:
+    """Return guest cell id -> KiB of its huge pages; None stands for those that are not named."""
+    huge = root.find("memoryBacking/hugepages")
+    if huge is None:
+        return {}
+    pages = huge.findall("page")
+    if not pages:
+        return {None: _DEFAULT_HUGE_PAGE_KB}
+    found: dict[int | None, int] = {}
+    for page in pages:
+        size_kb = parse_page_bytes(page, source) // 1024
+        nodes = page.get("nodeset")
+        numbers = [None] if nodes is None else parse_cpus(nodes, "<page nodeset>", source)
+        found |= dict.fromkeys(numbers, size_kb)
+    return found
