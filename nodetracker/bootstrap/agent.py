@@ -103,7 +103,7 @@ def build_agent(
     server: RpcServer | None = None
     if is_served and broker.is_configured:
         operations = HostOperations(settings.host, manager, driver, store)
-        server = broker.serve_agent(settings.host, operations, manager.database_clock)
+        server = broker.serve_agent(settings.host, operations, manager.database_clock, store.now)
     service = ComputeService(settings, manager, server)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
 

@@ -1,7 +1,8 @@
 """One process's way to the message broker, by its configuration."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -91,12 +92,18 @@ class Broker:
 
         return NotificationSender(make_send)
 
-    def serve_agent(self, host: str, agent: HostAgent, clock: DatabaseClock) -> "RpcServer":
+    def serve_agent(
+        self,
+        host: str,
+        agent: HostAgent,
+        clock: DatabaseClock,
+        read_time: Callable[[], datetime],
+    ) -> "RpcServer":
         """Return the server of an agent; it is not started."""
         from nodetracker.rpc.client import COMPUTE
         from nodetracker.rpc.server import RpcServer
 
-        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
+        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS, read_time)
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:

@@ -35,13 +35,14 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     broker.connect()
     # Each worker may hold a connection, and the heartbeat must never wait for one.
     database = build_database_settings(conf)
-    pool = {"max_pool_size": conf.conductor.workers + 1}
+    workers = conf.conductor.workers
+    pool = {"max_pool_size": workers + 1}
     store: Store = open_store(replace(database, options={**database.options, **pool}))
     notifier = broker.make_notifier(f"conductor:{host}")
     if notifier is not None:
         store = announce_store(store, notifier)
     clock = DatabaseClock()
-    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
+    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, workers, store.now)
     echo = RpcServer(broker.connect, PING, host, Echo(), clock, threads=1)
     caller, ping = broker.caller, PING.methods["ping"]
     watch = BrokerWatch(lambda: caller.call(PING, host, ping, {}, min(5.0, interval)))

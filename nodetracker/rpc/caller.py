@@ -77,14 +77,16 @@ class RpcCaller:
         client = self._client(interface)
         context = self._make_context(timeout_seconds)
 
+        # The other side says that it is at work only where that prolongs the wait.
+        silence = SILENCE_SECONDS if timeout_seconds > SILENCE_SECONDS else None
+
         def send() -> Any:
             prepared = client.prepare(
-                server=server,
-                timeout=timeout_seconds,
-                call_monitor_timeout=min(SILENCE_SECONDS, timeout_seconds),
+                server=server, timeout=timeout_seconds, call_monitor_timeout=silence
             )
             return prepared.call(context, method.name, **arguments)
 
+        began = self._monotonic()
         task = self._pool.submit(send)
         if not task.wait_until(self._monotonic() + timeout_seconds + SLACK_SECONDS):
             if self._pool.abandon(task):
@@ -95,7 +97,10 @@ class RpcCaller:
                 f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
             )
         if task.error is not None:
-            raise _translate(task.error, _name(interface, server), method.name, timeout_seconds)
+            waited = self._monotonic() - began
+            raise _translate(
+                task.error, _name(interface, server), method.name, timeout_seconds, waited
+            )
         plain = self._read(task.result())
         try:
             return method.read_result(plain, "")
@@ -146,7 +151,9 @@ def _name(interface: Interface, server: str | None) -> str:
     return f"{interface.topic} {server}" if server else interface.topic
 
 
-def _translate(error: BaseException, name: str, method: str, timeout_seconds: float) -> RpcError:
+def _translate(
+    error: BaseException, name: str, method: str, timeout_seconds: float, waited_seconds: float
+) -> RpcError:
     """Turn what the library and those below it raise into an error of ours."""
     kind = type(error).__name__
     if kind == "MessageUndeliverable":
@@ -154,6 +161,11 @@ def _translate(error: BaseException, name: str, method: str, timeout_seconds: fl
             f"nobody listens as {name}: it does not run, or has no transport_url"
         )
     if kind == "MessagingTimeout":
+        if waited_seconds < timeout_seconds - SLACK_SECONDS:
+            return RpcUnavailableError(
+                f"{name} did not answer {method} and is silent for {SILENCE_SECONDS} s: "
+                "it does not run, or hangs"
+            )
         return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")
     if kind == "RemoteError":
         remote = str(getattr(error, "exc_type", ""))

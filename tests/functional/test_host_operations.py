@@ -180,6 +180,36 @@ class TestPower:
         assert "[compute] allow_power_actions is false" in done.stderr
         assert not (tmp_path / "asked").exists()
 
+    @pytest.mark.usefixtures("start")
+    def test_an_agent_that_does_not_know_the_time_does_not_do_what_waited_for_it(
+        self, tmp_path: Path, rabbitmq: RabbitMQ
+    ) -> None:
+        url = rabbitmq.make_virtual_host("waited")
+        host = Host(tmp_path / "host", url, driver="local", allow_power_actions=True)
+        path = f"{tmp_path}/bin:/usr/bin:/bin"
+        with host.start(PATH=path) as agent:
+            agent.wait_for("RPC is served")
+            assert agent.stop() == 0
+        done = host.manage("host", "action", "host-1", "reboot")
+        assert done.returncode == 1
+        assert done.stderr == (
+            "compute host-1 did not answer host_power_action and is silent for 10 s: "
+            "it does not run, or hangs\n"
+        )
+
+        def count_waiting() -> int:
+            queues = rabbitmq.control("list_queues", "-p", "waited", "name", "messages")
+            return int(dict(line.split() for line in queues.splitlines())["compute.host-1"])
+
+        assert count_waiting() == 1
+        host.connection = "mysql+pymysql://u:p@127.0.0.1:1/none"
+        host.configure(extra=f"transport_url = {url}\n", driver="local", allow_power_actions="true")
+        with host.start(PATH=path) as agent:
+            agent.wait_for("RPC is served")
+            wait_until(lambda: count_waiting() == 0, interval=1.0)
+            assert agent.stop() == 0
+        assert not (tmp_path / "asked").exists()
+
 
 def test_an_agent_audits_and_beats_without_its_broker(tmp_path: Path) -> None:
     url = f"rabbit://u:p@127.0.0.1:{find_free_port()}/"

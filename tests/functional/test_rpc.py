@@ -20,6 +20,7 @@ from nodetracker.errors import (
     RpcError,
     RpcUnavailableError,
     RpcVersionError,
+    StoreUnavailableError,
 )
 from nodetracker.ports import HostAgent
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
@@ -71,7 +72,16 @@ class World:
             self.transports.append(Transport(conf, url))
             return self.transports[-1]
 
-        self.server = RpcServer(connect, COMPUTE, "host-1", self.agent, self.server_clock, 4)
+        self.read_time: Callable[[], datetime] = lambda: NOW  # of the server's database
+        self.server = RpcServer(
+            connect,
+            COMPUTE,
+            "host-1",
+            self.agent,
+            self.server_clock,
+            4,
+            read_time=lambda: self.read_time(),
+        )
         self.caller = RpcCaller(connect, self.client_clock)
         self.directory = RpcAgentDirectory(self.caller, timeout)
 
@@ -163,6 +173,23 @@ def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(world: 
         world.client.get_host_uptime("late")
     assert world.agent.calls == []
     assert world.client.get_host_uptime("again")  # the answer has set the clock
+
+
+def test_a_server_that_was_never_told_the_time_asks_for_it_before_a_call_that_expires(
+    world: World,
+) -> None:
+    def fail() -> datetime:
+        raise StoreUnavailableError("the database is away")
+
+    world.client_clock.tell(NOW)
+    world.read_time = fail
+    with pytest.raises(StoreUnavailableError, match="the database is away"):
+        world.client.get_host_uptime("unknown")
+    world.read_time = lambda: NOW + timedelta(seconds=6)
+    with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
+        world.client.get_host_uptime("late")
+    assert world.agent.calls == []
+    assert world.client.get_host_uptime("again")
 
 
 def test_a_call_that_works_on_takes_its_time_and_one_that_takes_too_long_ends(
