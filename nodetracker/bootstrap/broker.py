@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from nodetracker.bootstrap.settings import read_value
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import ConfigError
 from nodetracker.ports import AgentDirectory, HostAgent
@@ -32,8 +33,12 @@ class Broker:
 
     @property
     def is_configured(self) -> bool:
-        """Whether there is a broker at all."""
-        return bool(self._conf.transport_url)
+        """Whether there is a broker at all.
+
+        Raises:
+            ConfigError: ``transport_url`` cannot be read.
+        """
+        return bool(read_value(self._conf, "DEFAULT", "transport_url"))
 
     def connect(self) -> "Transport":
         """Return the transport.

@@ -143,7 +143,8 @@ def write_report(conf: cfg.ConfigOpts, program: str) -> None:
 
 def exit_code_of(error: BaseException | None) -> int:
     """Return the exit code that an error stands for."""
-    return EXIT_CONFIG if isinstance(error, (ConfigError, IdentityError)) else EXIT_FAILED
+    is_told_to_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
+    return EXIT_CONFIG if is_told_to_operator else EXIT_FAILED
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:

@@ -1,7 +1,10 @@
 """The way to the broker: oslo.messaging, imported when it is used and set up for nodetracker."""
 
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 from nodetracker.errors import ConfigError
 
@@ -11,6 +14,10 @@ HEARTBEAT_SECONDS = 20
 """After twice this without a sign of life a broker is given up and connected to anew."""
 PREFETCH = 32
 """Calls that one server takes from its queue ahead; the others are left to its like."""
+_HOW = (
+    "write rabbit://USER:PASSWORD@HOST:5672/, with %2F for a / in USER or PASSWORD, "
+    "%40 for an @ and so on"
+)
 
 
 def import_library() -> Any:
@@ -25,6 +32,10 @@ def import_library() -> Any:
     from oslo_config import cfg
     from oslo_messaging._drivers import impl_rabbit  # where its options stand
 
+    # The library leaves "/" in user names and passwords, by which kombu then cuts its URL,
+    # and shows what is left of them in an error.
+    driver: Any = impl_rabbit
+    driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
     cfg.set_defaults(messaging.transport._transport_opts, transport_url=None)  # as our own
@@ -102,12 +113,10 @@ class Transport:
             )
         except Exception as error:  # the library and what it parses with raise what they like
             raise ConfigError(
-                f"[{group}] transport_url: cannot be used: {type(error).__name__}"
+                f"[{group}] transport_url: cannot be used: {type(error).__name__}; {_HOW}"
             ) from None
         if not known:
-            raise ConfigError(
-                f"[{group}] transport_url: names no broker; write rabbit://USER:PASSWORD@HOST:5672/"
-            )
+            raise ConfigError(f"[{group}] transport_url: names no broker; {_HOW}")
 
 
 class LibraryNotifier:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from oslo_config import cfg
@@ -164,6 +165,18 @@ def test_a_host_that_nobody_serves_is_said_at_once(world: World) -> None:
     with pytest.raises(RpcUnavailableError, match="nobody listens as compute nobody-9"):
         world.directory.agent_of("nobody-9").get_host_uptime("n")
     assert time.monotonic() - began < 4
+
+
+def test_a_password_may_have_any_character(
+    open_world: Callable[..., World], rabbitmq: RabbitMQ
+) -> None:
+    password = "a/b@c:d#e%f?g[h $é"
+    rabbitmq.control("add_user", "o/dd", password)
+    rabbitmq.control("set_permissions", "o/dd", ".*", ".*", ".*")
+    address = rabbitmq.url.rpartition("@")[2]
+    world = open_world(f"rabbit://{quote('o/dd', safe='')}:{quote(password, safe='')}@{address}")
+    world.serve()
+    assert world.answers()
 
 
 def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(world: World) -> None:
