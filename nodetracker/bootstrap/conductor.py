@@ -8,7 +8,11 @@ from oslo_config import cfg
 
 from nodetracker.announcing import announce_store
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import build_database_settings, check_values, read_host_name
+from nodetracker.bootstrap.settings import (
+    build_database_settings,
+    check_conductor_values,
+    read_host_name,
+)
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.broker_watch import BrokerWatch
@@ -29,7 +33,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     Raises:
         ConfigError: a value cannot be used; the message names it.
     """
-    check_values(conf)
+    check_conductor_values(conf)
     host, interval = read_host_name(conf), conf.report_interval
     broker = Broker(conf)
     broker.connect()

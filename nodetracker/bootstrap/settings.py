@@ -40,9 +40,7 @@ def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
         ConfigError: a value is malformed or contradicts another one.
     """
     settings = read_settings(conf)
-    problem = explain_short_down_time(settings.service_down_time, settings.report_interval)
-    if problem is not None:
-        raise ConfigError(problem)
+    _check_down_time(conf)
     return settings
 
 
@@ -102,6 +100,23 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     """
     for group, name in list_registered(conf):
         read_value(conf, group, name)
+
+
+def check_conductor_values(conf: cfg.ConfigOpts) -> None:
+    """Check each value that a conductor runs by.
+
+    Raises:
+        ConfigError: a value is malformed or contradicts another one.
+    """
+    check_values(conf)
+    _check_down_time(conf)
+    read_host_name(conf)
+
+
+def _check_down_time(conf: cfg.ConfigOpts) -> None:
+    problem = explain_short_down_time(conf.service_down_time, conf.report_interval)
+    if problem is not None:
+        raise ConfigError(problem)
 
 
 def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:

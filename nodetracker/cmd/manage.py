@@ -107,9 +107,16 @@ class ManageApp(App):
     ) -> argparse.ArgumentParser:
         """Add the two options that every program takes."""
         parser = super().build_option_parser(description, version, argparse_kwargs)
-        for option in ("--config-file", "--config-dir"):
+        for option, metavar, what in (
+            ("--config-file", "PATH", "Configuration file instead of those in /etc/nodetracker"),
+            ("--config-dir", "DIR", "Directory whose *.conf are read after the files"),
+        ):
             parser.add_argument(
-                option, action="append", default=[], help="As for every program; may be repeated."
+                option,
+                action="append",
+                default=[],
+                metavar=metavar,
+                help=f"{what}; may be repeated.",
             )
         return parser
 

@@ -73,6 +73,10 @@ class RpcCaller:
             RpcVersionError: the other side is of another version, or its answer cannot be read.
             NodetrackerError: what the other side raised.
         """
+        if server is not None and not interface.is_name(server):
+            raise RpcUnavailableError(
+                f"nobody can be called as {_name(interface, server)}: the name is too long"
+            )
         self._refuse_when_stuck()
         client = self._client(interface)
         context = self._make_context(timeout_seconds)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.clock import DatabaseClock
-from nodetracker.errors import NodetrackerError, RpcError, RpcUnavailableError
+from nodetracker.errors import ConfigError, NodetrackerError, RpcError, RpcUnavailableError
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.serializer import encode
@@ -38,6 +38,9 @@ class RpcServer:
         read_time: asks the database for its time, for a call that expires while
             the clock was never told: it may have waited here since long before this
             server began. None: such calls do no harm however late they come.
+
+    Raises:
+        ConfigError: the name is longer than a broker allows.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class RpcServer:
         threads: int,
         read_time: Callable[[], datetime] | None = None,
     ) -> None:
+        if not interface.is_name(name):
+            raise ConfigError(f"host: {name!r} is too long to be called by over a message broker")
         self._get_transport = get_transport
         self._interface = interface
         self._name = name

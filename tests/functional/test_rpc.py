@@ -16,6 +16,7 @@ from oslo_config import cfg
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import (
     ClaimRefusedError,
+    ConfigError,
     NotFoundError,
     RequestError,
     RpcError,
@@ -63,7 +64,9 @@ class FakeAgent:
 class World:
     """One server and one client with a broker between them."""
 
-    def __init__(self, url: str, conf: Any = None, timeout: float = 5.0) -> None:
+    def __init__(
+        self, url: str, conf: Any = None, timeout: float = 5.0, host: str = "host-1"
+    ) -> None:
         conf = conf or cfg.CONF  # a private one breaks the library's calls
         self.agent = FakeAgent()
         self.transports: list[Transport] = []
@@ -77,18 +80,19 @@ class World:
         self.server = RpcServer(
             connect,
             COMPUTE,
-            "host-1",
+            host,
             self.agent,
             self.server_clock,
             4,
             read_time=lambda: self.read_time(),
         )
         self.caller = RpcCaller(connect, self.client_clock)
+        self.host = host
         self.directory = RpcAgentDirectory(self.caller, timeout)
 
     @property
     def client(self) -> HostAgent:
-        return self.directory.agent_of("host-1")
+        return self.directory.agent_of(self.host)
 
     def serve(self) -> None:
         self.server.start()
@@ -165,6 +169,25 @@ def test_a_host_that_nobody_serves_is_said_at_once(world: World) -> None:
     with pytest.raises(RpcUnavailableError, match="nobody listens as compute nobody-9"):
         world.directory.agent_of("nobody-9").get_host_uptime("n")
     assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize("host", ["Host.Example.ORG", "h\u00f4st-\u65e5\u672c", "a*b#c", "h" * 247])
+def test_a_host_is_called_by_its_name_to_the_letter(
+    open_world: Callable[..., World], rabbitmq: RabbitMQ, host: str
+) -> None:
+    world = open_world(rabbitmq.url, host=host)
+    world.serve()
+    assert world.answers()
+    with pytest.raises(RpcUnavailableError, match="nobody listens"):
+        world.directory.agent_of(host.swapcase()).get_host_uptime("n")
+
+
+def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., World]) -> None:
+    name = "h" * 248
+    with pytest.raises(ConfigError, match="host: 'hhh.*is too long"):
+        open_world("rabbit://127.0.0.1:1/", host=name)
+    with pytest.raises(RpcUnavailableError, match="nobody can be called as compute hhh"):
+        open_world("rabbit://127.0.0.1:1/").directory.agent_of(name).get_host_uptime("n")
 
 
 def test_a_password_may_have_any_character(

@@ -37,7 +37,7 @@ class ShowHost(StoreCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
+        parser.add_argument("host", help="As host list shows it.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -59,7 +59,7 @@ class SetHost(StoreCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and what it shall be."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
+        parser.add_argument("host", help="As host list shows it.")
         wanted = parser.add_mutually_exclusive_group(required=True)
         for flag, change, text in (
             ("--enable", ServiceChange(disabled=False), "Let it be scheduled to."),
@@ -88,7 +88,7 @@ class ActOnHost(StoreCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and the action."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
+        parser.add_argument("host", help="As host list shows it.")
         parser.add_argument("action", choices=POWER_ACTIONS)
         return parser
 

@@ -41,8 +41,8 @@ class ServiceCommand(StoreCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and binary."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
-        parser.add_argument("host")
-        parser.add_argument("binary")
+        parser.add_argument("host", help="As service list shows it.")
+        parser.add_argument("binary", help="nodetracker-compute or nodetracker-conductor.")
         return parser
 
 
