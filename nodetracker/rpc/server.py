@@ -12,7 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.clock import DatabaseClock
-from nodetracker.errors import ConfigError, NodetrackerError, RpcError, RpcUnavailableError
+from nodetracker.errors import (
+    ConfigError,
+    NodetrackerError,
+    RpcEndingError,
+    RpcError,
+    RpcUnavailableError,
+)
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.serializer import encode
@@ -143,7 +149,7 @@ class RpcServer:
         self._running.add(threading.get_ident())
         try:
             if self._stopping.is_set():
-                raise RpcUnavailableError(f"{self._name} ends; nothing was done")
+                raise RpcEndingError(f"{self._name} ends; nothing was done")
             self._refuse_expired(context, method)
             call = getattr(self._served, method.name)
             answer = {"value": encode(call(**method.read_arguments(plain)))}
