@@ -10,6 +10,7 @@ from oslo_config import cfg
 from nodetracker.bootstrap.settings import read_value
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import ConfigError
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.ports import AgentDirectory, HostAgent
 
 if TYPE_CHECKING:  # imported late: not every program speaks to others
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # imported late: not every program speaks to others
     from nodetracker.rpc.server import RpcServer
     from nodetracker.rpc.transport import Transport
 
+_FORGET_SECONDS = 10.0
 _AGENT_CALLS = 4
 """Calls that an agent answers side by side."""
 
@@ -79,6 +81,25 @@ class Broker:
         from nodetracker.rpc.client import RpcAgentDirectory
 
         return RpcAgentDirectory(self.caller)
+
+    def forget_service(self, host: str, binary: str) -> None:
+        """Delete the queues in which calls of a service that is gone would wait for it.
+
+        Without a broker there are none.
+
+        Raises:
+            RpcError: the broker did not do it.
+            ConfigError: as `connect`.
+        """
+        if not self.is_configured:
+            return
+        from nodetracker.conductor.interface import CONDUCTOR
+        from nodetracker.conductor.ping import PING
+        from nodetracker.rpc.client import COMPUTE
+
+        interfaces = {COMPUTE_BINARY: (COMPUTE,), CONDUCTOR_BINARY: (CONDUCTOR, PING)}
+        for interface in interfaces.get(binary, ()):
+            self.caller.forget(interface, host, _FORGET_SECONDS)
 
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
         """Return what sends notifications, None without a broker.

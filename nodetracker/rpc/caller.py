@@ -90,22 +90,9 @@ class RpcCaller:
             )
             return prepared.call(context, method.name, **arguments)
 
-        began = self._monotonic()
-        task = self._pool.submit(send)
-        if not task.wait_until(self._monotonic() + timeout_seconds + SLACK_SECONDS):
-            if self._pool.abandon(task):
-                with self._lock:
-                    self._stuck.append(task)
-            raise RpcUnavailableError(
-                f"{_name(interface, server)} did not answer {method.name} within "
-                f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
-            )
-        if task.error is not None:
-            waited = self._monotonic() - began
-            raise _translate(
-                task.error, _name(interface, server), method.name, timeout_seconds, waited
-            )
-        plain = self._read(task.result())
+        plain = self._read(
+            self._bound(send, _name(interface, server), method.name, timeout_seconds)
+        )
         try:
             return method.read_result(plain, "")
         except RequestError as error:
@@ -113,6 +100,41 @@ class RpcCaller:
                 f"{_name(interface, server)} answered {method.name} with what this version "
                 f"cannot read: {error}"
             ) from None
+
+    def forget(self, interface: Interface, server: str, timeout_seconds: float) -> None:
+        """Delete the queue of a server that is gone; one that somebody listens to stays.
+
+        Raises:
+            RpcUnavailableError: it is not known whether it is deleted.
+        """
+        self._refuse_when_stuck()
+        transport, queue = self._get_transport(), interface.queue_of(server)
+        self._bound(
+            lambda: transport.delete_queue(queue), f"queue {queue}", "deletion", timeout_seconds
+        )
+
+    def _bound(
+        self, send: Callable[[], Any], name: str, method: str, timeout_seconds: float
+    ) -> Any:
+        """Do what may hang in a thread that is left behind at the end of its time.
+
+        Raises:
+            RpcError: it failed, or did not end in time.
+        """
+        began = self._monotonic()
+        task = self._pool.submit(send)
+        if not task.wait_until(began + timeout_seconds + SLACK_SECONDS):
+            if self._pool.abandon(task):
+                with self._lock:
+                    self._stuck.append(task)
+            raise RpcUnavailableError(
+                f"{name} did not answer {method} within "
+                f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
+            )
+        if task.error is not None:
+            waited = self._monotonic() - began
+            raise _translate(task.error, name, method, timeout_seconds, waited)
+        return task.result()
 
     def _refuse_when_stuck(self) -> None:
         with self._lock:

@@ -96,6 +96,19 @@ class Transport:
                 self.library.get_notification_transport,
             )
 
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with what waits in it, unless somebody listens to it.
+
+        Raises: whatever the library and those below it raise.
+        """
+        connect = getattr(self.rpc._driver, "_get_connection", None)
+        if connect is None:
+            return  # of a driver without queues
+        with connect() as pooled:
+            connection = pooled.connection.connection.clone()  # those of the pool have threads
+        with connection:
+            connection.default_channel.queue_delete(queue=name, if_unused=True)
+
     def _open(self, group: str, url: str, make: Callable[..., Any]) -> Any:
         self._check(group, url)
         try:

@@ -226,6 +226,39 @@ def test_an_agent_audits_and_beats_without_its_broker(tmp_path: Path) -> None:
         assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("way", ["deleted", "renamed"])
+def test_a_host_that_is_gone_leaves_no_queue_behind(
+    tmp_path: Path, rabbitmq: RabbitMQ, way: str
+) -> None:
+    host = Host(tmp_path / "host", rabbitmq.make_virtual_host(way))
+    with host.start() as agent:
+        agent.wait_for("RPC is served")
+        assert agent.stop() == 0
+
+    def list_queues() -> list[str]:
+        return rabbitmq.control("list_queues", "-p", way, "name").splitlines()
+
+    assert "compute.host-1" in list_queues()
+    wait_until(lambda: host.ask("service", "list")[0]["state"] == "down")
+    if way == "deleted":
+        done = host.manage("service", "delete", "host-1", "nodetracker-compute")
+    else:
+        done = host.manage("host", "rename", "host-1", "host-2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "compute.host-1" not in list_queues()
+
+
+def test_a_service_is_deleted_also_while_the_broker_is_away(tmp_path: Path) -> None:
+    host = Host(tmp_path / "host", f"rabbit://u:s3cret@127.0.0.1:{find_free_port()}/")
+    assert host.run("nodetracker-compute", "--once").returncode == 0
+    wait_until(lambda: host.ask("service", "list")[0]["state"] == "down")
+    done = host.manage("service", "delete", "host-1", "nodetracker-compute")
+    assert done.returncode == 0
+    assert "its queues stay in the message broker: queue compute.host-1" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert host.ask("service", "list") == []
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RabbitMQ]:
     """A broker of this module's own, as its tests stop it."""

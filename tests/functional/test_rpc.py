@@ -190,6 +190,19 @@ def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., World]
         open_world("rabbit://127.0.0.1:1/").directory.agent_of(name).get_host_uptime("n")
 
 
+def test_the_queue_of_a_server_that_is_gone_is_deleted_and_that_of_one_that_serves_stays(
+    world: World,
+) -> None:
+    with pytest.raises(RpcUnavailableError, match="PRECONDITION_FAILED"):
+        world.caller.forget(COMPUTE, world.host, 10)
+    assert world.answers()
+    world.caller.forget(COMPUTE, "nobody-9", 10)
+    assert world.server.stop(5)
+    world.caller.forget(COMPUTE, world.host, 10)
+    with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-1"):
+        world.client.get_host_uptime("n")
+
+
 def test_a_password_may_have_any_character(
     open_world: Callable[..., World], rabbitmq: RabbitMQ
 ) -> None:

@@ -10,7 +10,7 @@ from cliff.lister import Lister
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import check_host_name
-from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS, Store
@@ -123,6 +123,7 @@ class RenameHost(StoreCommand, Command):
             moved = self.store.rename_host(old, new, COMPUTE_BINARY, service)
         except ConflictError as error:
             raise RefusedError(f"{error}; its agent runs: stop it first") from None
+        forget_queues(self.app, old, COMPUTE_BINARY)
         self.app.stdout.write(f"host {old} is {new} now, with {moved} nodes\n")
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:
