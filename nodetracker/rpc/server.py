@@ -71,12 +71,20 @@ class RpcServer:
         self._server: Any = None
         self._running: set[int] = set()
         self._is_serving = threading.Event()
+        self._error: str | None = None
         self._stopping = threading.Event()
 
     @property
     def is_serving(self) -> bool:
         """True once it has begun to listen."""
         return self._is_serving.is_set()
+
+    @property
+    def error(self) -> str | None:
+        """Why it does not serve yet, None once it does."""
+        if self.is_serving:
+            return None
+        return self._error or "the message broker has not been reached yet"
 
     def start(self) -> None:
         """Begin in the background."""
@@ -107,17 +115,16 @@ class RpcServer:
         return done.is_set() or not self._running
 
     def _run(self) -> None:
-        told = ""
         while not self._stopping.is_set():
             try:
                 self._listen()
             except Exception as error:  # also what a broker with other queues says
                 text = f"{type(error).__name__}: {error}"
-                if text != told:
+                if text != self._error:
                     LOG.error(
                         "RPC cannot be served, trying again every %g s: %s", RETRY_SECONDS, text
                     )
-                    told = text
+                    self._error = text
                 self._stopping.wait(RETRY_SECONDS)
             else:
                 self._is_serving.set()
@@ -138,6 +145,8 @@ class RpcServer:
     def _complain(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_serving.is_set() and not self._stopping.is_set():
+            if self._error is not None:
+                return  # which has been said
             if time.monotonic() >= deadline:
                 LOG.warning("The message broker cannot be reached yet; all else goes on without it")
                 return
