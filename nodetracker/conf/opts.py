@@ -16,6 +16,7 @@ DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
 _QUIET_LIBRARIES = (
     "alembic=WARNING",
+    "amqp=ERROR",  # warns of what a broker says to a channel that is closed
     "oslo.messaging=WARNING",
     "oslo_messaging.notify=CRITICAL",  # what is not sent is tried again, and told by its sender
     "oslo_db=WARNING",

@@ -1,5 +1,6 @@
 """Operating hosts from another shell: the command line, the broker, the agents."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import RpcVersionError
+from nodetracker.ports import HostAgent
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.client import COMPUTE
+from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.transport import Transport
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import Programs, wait_until
@@ -92,6 +101,17 @@ def test_an_audit_is_had_from_another_shell(host: Host) -> None:
     assert host.ask("node", "audit", "host-1", "node-1")[0]["outcome"] == "unchanged"
     missing = host.manage("node", "audit", "host-1", "node-9")
     assert (missing.returncode, missing.stderr) == (1, "there is no node node-9 on host host-1\n")
+
+
+def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
+    host: Host, rabbitmq: RabbitMQ
+) -> None:
+    caller = RpcCaller(lambda: Transport(cfg.CONF, rabbitmq.url), DatabaseClock())
+    newer = Interface(HostAgent, COMPUTE.topic, "1.99")
+    added = dataclasses.replace(COMPUTE.methods["get_node_view"], name="get_node_picture")
+    for interface, method in ((newer, newer.methods["get_node_view"]), (COMPUTE, added)):
+        with pytest.raises(RpcVersionError, match="compute host-1 failed at get_node_"):
+            caller.call(interface, "host-1", method, {}, 5.0)
 
 
 @pytest.mark.parametrize(
