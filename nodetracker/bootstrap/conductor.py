@@ -13,6 +13,7 @@ from nodetracker.bootstrap.settings import (
     check_conductor_values,
     read_host_name,
 )
+from nodetracker.bootstrap.stores import require_database
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.broker_watch import BrokerWatch
@@ -34,6 +35,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         ConfigError: a value cannot be used; the message names it.
     """
     check_conductor_values(conf)
+    require_database(conf)
     host, interval = read_host_name(conf), conf.report_interval
     broker = Broker(conf)
     broker.connect()

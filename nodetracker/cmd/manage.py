@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nodetracker.announcing import announce_store
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.stores import build_sql_store, build_store
+from nodetracker.bootstrap.stores import build_sql_store, build_store, require_database
 from nodetracker.cmd.commands import (
     candidate,
     claim,
@@ -149,7 +149,12 @@ class ManageApp(App):
 
     @cached_property
     def sql_store(self) -> SqlStore:
-        """The database itself, for what is done to its schema."""
+        """The database itself, for what is done to its schema.
+
+        Raises:
+            ConfigError: this host has none.
+        """
+        require_database(self.conf)
         return build_sql_store(self.conf)
 
     @cached_property

@@ -20,6 +20,7 @@ _QUIET_LIBRARIES = (
     "oslo.messaging=WARNING",
     "oslo_messaging.notify=CRITICAL",  # what is not sent is tried again, and told by its sender
     "oslo_db=WARNING",
+    "oslo_service=WARNING",
     "sqlalchemy=WARNING",
 )
 

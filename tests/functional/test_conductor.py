@@ -145,6 +145,17 @@ def test_a_host_is_operated_through_conductors_alone(conductor: Conductor, remot
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_a_host_without_a_database_makes_none(remote: Remote) -> None:
+    lines = remote.path.read_text().splitlines(keepends=True)
+    remote.path.write_text("".join(line for line in lines if not line.startswith("connection =")))
+    for command in ("sync", "version", "check"):
+        done = remote.manage("db", command)
+        assert done.returncode == 78
+        assert "[database] connection: is not set" in done.stderr
+    assert remote.run("nodetracker-conductor").returncode == 78
+    assert not list(remote.directory.rglob("*.sqlite"))
+
+
 def test_without_a_conductor_calls_end_and_the_agent_goes_on_when_one_comes(
     conductor: Conductor, remote: Remote, store: SqlStore
 ) -> None:

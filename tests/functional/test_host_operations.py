@@ -71,6 +71,10 @@ def test_a_host_is_disabled_on_one_shell_and_refuses_on_another(host: Host) -> N
     assert host.claim().returncode == 0
     done = host.manage("host", "set", "host-1", "--disable")
     assert (done.returncode, done.stdout) == (0, "host host-1 is disabled\n")
+    assert host.ask("service", "list")[0]["disabled_reason"] is None
+    reason = ("--disable", "--disable-reason", "a disk")
+    assert host.manage("host", "set", "host-1", *reason).returncode == 0
+    assert host.ask("service", "list")[0]["disabled_reason"] == "a disk"
     refused = host.claim()
     assert refused.returncode == 1
     assert "host host-1 is disabled" in refused.stderr
@@ -119,6 +123,7 @@ def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
     [
         (("host", "set", "nobody-9", "--enable"), 1, "there is no service nodetracker-compute"),
         (("host", "set", "host-1"), 2, "required"),
+        (("host", "set", "host-1", "--enable", "--disable-reason", "x"), 2, "goes with --disable"),
         (("host", "action", "nobody-9", "reboot"), 1, "there is no host nobody-9"),
         (("host", "action", "host-1", "dance"), 2, "invalid choice"),
         (("host", "action", "host-1", "reboot"), 1, "the fake driver cannot reboot a host"),

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from dataclasses import replace
 from typing import Any
 
 from cliff.command import Command
@@ -68,11 +69,17 @@ class SetHost(StoreCommand, Command):
             ("--disable-maintenance", ServiceChange(maintenance=False), "Take claims again."),
         ):
             wanted.add_argument(flag, dest="change", action="store_const", const=change, help=text)
+        parser.add_argument("--disable-reason", metavar="REASON", help="Why; with --disable.")
+        self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write it; every claim from now on is judged by it."""
-        service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, parsed_args.change)
+        change, reason = parsed_args.change, parsed_args.disable_reason
+        if reason is not None and not change.disabled:
+            self.parser.error("--disable-reason goes with --disable")
+        change = replace(change, disabled_reason=reason)
+        service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         said = f"host {service.host} is {status_of(service)}"
         if service.maintenance:
             said += " and in maintenance: it takes no new claims; what runs there stays there"
