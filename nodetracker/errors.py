@@ -18,6 +18,7 @@
     ├── StoppingError           the process ends; leave what waits
     ├── RpcError                another process did not do what it was asked over the broker
     │   ├── RpcUnavailableError no answer: it may have been done; ask again
+    │   │   └── RpcEndingError  the other side ends and did nothing; ask another one
     │   └── RpcVersionError     the other side is of another version; upgrade one of them
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next pass tries again
@@ -126,6 +127,10 @@ class RpcUnavailableError(RpcError):
 
     What was asked may have been done, unless the message says that nobody was there.
     """
+
+
+class RpcEndingError(RpcUnavailableError):
+    """Whoever was asked ends; what was asked was not done."""
 
 
 class RpcVersionError(RpcError):

@@ -18,7 +18,8 @@ def judge_health(status: AgentStatus) -> Health:
     Nothing is asked of anybody, so the answer comes at once whatever hangs.
 
     Returns:
-        The checks ``audit``, ``database``, ``driver``, ``heartbeat``, ``nodes`` and ``clock``.
+        The checks ``audit``, ``database``, ``driver``, ``heartbeat``, ``nodes``, ``clock``,
+        ``rpc`` and ``notifications``.
     """
     return Health(
         {
@@ -28,6 +29,8 @@ def judge_health(status: AgentStatus) -> Health:
             "heartbeat": _judge_heartbeat(status),
             "nodes": _judge_nodes(status),
             "clock": _judge_clock(status),
+            "rpc": _judge_side_line(status.rpc_error),
+            "notifications": _judge_side_line(status.notifications_error),
         }
     )
 
@@ -87,6 +90,11 @@ def _judge_clock(status: AgentStatus) -> Check:
     word = "ahead of" if skew > 0 else "behind"
     output = f"this host's clock is {abs(skew):.1f} s {word} the database's"
     return Check(HealthState.WARN, output, details)
+
+
+def _judge_side_line(error: str | None) -> Check:
+    """Judge what neither audits nor heartbeats wait for."""
+    return Check() if error is None else Check(HealthState.WARN, error)
 
 
 def _failed(output: str, details: dict[str, Any] | None = None) -> Check:

@@ -1,7 +1,7 @@
 """An agent out of its configuration; it alone knows how drivers are built."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,16 +93,24 @@ def build_agent(
     compute_id = ensure_compute_id(Path(settings.state_path))
     incarnation = read_incarnation(compute_id, settings.report_interval)
     endpoint: Endpoint | None = None
+    server: RpcServer | None = None
+
+    def read_status() -> AgentStatus:
+        return replace(
+            manager.status(),
+            rpc_error=None if server is None else server.error,
+            notifications_error=None if notifier is None else notifier.error,
+        )
+
     if is_served and conf.metrics.enabled:
-        metrics, endpoint = _build_endpoint(conf, probes, notifier, lambda: manager.status())
+        metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status)
         observers = [*observers, metrics]
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
     )
-    server: RpcServer | None = None
     if is_served and broker.is_configured:
         operations = HostOperations(settings.host, manager, driver, store)
-        server = broker.serve_agent(settings.host, operations, manager.database_clock)
+        server = broker.serve_agent(settings.host, operations, manager.database_clock, store.now)
     service = ComputeService(settings, manager, server)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
 

@@ -1,13 +1,16 @@
 """One process's way to the message broker, by its configuration."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from nodetracker.bootstrap.settings import read_value
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import ConfigError
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.ports import AgentDirectory, HostAgent
 
 if TYPE_CHECKING:  # imported late: not every program speaks to others
@@ -16,6 +19,7 @@ if TYPE_CHECKING:  # imported late: not every program speaks to others
     from nodetracker.rpc.server import RpcServer
     from nodetracker.rpc.transport import Transport
 
+_FORGET_SECONDS = 10.0
 _AGENT_CALLS = 4
 """Calls that an agent answers side by side."""
 
@@ -31,8 +35,12 @@ class Broker:
 
     @property
     def is_configured(self) -> bool:
-        """Whether there is a broker at all."""
-        return bool(self._conf.transport_url)
+        """Whether there is a broker at all.
+
+        Raises:
+            ConfigError: ``transport_url`` cannot be read.
+        """
+        return bool(read_value(self._conf, "DEFAULT", "transport_url"))
 
     def connect(self) -> "Transport":
         """Return the transport.
@@ -74,6 +82,25 @@ class Broker:
 
         return RpcAgentDirectory(self.caller)
 
+    def forget_service(self, host: str, binary: str) -> None:
+        """Delete the queues in which calls of a service that is gone would wait for it.
+
+        Without a broker there are none.
+
+        Raises:
+            RpcError: the broker did not do it.
+            ConfigError: as `connect`.
+        """
+        if not self.is_configured:
+            return
+        from nodetracker.conductor.interface import CONDUCTOR
+        from nodetracker.conductor.ping import PING
+        from nodetracker.rpc.client import COMPUTE
+
+        interfaces = {COMPUTE_BINARY: (COMPUTE,), CONDUCTOR_BINARY: (CONDUCTOR, PING)}
+        for interface in interfaces.get(binary, ()):
+            self.caller.forget(interface, host, _FORGET_SECONDS)
+
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
         """Return what sends notifications, None without a broker.
 
@@ -91,12 +118,18 @@ class Broker:
 
         return NotificationSender(make_send)
 
-    def serve_agent(self, host: str, agent: HostAgent, clock: DatabaseClock) -> "RpcServer":
+    def serve_agent(
+        self,
+        host: str,
+        agent: HostAgent,
+        clock: DatabaseClock,
+        read_time: Callable[[], datetime],
+    ) -> "RpcServer":
         """Return the server of an agent; it is not started."""
         from nodetracker.rpc.client import COMPUTE
         from nodetracker.rpc.server import RpcServer
 
-        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS)
+        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS, read_time)
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:

@@ -8,7 +8,12 @@ from oslo_config import cfg
 
 from nodetracker.announcing import announce_store
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import build_database_settings, check_values, read_host_name
+from nodetracker.bootstrap.settings import (
+    build_database_settings,
+    check_conductor_values,
+    read_host_name,
+)
+from nodetracker.bootstrap.stores import require_database
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.broker_watch import BrokerWatch
@@ -29,19 +34,21 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     Raises:
         ConfigError: a value cannot be used; the message names it.
     """
-    check_values(conf)
+    check_conductor_values(conf)
+    require_database(conf)
     host, interval = read_host_name(conf), conf.report_interval
     broker = Broker(conf)
     broker.connect()
     # Each worker may hold a connection, and the heartbeat must never wait for one.
     database = build_database_settings(conf)
-    pool = {"max_pool_size": conf.conductor.workers + 1}
+    workers = conf.conductor.workers
+    pool = {"max_pool_size": workers + 1}
     store: Store = open_store(replace(database, options={**database.options, **pool}))
     notifier = broker.make_notifier(f"conductor:{host}")
     if notifier is not None:
         store = announce_store(store, notifier)
     clock = DatabaseClock()
-    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, conf.conductor.workers)
+    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, workers, store.now)
     echo = RpcServer(broker.connect, PING, host, Echo(), clock, threads=1)
     caller, ping = broker.caller, PING.methods["ping"]
     watch = BrokerWatch(lambda: caller.call(PING, host, ping, {}, min(5.0, interval)))

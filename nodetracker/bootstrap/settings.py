@@ -1,9 +1,10 @@
 """Configuration becomes settings; with the commands, bootstrap is all that reads it."""
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 from oslo_utils import netutils
@@ -30,6 +31,10 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 
 _LONGEST_NAME = 255
 _MOST_PAGES = 2**40
+# What the library says of a value: where it stands, and why it cannot be used.
+_NOT_VALID = re.compile(
+    r"Value for option .* detail='(?P<where>.*)'\) is not valid: (?P<reason>.*)"
+)
 
 
 def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
@@ -39,9 +44,7 @@ def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
         ConfigError: a value is malformed or contradicts another one.
     """
     settings = read_settings(conf)
-    problem = explain_short_down_time(settings.service_down_time, settings.report_interval)
-    if problem is not None:
-        raise ConfigError(problem)
+    _check_down_time(conf)
     return settings
 
 
@@ -92,7 +95,7 @@ def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
     """Read the ``[database]`` group."""
     from nodetracker.db.engine import DatabaseSettings
 
-    values = {name: conf[DATABASE_GROUP][name] for name in conf[DATABASE_GROUP]}
+    values = {name: read_value(conf, DATABASE_GROUP, name) for name in conf[DATABASE_GROUP]}
     connection = values.pop("connection")
     if not connection:
         raise ConfigError("[database] connection: is empty")
@@ -105,11 +108,45 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     Raises:
         ConfigError: a value does not fit its option.
     """
+    for group, name in list_registered(conf):
+        read_value(conf, group, name)
+
+
+def check_conductor_values(conf: cfg.ConfigOpts) -> None:
+    """Check each value that a conductor runs by.
+
+    Raises:
+        ConfigError: a value is malformed or contradicts another one.
+    """
+    check_values(conf)
+    _check_down_time(conf)
+    read_host_name(conf)
+
+
+def _check_down_time(conf: cfg.ConfigOpts) -> None:
+    problem = explain_short_down_time(conf.service_down_time, conf.report_interval)
+    if problem is not None:
+        raise ConfigError(problem)
+
+
+def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
+    """Read one value.
+
+    Raises:
+        ConfigError: it does not fit its option; the message shows nothing of a
+            secret.
+    """
     try:
-        for _ in list_registered(conf):
-            pass
+        return conf[name] if group == "DEFAULT" else conf[group][name]
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):  # its text has a part of the value
+        raise ConfigError(
+            f"[{group}] {name}: there is no option of the name that follows a $ there; "
+            "write $$ for the sign itself"
+        ) from None
     except (cfg.Error, ValueError) as error:
-        raise ConfigError(_one_line(str(error))) from error
+        said = _NOT_VALID.fullmatch(_one_line(str(error)))
+        problem = f"{said['reason']} ({said['where']})" if said else _one_line(str(error))
+        raise ConfigError(f"[{group}] {name}: {problem}") from error
 
 
 def check_host_name(text: str) -> str:

@@ -7,6 +7,8 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import build_database_settings
+from nodetracker.conf.opts import DATABASE_GROUP
+from nodetracker.errors import ConfigError
 from nodetracker.ports import Store
 
 if TYPE_CHECKING:  # imported late: not every program needs them
@@ -34,6 +36,23 @@ def build_store(
     return open_conductor_store(
         (broker or Broker(conf)).caller, beat_seconds=float(conf.report_interval)
     )
+
+
+def require_database(conf: cfg.ConfigOpts) -> None:
+    """Refuse where conductors have the database and none is configured.
+
+    Without that, the default would be taken for it: an SQLite file of this host's own.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    found = conf.get_location("connection", DATABASE_GROUP)
+    is_set = found is not None and found.location.is_user_controlled
+    if not conf.conductor.use_local and not is_set:
+        raise ConfigError(
+            "[database] connection: is not set, as [conductor] use_local is false; "
+            "run this where the database is known, as on a conductor"
+        )
 
 
 def build_sql_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> "SqlStore":

@@ -20,6 +20,7 @@ from nodetracker.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.audit import AuditReport
 
 PROGRAM = "nodetracker-compute"
+_DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their rows true."
 
 _ONCE = cfg.BoolOpt(
     "once", default=False, help="Audit every node once, write the rows, print a line a node, exit."
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
         conf.register_cli_opt(_ONCE)
-        load_configuration(conf, arguments, PROGRAM, register=register)
+        load_configuration(conf, arguments, PROGRAM, register=register, description=_DESCRIPTION)
 
     conf = cfg.CONF
     load(conf, register_options)

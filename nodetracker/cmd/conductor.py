@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from nodetracker.bootstrap.conductor import build_conductor
-from nodetracker.bootstrap.settings import check_values
+from nodetracker.bootstrap.settings import check_conductor_values
 from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import (
     load_configuration,
@@ -19,6 +19,10 @@ from nodetracker.daemon import Daemon
 from nodetracker.errors import ConfigError
 
 PROGRAM = "nodetracker-conductor"
+_DESCRIPTION = (
+    "A conductor: works with the database for agents that have [conductor] use_local = false. "
+    "It needs [DEFAULT] transport_url and [database] connection."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,12 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
-        load_configuration(conf, arguments, PROGRAM, register=register)
+        load_configuration(conf, arguments, PROGRAM, register=register, description=_DESCRIPTION)
 
     def reload() -> None:
         candidate = cfg.ConfigOpts()
         load(candidate, register_options_for_check)
-        check_values(candidate)
+        check_conductor_values(candidate)
         try:
             conf.mutate_config_files()  # what may change in it is the log's
         except cfg.Error as error:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nodetracker.announcing import announce_store
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.stores import build_sql_store, build_store
+from nodetracker.bootstrap.stores import build_sql_store, build_store, require_database
 from nodetracker.cmd.commands import (
     candidate,
     claim,
@@ -108,9 +108,16 @@ class ManageApp(App):
     ) -> argparse.ArgumentParser:
         """Add the two options that every program takes."""
         parser = super().build_option_parser(description, version, argparse_kwargs)
-        for option in ("--config-file", "--config-dir"):
+        for option, metavar, what in (
+            ("--config-file", "PATH", "Configuration file instead of those in /etc/nodetracker"),
+            ("--config-dir", "DIR", "Directory whose *.conf are read after the files"),
+        ):
             parser.add_argument(
-                option, action="append", default=[], help="As for every program; may be repeated."
+                option,
+                action="append",
+                default=[],
+                metavar=metavar,
+                help=f"{what}; may be repeated.",
             )
         return parser
 
@@ -143,7 +150,12 @@ class ManageApp(App):
 
     @cached_property
     def sql_store(self) -> SqlStore:
-        """The database itself, for what is done to its schema."""
+        """The database itself, for what is done to its schema.
+
+        Raises:
+            ConfigError: this host has none.
+        """
+        require_database(self.conf)
         return build_sql_store(self.conf)
 
     @cached_property

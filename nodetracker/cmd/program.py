@@ -17,6 +17,10 @@ from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
 
 PROJECT = "nodetracker"
+_WHERE_OPTIONS_STAND = (
+    "Options stand in /etc/nodetracker/nodetracker.conf; nodetracker-manage config sample "
+    "prints them all."
+)
 
 
 def load_configuration(
@@ -25,6 +29,7 @@ def load_configuration(
     program: str,
     default_files: Sequence[Path] | None = None,
     register: Callable[[cfg.ConfigOpts], None] = register_options,
+    description: str = "",
 ) -> None:
     """Read the configuration's files and the command line into `conf`.
 
@@ -32,17 +37,21 @@ def load_configuration(
         default_files: read when the command line names none; None looks in
             the usual places (``/etc/nodetracker/nodetracker.conf`` and others).
         register: registers the options first.
+        description: what the program does, for ``--help``.
 
     Raises:
         ConfigError: a file is missing or cannot be parsed; the message names it.
     """
     register(conf)
+    if default_files is None:
+        description = f"{description} {_WHERE_OPTIONS_STAND}"
     try:
         conf(
             list(arguments),
             project=PROJECT,
             prog=program,
             version=version(PROJECT),
+            description=description,
             default_config_files=None if default_files is None else [str(f) for f in default_files],
             default_config_dirs=None if default_files is None else [],
         )
@@ -166,8 +175,8 @@ def write_report(conf: cfg.ConfigOpts, program: str) -> None:
 
 def exit_code_of(error: BaseException | None) -> int:
     """Return the exit code that an error stands for."""
-    is_of_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
-    return EXIT_CONFIG if is_of_operator else EXIT_FAILED
+    is_told_to_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
+    return EXIT_CONFIG if is_told_to_operator else EXIT_FAILED
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:

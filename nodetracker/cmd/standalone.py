@@ -27,6 +27,11 @@ from nodetracker.errors import ConfigError
 from nodetracker.model.audit import AuditReport
 
 PROGRAM = "nodetracker-standalone"
+_DESCRIPTION = (
+    "The agent of this machine with an SQLite database of its own: nothing has to be set up. "
+    "Shows the node after each audit. Its state and its configuration file are in "
+    "~/.local/state/nodetracker."
+)
 CONFIGURATION_FILE = "nodetracker.conf"
 
 _COLUMNS = (
@@ -51,7 +56,7 @@ def _run(arguments: Sequence[str]) -> int:
     default_files = [own_file] if own_file.exists() else []
 
     def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
-        load_configuration(conf, arguments, PROGRAM, default_files, register)
+        load_configuration(conf, arguments, PROGRAM, default_files, register, _DESCRIPTION)
 
     conf = cfg.CONF
     cfg.set_defaults(default.OPTIONS, state_path=str(default_state_path()))
@@ -110,7 +115,7 @@ def _manage() -> str:
     """Return how to call nodetracker-manage here: by path unless it is on the search path."""
     name = "nodetracker-manage"
     beside = Path(sys.argv[0]).with_name(name)
-    return name if shutil.which(name) or not beside.exists() else str(beside)
+    return name if shutil.which(name) or not beside.exists() else str(beside.absolute())
 
 
 def _make_state_path(state_path: Path) -> None:

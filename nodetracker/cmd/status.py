@@ -34,6 +34,9 @@ from nodetracker.workers import Task, WorkerPool
 LOG = logging.getLogger(__name__)
 
 PROGRAM = "nodetracker-status"
+_DESCRIPTION = (
+    "upgrade check: is this host ready for the version that is installed? Writes nothing."
+)
 
 READ_BUDGETS = 3
 """All nodes together get as many times ``probe_timeout``; some probes of a node wait for others."""
@@ -48,7 +51,7 @@ def _run(arguments: Sequence[str]) -> int:
     conf = cfg.CONF
     checks = UpgradeChecks()
     upgradecheck.register_cli_options(conf, checks)
-    load_configuration(conf, arguments, PROGRAM)
+    load_configuration(conf, arguments, PROGRAM, description=_DESCRIPTION)
     if conf.command.check != "check":
         print(
             f"{PROGRAM}: there is no command 'upgrade {conf.command.check}'; see --help",

@@ -9,6 +9,7 @@ from typing import Any, cast
 from nodetracker.clock import utc_clock
 from nodetracker.conductor.interface import CONDUCTOR, REPEATABLE
 from nodetracker.errors import (
+    RpcEndingError,
     RpcError,
     RpcUnavailableError,
     RpcVersionError,
@@ -81,20 +82,19 @@ class ConductorStore:
     def _call(self, method: Method, arguments: dict[str, Any]) -> Any:
         if self._caller.clock.read() is None and method.name != "now":
             # With the time known, calls can carry until when they are wanted.
-            self._attempt(CONDUCTOR.methods["now"], {})
-        attempts = ATTEMPTS if method.name in REPEATABLE else 1
-        for _ in range(attempts - 1):
-            try:
-                return self._attempt(method, arguments)
-            except StoreUnavailableError as error:
-                LOG.debug("Asking again: %s", error)
-        return self._attempt(method, arguments)
+            self._ask(CONDUCTOR.methods["now"], {}, attempts=1)
+        return self._ask(method, arguments, ATTEMPTS)
 
-    def _attempt(self, method: Method, arguments: dict[str, Any]) -> Any:
-        try:
-            timeout = self._beat_seconds if method.name == "beat" else self._timeout
-            return self._caller.call(CONDUCTOR, None, method, arguments, timeout)
-        except (RpcUnavailableError, RpcVersionError) as error:
-            raise StoreUnavailableError(str(error)) from None
-        except RpcError as error:
-            raise StoreError(str(error)) from None
+    def _ask(self, method: Method, arguments: dict[str, Any], attempts: int) -> Any:
+        timeout = self._beat_seconds if method.name == "beat" else self._timeout
+        while True:
+            attempts -= 1
+            try:
+                return self._caller.call(CONDUCTOR, None, method, arguments, timeout)
+            except (RpcUnavailableError, RpcVersionError) as error:
+                is_repeatable = method.name in REPEATABLE or isinstance(error, RpcEndingError)
+                if not attempts or not is_repeatable:
+                    raise StoreUnavailableError(str(error)) from None
+                LOG.debug("Asking again: %s", error)
+            except RpcError as error:
+                raise StoreError(str(error)) from None

@@ -1,7 +1,6 @@
 """All options in one place: registered for the programs, listed for the sample file."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from oslo_config import cfg
 from oslo_db import options as db_options
@@ -17,9 +16,11 @@ DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
 _QUIET_LIBRARIES = (
     "alembic=WARNING",
+    "amqp=ERROR",  # warns of what a broker says to a channel that is closed
     "oslo.messaging=WARNING",
     "oslo_messaging.notify=CRITICAL",  # what is not sent is tried again, and told by its sender
     "oslo_db=WARNING",
+    "oslo_service=WARNING",
     "sqlalchemy=WARNING",
 )
 
@@ -94,11 +95,19 @@ def _register_others(conf: cfg.ConfigOpts) -> None:
             conf.register_opts(options, group=group)
 
 
-def list_registered(conf: cfg.ConfigOpts) -> Iterable[tuple[str, str, Any]]:
-    """Give (group, option name, value) of everything registered; reading validates it."""
+def is_group(conf: cfg.ConfigOpts, name: str) -> bool:
+    """Tell a group from an option, whose value may be one that cannot be used."""
+    try:
+        return isinstance(conf[name], cfg.ConfigOpts.GroupAttr)
+    except (cfg.Error, ValueError):
+        return False
+
+
+def list_registered(conf: cfg.ConfigOpts) -> Iterable[tuple[str, str]]:
+    """Give (group, option name) of everything registered."""
     for name in sorted(conf):
-        if isinstance(conf[name], cfg.ConfigOpts.GroupAttr):
+        if is_group(conf, name):
             for option in sorted(conf[name]):
-                yield name, option, conf[name][option]
+                yield name, option
         else:
-            yield default.GROUP, name, conf[name]
+            yield default.GROUP, name

@@ -22,6 +22,8 @@ class AgentStatus:
         service_down_time: seconds of silence after which others take this host for down.
         report_count: heartbeats written to the services row, as it stands there.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
+        rpc_error: why others' calls are not served yet; None = they are, or need not be.
+        notifications_error: why notifications wait to be sent, None while they do not.
     """
 
     host: str
@@ -37,6 +39,8 @@ class AgentStatus:
     service_down_time: float = 60.0
     report_count: int = 0
     clock_skew_seconds: float | None = None
+    rpc_error: str | None = None
+    notifications_error: str | None = None
 
     @property
     def node_count(self) -> int:

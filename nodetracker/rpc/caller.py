@@ -71,30 +71,26 @@ class RpcCaller:
             RpcVersionError: the other side is of another version, or its answer cannot be read.
             NodetrackerError: what the other side raised.
         """
+        if server is not None and not interface.is_name(server):
+            raise RpcUnavailableError(
+                f"nobody can be called as {_name(interface, server)}: the name is too long"
+            )
         self._refuse_when_stuck()
         client = self._client(interface)
         context = self._make_context(timeout_seconds)
 
+        # The other side says that it is at work only where that prolongs the wait.
+        silence = SILENCE_SECONDS if timeout_seconds > SILENCE_SECONDS else None
+
         def send() -> Any:
             prepared = client.prepare(
-                server=server,
-                timeout=timeout_seconds,
-                call_monitor_timeout=min(SILENCE_SECONDS, timeout_seconds),
+                server=server, timeout=timeout_seconds, call_monitor_timeout=silence
             )
             return prepared.call(context, method.name, **arguments)
 
-        task = self._pool.submit(send)
-        if not task.wait_until(time.monotonic() + timeout_seconds + SLACK_SECONDS):
-            if self._pool.abandon(task):
-                with self._lock:
-                    self._stuck.append(task)
-            raise RpcUnavailableError(
-                f"{_name(interface, server)} did not answer {method.name} within "
-                f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
-            )
-        if task.error is not None:
-            raise _translate(task.error, _name(interface, server), method.name, timeout_seconds)
-        plain = self._read(task.result())
+        plain = self._read(
+            self._bound(send, _name(interface, server), method.name, timeout_seconds)
+        )
         try:
             return method.read_result(plain, "")
         except RequestError as error:
@@ -102,6 +98,41 @@ class RpcCaller:
                 f"{_name(interface, server)} answered {method.name} with what this version "
                 f"cannot read: {error}"
             ) from None
+
+    def forget(self, interface: Interface, server: str, timeout_seconds: float) -> None:
+        """Delete the queue of a server that is gone; one that somebody listens to stays.
+
+        Raises:
+            RpcUnavailableError: it is not known whether it is deleted.
+        """
+        self._refuse_when_stuck()
+        transport, queue = self._get_transport(), interface.queue_of(server)
+        self._bound(
+            lambda: transport.delete_queue(queue), f"queue {queue}", "deletion", timeout_seconds
+        )
+
+    def _bound(
+        self, send: Callable[[], Any], name: str, method: str, timeout_seconds: float
+    ) -> Any:
+        """Do what may hang in a thread that is left behind at the end of its time.
+
+        Raises:
+            RpcError: it failed, or did not end in time.
+        """
+        began = time.monotonic()
+        task = self._pool.submit(send)
+        if not task.wait_until(began + timeout_seconds + SLACK_SECONDS):
+            if self._pool.abandon(task):
+                with self._lock:
+                    self._stuck.append(task)
+            raise RpcUnavailableError(
+                f"{name} did not answer {method} within "
+                f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
+            )
+        if task.error is not None:
+            waited = time.monotonic() - began
+            raise _translate(task.error, name, method, timeout_seconds, waited)
+        return task.result()
 
     def _refuse_when_stuck(self) -> None:
         with self._lock:
@@ -144,7 +175,9 @@ def _name(interface: Interface, server: str | None) -> str:
     return f"{interface.topic} {server}" if server else interface.topic
 
 
-def _translate(error: BaseException, name: str, method: str, timeout_seconds: float) -> RpcError:
+def _translate(
+    error: BaseException, name: str, method: str, timeout_seconds: float, waited_seconds: float
+) -> RpcError:
     """Turn what the library and those below it raise into an error of ours."""
     kind = type(error).__name__
     if kind == "MessageUndeliverable":
@@ -152,6 +185,11 @@ def _translate(error: BaseException, name: str, method: str, timeout_seconds: fl
             f"nobody listens as {name}: it does not run, or has no transport_url"
         )
     if kind == "MessagingTimeout":
+        if waited_seconds < timeout_seconds - SLACK_SECONDS:
+            return RpcUnavailableError(
+                f"{name} did not answer {method} and is silent for {SILENCE_SECONDS} s: "
+                "it does not run, or hangs"
+            )
         return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")
     if kind == "RemoteError":
         remote = str(getattr(error, "exc_type", ""))

@@ -9,6 +9,8 @@ from typing import Any
 from nodetracker.errors import RequestError
 from nodetracker.rpc.serializer import Reader, encode, make_reader
 
+_LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -62,6 +64,14 @@ class Interface:
             for name, function in inspect.getmembers(protocol, inspect.isfunction)
             if not name.startswith("_") and name not in local
         }
+
+    def queue_of(self, server: str) -> str:
+        """Return the name of the queue in which calls of one server wait for it."""
+        return f"{self.topic}.{server}"
+
+    def is_name(self, server: str) -> bool:
+        """Tell whether a broker has room for the name of a server's queue."""
+        return len(self.queue_of(server).encode()) <= _LONGEST_QUEUE_NAME
 
     def make_proxy(self, call: Callable[[Method, dict[str, Any]], Any]) -> Any:
         """Return an object with the protocol's methods, each of which makes a call.

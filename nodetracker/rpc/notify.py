@@ -107,6 +107,12 @@ class NotificationSender:
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._told_dropped = 0
+        self._error: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """Why they wait, None while they are sent."""
+        return self._error
 
     @property
     def dropped(self) -> int:
@@ -139,7 +145,6 @@ class NotificationSender:
 
     def _run(self) -> None:
         send: Send | None = None
-        told = ""
         while not self._stopping.is_set():
             notification = self._queue.first(None)
             if notification is None:
@@ -152,15 +157,15 @@ class NotificationSender:
                 send(notification.event_type, {"version": VERSION, **notification.payload})
             except Exception as error:  # whatever the library raises, it is tried again
                 text = f"{type(error).__name__}: {error}"
-                if not told:
+                if self._error is None:
                     LOG.warning("Notifications wait for the broker: %s", text)
-                told = text
+                self._error = text
                 self._stopping.wait(self._retry_seconds)
                 continue
             self._queue.take(notification)
-            if told:
+            if self._error is not None:
                 LOG.info("Notifications are sent again")
-                told = ""
+                self._error = None
             self._tell_dropped()
 
     def _tell_dropped(self) -> None:

@@ -12,7 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.clock import DatabaseClock
-from nodetracker.errors import NodetrackerError, RpcError, RpcUnavailableError
+from nodetracker.errors import (
+    ConfigError,
+    NodetrackerError,
+    RpcEndingError,
+    RpcError,
+    RpcUnavailableError,
+)
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.serializer import encode
@@ -35,6 +41,12 @@ class RpcServer:
         served: has the interface's methods.
         clock: the database's time; a call that has expired by it is refused.
         threads: calls answered side by side.
+        read_time: asks the database for its time, for a call that expires while
+            the clock was never told: it may have waited here since long before this
+            server began. None: such calls do no harm however late they come.
+
+    Raises:
+        ConfigError: the name is longer than a broker allows.
     """
 
     def __init__(
@@ -45,22 +57,34 @@ class RpcServer:
         served: Any,
         clock: DatabaseClock,
         threads: int,
+        read_time: Callable[[], datetime] | None = None,
     ) -> None:
+        if not interface.is_name(name):
+            raise ConfigError(f"host: {name!r} is too long to be called by over a message broker")
         self._get_transport = get_transport
         self._interface = interface
         self._name = name
         self._served = served
         self._clock = clock
         self._threads = threads
+        self._read_time = read_time
         self._server: Any = None
         self._running: set[int] = set()
         self._is_serving = threading.Event()
+        self._error: str | None = None
         self._stopping = threading.Event()
 
     @property
     def is_serving(self) -> bool:
         """True once it has begun to listen."""
         return self._is_serving.is_set()
+
+    @property
+    def error(self) -> str | None:
+        """Why it does not serve yet, None once it does."""
+        if self.is_serving:
+            return None
+        return self._error or "the message broker has not been reached yet"
 
     def start(self) -> None:
         """Begin in the background."""
@@ -91,17 +115,16 @@ class RpcServer:
         return done.is_set() or not self._running
 
     def _run(self) -> None:
-        told = ""
         while not self._stopping.is_set():
             try:
                 self._listen()
             except Exception as error:  # also what a broker with other queues says
                 text = f"{type(error).__name__}: {error}"
-                if text != told:
+                if text != self._error:
                     LOG.error(
                         "RPC cannot be served, trying again every %g s: %s", RETRY_SECONDS, text
                     )
-                    told = text
+                    self._error = text
                 self._stopping.wait(RETRY_SECONDS)
             else:
                 self._is_serving.set()
@@ -122,6 +145,8 @@ class RpcServer:
     def _complain(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_serving.is_set() and not self._stopping.is_set():
+            if self._error is not None:
+                return  # which has been said
             if time.monotonic() >= deadline:
                 LOG.warning("The message broker cannot be reached yet; all else goes on without it")
                 return
@@ -133,7 +158,7 @@ class RpcServer:
         self._running.add(threading.get_ident())
         try:
             if self._stopping.is_set():
-                raise RpcUnavailableError(f"{self._name} ends; nothing was done")
+                raise RpcEndingError(f"{self._name} ends; nothing was done")
             self._refuse_expired(context, method)
             call = getattr(self._served, method.name)
             answer = {"value": encode(call(**method.read_arguments(plain)))}
@@ -149,9 +174,14 @@ class RpcServer:
 
     def _refuse_expired(self, context: Any, method: Method) -> None:
         expires_at = context.get("expires_at") if isinstance(context, dict) else None
-        now = self._clock.read()
-        if expires_at is None or now is None:
+        if expires_at is None:
             return
+        now = self._clock.read()
+        if now is None:
+            if self._read_time is None:
+                return
+            now = self._read_time()
+            self._clock.tell(now)
         late = (now - datetime.fromisoformat(expires_at)).total_seconds()
         if late > 0:
             LOG.warning("Call of %s came %.1f s too late and was refused", method.name, late)

@@ -1,7 +1,11 @@
 """The way to the broker: oslo.messaging, imported when it is used and set up for nodetracker."""
 
+import logging
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 from nodetracker.errors import ConfigError
 
@@ -11,6 +15,10 @@ HEARTBEAT_SECONDS = 20
 """After twice this without a sign of life a broker is given up and connected to anew."""
 PREFETCH = 32
 """Calls that one server takes from its queue ahead; the others are left to its like."""
+_HOW = (
+    "write rabbit://USER:PASSWORD@HOST:5672/, with %2F for a / in USER or PASSWORD, "
+    "%40 for an @ and so on"
+)
 
 
 def import_library() -> Any:
@@ -25,6 +33,11 @@ def import_library() -> Any:
     from oslo_config import cfg
     from oslo_messaging._drivers import impl_rabbit  # where its options stand
 
+    # The library leaves "/" in user names and passwords, by which kombu then cuts its URL,
+    # and shows what is left of them in an error.
+    driver: Any = impl_rabbit
+    driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
+    logging.getLogger("oslo_messaging.rpc.server").addFilter(_is_no_other_version)
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
     cfg.set_defaults(messaging.transport._transport_opts, transport_url=None)  # as our own
@@ -34,6 +47,12 @@ def import_library() -> Any:
         rabbit_qos_prefetch_count=PREFETCH,
     )
     return messaging
+
+
+def _is_no_other_version(record: logging.LogRecord) -> bool:
+    """Keep out of the log, with its traceback, what is told to who asks in another version."""
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ not in ("UnsupportedVersion", "NoSuchMethod")
 
 
 def list_options() -> list[Any]:
@@ -85,6 +104,19 @@ class Transport:
                 self.library.get_notification_transport,
             )
 
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with what waits in it, unless somebody listens to it.
+
+        Raises: whatever the library and those below it raise.
+        """
+        connect = getattr(self.rpc._driver, "_get_connection", None)
+        if connect is None:
+            return  # of a driver without queues
+        with connect() as pooled:
+            connection = pooled.connection.connection.clone()  # those of the pool have threads
+        with connection:
+            connection.default_channel.queue_delete(queue=name, if_unused=True)
+
     def _open(self, group: str, url: str, make: Callable[..., Any]) -> Any:
         self._check(group, url)
         try:
@@ -102,12 +134,10 @@ class Transport:
             )
         except Exception as error:  # the library and what it parses with raise what they like
             raise ConfigError(
-                f"[{group}] transport_url: cannot be used: {type(error).__name__}"
+                f"[{group}] transport_url: cannot be used: {type(error).__name__}; {_HOW}"
             ) from None
         if not known:
-            raise ConfigError(
-                f"[{group}] transport_url: names no broker; write rabbit://USER:PASSWORD@HOST:5672/"
-            )
+            raise ConfigError(f"[{group}] transport_url: names no broker; {_HOW}")
 
 
 class LibraryNotifier:

@@ -107,7 +107,9 @@ def test_an_agent_without_a_database_keeps_its_row_true(
         assert (own.host, own.topic) == ("c-1", "conductor")
         assert agent.stop() == 0
         assert running.stop() == 0
-        assert "Traceback" not in agent.output() + running.output()
+        said = agent.output() + running.output()
+        assert "Traceback" not in said
+        assert "invalid timeout" not in said  # of the library, at each heartbeat
 
 
 def test_an_agent_without_a_database_imports_no_database_library_and_is_small(
@@ -141,6 +143,17 @@ def test_a_host_is_operated_through_conductors_alone(conductor: Conductor, remot
         assert remote.ask("node", "list")[0]["vcpus_used"] == 2
         checked = remote.run("nodetracker-status", "upgrade", "check")
         assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_host_without_a_database_makes_none(remote: Remote) -> None:
+    lines = remote.path.read_text().splitlines(keepends=True)
+    remote.path.write_text("".join(line for line in lines if not line.startswith("connection =")))
+    for command in ("sync", "version", "check"):
+        done = remote.manage("db", command)
+        assert done.returncode == 78
+        assert "[database] connection: is not set" in done.stderr
+    assert remote.run("nodetracker-conductor").returncode == 78
+    assert not list(remote.directory.rglob("*.sqlite"))
 
 
 def test_without_a_conductor_calls_end_and_the_agent_goes_on_when_one_comes(

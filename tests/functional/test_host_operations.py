@@ -1,5 +1,6 @@
 """Operating hosts from another shell: the command line, the broker, the agents."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
+from nodetracker.clock import DatabaseClock
+from nodetracker.errors import RpcVersionError
+from nodetracker.ports import HostAgent
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.client import COMPUTE
+from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.transport import Transport
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import Programs, wait_until
@@ -62,6 +71,10 @@ def test_a_host_is_disabled_on_one_shell_and_refuses_on_another(host: Host) -> N
     assert host.claim().returncode == 0
     done = host.manage("host", "set", "host-1", "--disable")
     assert (done.returncode, done.stdout) == (0, "host host-1 is disabled\n")
+    assert host.ask("service", "list")[0]["disabled_reason"] is None
+    reason = ("--disable", "--disable-reason", "a disk")
+    assert host.manage("host", "set", "host-1", *reason).returncode == 0
+    assert host.ask("service", "list")[0]["disabled_reason"] == "a disk"
     refused = host.claim()
     assert refused.returncode == 1
     assert "host host-1 is disabled" in refused.stderr
@@ -103,11 +116,23 @@ def test_an_audit_is_had_from_another_shell(host: Host) -> None:
     assert (missing.returncode, missing.stderr) == (1, "there is no node node-9 on host host-1\n")
 
 
+def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
+    host: Host, rabbitmq: RabbitMQ
+) -> None:
+    caller = RpcCaller(lambda: Transport(cfg.CONF, rabbitmq.url), DatabaseClock())
+    newer = Interface(HostAgent, COMPUTE.topic, "1.99")
+    added = dataclasses.replace(COMPUTE.methods["get_node_view"], name="get_node_picture")
+    for interface, method in ((newer, newer.methods["get_node_view"]), (COMPUTE, added)):
+        with pytest.raises(RpcVersionError, match="compute host-1 failed at get_node_"):
+            caller.call(interface, "host-1", method, {}, 5.0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (("host", "set", "nobody-9", "--enable"), 1, "there is no service nodetracker-compute"),
         (("host", "set", "host-1"), 2, "required"),
+        (("host", "set", "host-1", "--enable", "--disable-reason", "x"), 2, "goes with --disable"),
         (("host", "action", "nobody-9", "reboot"), 1, "there is no host nobody-9"),
         (("host", "action", "host-1", "dance"), 2, "invalid choice"),
         (("host", "action", "host-1", "reboot"), 1, "the fake driver cannot reboot a host"),
@@ -189,6 +214,36 @@ class TestPower:
         assert "[compute] allow_power_actions is false" in done.stderr
         assert not (tmp_path / "asked").exists()
 
+    @pytest.mark.usefixtures("start")
+    def test_an_agent_that_does_not_know_the_time_does_not_do_what_waited_for_it(
+        self, tmp_path: Path, rabbitmq: RabbitMQ
+    ) -> None:
+        url = rabbitmq.make_virtual_host("waited")
+        host = Host(tmp_path / "host", url, driver="local", allow_power_actions=True)
+        path = f"{tmp_path}/bin:/usr/bin:/bin"
+        with host.start(PATH=path) as agent:
+            agent.wait_for("RPC is served")
+            assert agent.stop() == 0
+        done = host.manage("host", "action", "host-1", "reboot")
+        assert done.returncode == 1
+        assert done.stderr == (
+            "compute host-1 did not answer host_power_action and is silent for 10 s: "
+            "it does not run, or hangs\n"
+        )
+
+        def count_waiting() -> int:
+            queues = rabbitmq.control("list_queues", "-p", "waited", "name", "messages")
+            return int(dict(line.split() for line in queues.splitlines())["compute.host-1"])
+
+        assert count_waiting() == 1
+        host.connection = "mysql+pymysql://u:p@127.0.0.1:1/none"
+        host.configure(extra=f"transport_url = {url}\n", driver="local", allow_power_actions="true")
+        with host.start(PATH=path) as agent:
+            agent.wait_for("RPC is served")
+            wait_until(lambda: count_waiting() == 0, interval=1.0)
+            assert agent.stop() == 0
+        assert not (tmp_path / "asked").exists()
+
 
 def test_an_agent_audits_and_beats_without_its_broker(tmp_path: Path) -> None:
     url = f"rabbit://u:p@127.0.0.1:{find_free_port()}/"
@@ -203,6 +258,39 @@ def test_an_agent_audits_and_beats_without_its_broker(tmp_path: Path) -> None:
         began = time.monotonic()
         assert agent.stop() == 0
         assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("way", ["deleted", "renamed"])
+def test_a_host_that_is_gone_leaves_no_queue_behind(
+    tmp_path: Path, rabbitmq: RabbitMQ, way: str
+) -> None:
+    host = Host(tmp_path / "host", rabbitmq.make_virtual_host(way))
+    with host.start() as agent:
+        agent.wait_for("RPC is served")
+        assert agent.stop() == 0
+
+    def list_queues() -> list[str]:
+        return rabbitmq.control("list_queues", "-p", way, "name").splitlines()
+
+    assert "compute.host-1" in list_queues()
+    wait_until(lambda: host.ask("service", "list")[0]["state"] == "down")
+    if way == "deleted":
+        done = host.manage("service", "delete", "host-1", "nodetracker-compute")
+    else:
+        done = host.manage("host", "rename", "host-1", "host-2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "compute.host-1" not in list_queues()
+
+
+def test_a_service_is_deleted_also_while_the_broker_is_away(tmp_path: Path) -> None:
+    host = Host(tmp_path / "host", f"rabbit://u:s3cret@127.0.0.1:{find_free_port()}/")
+    assert host.run("nodetracker-compute", "--once").returncode == 0
+    wait_until(lambda: host.ask("service", "list")[0]["state"] == "down")
+    done = host.manage("service", "delete", "host-1", "nodetracker-compute")
+    assert done.returncode == 0
+    assert "its queues stay in the message broker: queue compute.host-1" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert host.ask("service", "list") == []
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,27 @@ def agent(tmp_path):
     return Agent(tmp_path)
 
 
+def test_a_broker_that_refuses_the_login_is_told_until_it_takes_it(agent, rabbitmq):
+    address = rabbitmq.url.rpartition("@")[2]
+    agent.programs.configure(
+        metrics_port=agent.port,
+        update_resources_interval=1,
+        extra=f"transport_url = rabbit://health:s3cret-of-health@{address}\n"
+        "[oslo_messaging_notifications]\ndriver = messagingv2\ntopics = health",
+    )
+    with agent.programs.start() as running:
+        wait_until(lambda: agent.health() == (200, {"rpc": "warn", "notifications": "warn"}))
+        wait_until(lambda: agent.get("/health")[1].count("ACCESS_REFUSED") == 2)
+        rabbitmq.control("add_user", "health", "s3cret-of-health")
+        rabbitmq.control("set_permissions", "health", ".*", ".*", ".*")
+        wait_until(lambda: agent.health() == (200, {}), 60)
+        assert running.stop() == 0
+    said = running.output()
+    assert said.count("RPC cannot be served") == said.count("Notifications wait") == 1
+    assert "cannot be reached yet" not in said
+    assert "s3cret" not in said
+
+
 def test_health_and_metrics_follow_the_agent(agent):
     with agent.programs.start() as running:
         wait_until(lambda: agent.health() == (200, {}))

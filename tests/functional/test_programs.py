@@ -390,6 +390,48 @@ class TestErrors:
             assert "[oslo_messaging_notifications] transport_url" in done.stderr
             assert not any(part in done.stderr for part in ("s3", "cret"))
 
+    @pytest.mark.parametrize(
+        ("extra", "name"),
+        [
+            ("transport_url = rabbit://u:s3$cret@127.0.0.1:1/", "[DEFAULT] transport_url"),
+            ("[database]\nconnection = mysql://u:s3$cret@127.0.0.1:1/x", "[database] connection"),
+        ],
+        ids=["broker", "database"],
+    )
+    def test_of_a_dollar_in_a_password_end_the_programs_with_78(self, tmp_path, extra, name):
+        programs = Programs(tmp_path)
+        write_inventory(programs, NODE)
+        programs.path.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n{extra}\n")
+        for program, *arguments in (
+            ("nodetracker-compute",),
+            ("nodetracker-conductor",),
+            ("nodetracker-manage", "node", "list"),
+            ("nodetracker-manage", "config", "check"),
+            ("nodetracker-status", "upgrade", "check"),
+        ):
+            code, lines = errors(programs.run(program, *arguments))
+            assert (code, len(lines)) == (78, 1), lines
+            assert f"{name}: " in lines[0]
+            assert "write $$" in lines[0]
+            assert "cret" not in lines[0]
+
+    def test_of_a_down_time_that_is_too_short_end_the_conductor_with_78(self, programs):
+        programs.configure(extra="transport_url = rabbit://127.0.0.1:1/\nservice_down_time = 2")
+        code, lines = errors(programs.run("nodetracker-conductor"))
+        assert (code, "service_down_time: 2" in lines[-1]) == (78, True), lines
+
+    @pytest.mark.parametrize("program", ["nodetracker-compute", "nodetracker-conductor", "manage"])
+    def test_of_a_number_name_its_group_and_file(self, programs, program):
+        with programs.path.open("a") as file:
+            file.write("[database]\nmax_pool_size = many\n")
+        done = programs.manage("node", "list") if program == "manage" else programs.run(program)
+        code, lines = errors(done)
+        assert (code, len(lines)) == (78, 1), lines
+        assert "[database] max_pool_size: " in lines[0]
+        assert "'many'" in lines[0]
+        assert str(programs.path) in lines[0]
+        assert "Location" not in lines[0]
+
     def test_of_a_database_that_is_away_are_one_line(self, tmp_path):
         programs = Programs(tmp_path, "postgresql://u:secret@127.0.0.1:1/x")
         write_inventory(programs, NODE)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from oslo_config import cfg
@@ -15,11 +16,13 @@ from oslo_config import cfg
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import (
     ClaimRefusedError,
+    ConfigError,
     NotFoundError,
     RequestError,
     RpcError,
     RpcUnavailableError,
     RpcVersionError,
+    StoreUnavailableError,
 )
 from nodetracker.ports import HostAgent
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
@@ -61,7 +64,9 @@ class FakeAgent:
 class World:
     """One server and one client with a broker between them."""
 
-    def __init__(self, url: str, conf: Any = None, timeout: float = 5.0) -> None:
+    def __init__(
+        self, url: str, conf: Any = None, timeout: float = 5.0, host: str = "host-1"
+    ) -> None:
         conf = conf or cfg.CONF  # a private one breaks the library's calls
         self.agent = FakeAgent()
         self.transports: list[Transport] = []
@@ -71,13 +76,23 @@ class World:
             self.transports.append(Transport(conf, url))
             return self.transports[-1]
 
-        self.server = RpcServer(connect, COMPUTE, "host-1", self.agent, self.server_clock, 4)
+        self.read_time: Callable[[], datetime] = lambda: NOW  # of the server's database
+        self.server = RpcServer(
+            connect,
+            COMPUTE,
+            host,
+            self.agent,
+            self.server_clock,
+            4,
+            read_time=lambda: self.read_time(),
+        )
         self.caller = RpcCaller(connect, self.client_clock)
+        self.host = host
         self.directory = RpcAgentDirectory(self.caller, timeout)
 
     @property
     def client(self) -> HostAgent:
-        return self.directory.agent_of("host-1")
+        return self.directory.agent_of(self.host)
 
     def serve(self) -> None:
         self.server.start()
@@ -156,6 +171,50 @@ def test_a_host_that_nobody_serves_is_said_at_once(world: World) -> None:
     assert time.monotonic() - began < 4
 
 
+@pytest.mark.parametrize("host", ["Host.Example.ORG", "h\u00f4st-\u65e5\u672c", "a*b#c", "h" * 247])
+def test_a_host_is_called_by_its_name_to_the_letter(
+    open_world: Callable[..., World], rabbitmq: RabbitMQ, host: str
+) -> None:
+    world = open_world(rabbitmq.url, host=host)
+    world.serve()
+    assert world.answers()
+    with pytest.raises(RpcUnavailableError, match="nobody listens"):
+        world.directory.agent_of(host.swapcase()).get_host_uptime("n")
+
+
+def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., World]) -> None:
+    name = "h" * 248
+    with pytest.raises(ConfigError, match="host: 'hhh.*is too long"):
+        open_world("rabbit://127.0.0.1:1/", host=name)
+    with pytest.raises(RpcUnavailableError, match="nobody can be called as compute hhh"):
+        open_world("rabbit://127.0.0.1:1/").directory.agent_of(name).get_host_uptime("n")
+
+
+def test_the_queue_of_a_server_that_is_gone_is_deleted_and_that_of_one_that_serves_stays(
+    world: World,
+) -> None:
+    with pytest.raises(RpcUnavailableError, match="PRECONDITION_FAILED"):
+        world.caller.forget(COMPUTE, world.host, 10)
+    assert world.answers()
+    world.caller.forget(COMPUTE, "nobody-9", 10)
+    assert world.server.stop(5)
+    world.caller.forget(COMPUTE, world.host, 10)
+    with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-1"):
+        world.client.get_host_uptime("n")
+
+
+def test_a_password_may_have_any_character(
+    open_world: Callable[..., World], rabbitmq: RabbitMQ
+) -> None:
+    password = "a/b@c:d#e%f?g[h $é"
+    rabbitmq.control("add_user", "o/dd", password)
+    rabbitmq.control("set_permissions", "o/dd", ".*", ".*", ".*")
+    address = rabbitmq.url.rpartition("@")[2]
+    world = open_world(f"rabbit://{quote('o/dd', safe='')}:{quote(password, safe='')}@{address}")
+    world.serve()
+    assert world.answers()
+
+
 def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(world: World) -> None:
     world.client_clock.tell(NOW)
     world.server_clock.tell(NOW + timedelta(seconds=6))
@@ -163,6 +222,23 @@ def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(world: 
         world.client.get_host_uptime("late")
     assert world.agent.calls == []
     assert world.client.get_host_uptime("again")  # the answer has set the clock
+
+
+def test_a_server_that_was_never_told_the_time_asks_for_it_before_a_call_that_expires(
+    world: World,
+) -> None:
+    def fail() -> datetime:
+        raise StoreUnavailableError("the database is away")
+
+    world.client_clock.tell(NOW)
+    world.read_time = fail
+    with pytest.raises(StoreUnavailableError, match="the database is away"):
+        world.client.get_host_uptime("unknown")
+    world.read_time = lambda: NOW + timedelta(seconds=6)
+    with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
+        world.client.get_host_uptime("late")
+    assert world.agent.calls == []
+    assert world.client.get_host_uptime("again")
 
 
 def test_a_call_that_works_on_takes_its_time_and_one_that_takes_too_long_ends(

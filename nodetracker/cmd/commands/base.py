@@ -7,7 +7,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from nodetracker.bootstrap.settings import build_terms
-from nodetracker.errors import RefusedError
+from nodetracker.errors import ConfigError, RefusedError, RpcError
 from nodetracker.model.identifier import parse_uuid
 from nodetracker.ports import AgentDirectory, LedgerTerms, Store
 
@@ -60,6 +60,17 @@ class StoreCommand:
     def service_down_time(self) -> int:
         """Seconds of silence after which a service is down."""
         return int(self.app.conf.service_down_time)
+
+
+def forget_queues(app: Any, host: str, binary: str) -> None:
+    """Leave nothing of a service in the message broker that is gone from the database.
+
+    What cannot be done is said: the rest is done already.
+    """
+    try:
+        app.broker.forget_service(host, binary)
+    except (ConfigError, RpcError) as error:
+        app.stderr.write(f"its queues stay in the message broker: {error}\n")
 
 
 def render_time(moment: datetime | None) -> str | None:

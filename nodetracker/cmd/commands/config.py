@@ -12,6 +12,7 @@ from nodetracker.bootstrap.broker import Broker, list_messaging_options
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.conf.opts import is_group
 from nodetracker.errors import ConfigError
 
 SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports")
@@ -37,11 +38,12 @@ class Check(StoreCommand, Command):
         conf = self.app.conf
         problems = list(find_unknown_options(conf))
         try:
-            if conf.transport_url:
-                Broker(conf).connect()
             settings = build_settings(conf)
+            broker = Broker(conf)
+            if broker.is_configured:
+                broker.connect()
             build_driver(conf, settings, build_probes(settings))
-            build_store(conf)
+            build_store(conf, broker=broker)
         except ConfigError as error:
             problems.append(str(error))
         if problems:
@@ -68,7 +70,7 @@ def find_unknown_options(conf: cfg.ConfigOpts) -> Iterable[str]:
 def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
     known: dict[str, set[str]] = {"DEFAULT": set(conf)}
     for group in list(conf):
-        if isinstance(conf[group], cfg.ConfigOpts.GroupAttr):
+        if is_group(conf, group):
             known.setdefault(group, set()).update(conf[group])
     for name, options in list_messaging_options():
         known.setdefault(name or "DEFAULT", set()).update(option.dest for option in options)

@@ -12,7 +12,7 @@ from cliff.lister import Lister
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import build_roots, check_host_name
-from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.host.archive import ENDINGS, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
@@ -41,7 +41,7 @@ class ShowHost(StoreCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
+        parser.add_argument("host", help="As host list shows it.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -63,7 +63,7 @@ class SetHost(StoreCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and what it shall be."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
+        parser.add_argument("host", help="As host list shows it.")
         wanted = parser.add_mutually_exclusive_group(required=True)
         for flag, change, text in (
             ("--enable", ServiceChange(disabled=False), "Let it be scheduled to."),
@@ -78,11 +78,10 @@ class SetHost(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write it; every claim from now on is judged by it."""
-        change = parsed_args.change
-        if parsed_args.disable_reason is not None:
-            if not change.disabled:
-                self.parser.error("--disable-reason goes with --disable")
-            change = replace(change, disabled_reason=parsed_args.disable_reason)
+        change, reason = parsed_args.change, parsed_args.disable_reason
+        if reason is not None and not change.disabled:
+            self.parser.error("--disable-reason goes with --disable")
+        change = replace(change, disabled_reason=reason)
         service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         said = f"host {service.host} is {status_of(service)}"
         if service.maintenance:
@@ -99,7 +98,7 @@ class ActOnHost(StoreCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and the action."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
+        parser.add_argument("host", help="As host list shows it.")
         parser.add_argument("action", choices=POWER_ACTIONS)
         return parser
 
@@ -134,6 +133,7 @@ class RenameHost(StoreCommand, Command):
             moved = self.store.rename_host(old, new, COMPUTE_BINARY, service)
         except ConflictError as error:
             raise RefusedError(f"{error}; its agent runs: stop it first") from None
+        forget_queues(self.app, old, COMPUTE_BINARY)
         self.app.stdout.write(f"host {old} is {new} now, with {moved} nodes\n")
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:

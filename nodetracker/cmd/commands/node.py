@@ -165,8 +165,8 @@ class DeleteNode(StoreCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host")
-        parser.add_argument("nodename")
+        parser.add_argument("host", help="As node list shows it.")
+        parser.add_argument("nodename", help="As node list shows it.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -222,8 +222,8 @@ def read_whole(store: Store, found: NodeRecord) -> NodeRecord:
 
 def add_node_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add HOST and an optional NODENAME."""
-    parser.add_argument("host")
-    parser.add_argument("nodename", nargs="?")
+    parser.add_argument("host", help="As node list shows it.")
+    parser.add_argument("nodename", nargs="?", help="Which one, of a host with several.")
     return parser
 
 

@@ -11,7 +11,7 @@ from cliff.show import ShowOne
 
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.summary import state_of, status_of
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues, render_time
 from nodetracker.errors import NotFoundError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange, ServiceRecord
 
@@ -41,8 +41,8 @@ class ServiceCommand(StoreCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and binary."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
-        parser.add_argument("host")
-        parser.add_argument("binary")
+        parser.add_argument("host", help="As service list shows it.")
+        parser.add_argument("binary", help="nodetracker-compute or nodetracker-conductor.")
         return parser
 
 
@@ -127,11 +127,12 @@ class SetService(ServiceCommand, Command):
 
 
 class DeleteService(ServiceCommand, Command):
-    """Delete a service that is not alive, with its nodes and warnings."""
+    """Delete a service that is not alive, with its nodes, warnings and queues in the broker."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete it, unless it was heard of lately."""
         self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
+        forget_queues(self.app, parsed_args.host, parsed_args.binary)
 
 
 def render_service(

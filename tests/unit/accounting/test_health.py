@@ -36,6 +36,8 @@ def test_an_agent_that_is_fine_passes_and_shows_its_ages():
             "heartbeat": {"status": "pass", "age_seconds": 4},
             "nodes": {"status": "pass", "fine": 2, "nodes": {}},
             "clock": {"status": "pass", "skew_seconds": 0.01},
+            "rpc": {"status": "pass"},
+            "notifications": {"status": "pass"},
         },
     }
 
@@ -59,6 +61,8 @@ def test_an_agent_that_is_fine_passes_and_shows_its_ages():
         ("fail", "heartbeat", "written 61 s ago", {"heartbeat_age_seconds": 61}),
         ("warn", "nodes", "1 of 2 nodes are not fine", {"audit": AuditState(1, HELD), "fine_nodes": 1}),
         ("warn", "nodes", "1 of 1 nodes are not fine", {"audit": AuditState(1, HELD), "fine_nodes": 0}),
+        ("warn", "rpc", "refused", {"rpc_error": "login was refused"}),
+        ("warn", "notifications", "refused", {"notifications_error": "login was refused"}),
         ("warn", "clock", "5.1 s ahead of the database's", {"clock_skew_seconds": 5.1}),
         ("warn", "clock", "3600.0 s behind the database's", {"clock_skew_seconds": -3600}),
     ],

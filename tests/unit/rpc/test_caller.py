@@ -8,7 +8,16 @@ from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.client import ConductorStore
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import RpcVersionError, StoreUnavailableError
+from nodetracker.errors import (
+    NodetrackerError,
+    RpcEndingError,
+    RpcUnavailableError,
+    RpcVersionError,
+    StoreUnavailableError,
+)
+from nodetracker.model.service import AuditState
+from nodetracker.ports import AgentKey
+from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.serializer import encode
 from tests.builders import NOW, make_incarnation, take_service
@@ -17,19 +26,23 @@ from tests.builders import NOW, make_incarnation, take_service
 class Answering:
     """The messaging library, whose every call gets one answer."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, *answers: dict[str, Any]) -> None:
         self.library = self.rpc = self
-        self.value = value
+        self.answers = list(answers)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments, **named: self
 
     def call(self, context: Any, method: str, **arguments: Any) -> Any:
-        return {"value": self.value}
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
 def make_caller(value: Any) -> RpcCaller:
-    transport: Any = Answering(value)
+    return make_answering({"value": value})
+
+
+def make_answering(*answers: dict[str, Any]) -> RpcCaller:
+    transport: Any = Answering(*answers)
     clock = DatabaseClock()
     clock.tell(NOW)
     return RpcCaller(lambda: transport, clock)
@@ -49,3 +62,26 @@ def test_an_answer_that_cannot_be_read_is_of_another_version() -> None:
         caller.call(CONDUCTOR, None, method, {}, 5.0)
     with pytest.raises(StoreUnavailableError, match="cannot read"):
         ConductorStore(caller, 5.0, lambda: NOW, 5.0).list_services("alpha")
+
+
+@pytest.mark.parametrize(("times", "is_done"), [(1, True), (2, False)])
+def test_what_a_conductor_that_ends_did_not_do_is_asked_of_another(
+    times: int, is_done: bool
+) -> None:
+    refusal = {"error": encode_error(RpcEndingError("c-1 ends; nothing was done"))}
+    caller = make_answering(*[refusal] * times, {"value": None})
+    store = ConductorStore(caller, 5.0, lambda: NOW, 5.0)
+    key = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")
+    if is_done:
+        store.beat(key, 1, AuditState())
+    else:
+        with pytest.raises(StoreUnavailableError, match="c-1 ends"):
+            store.beat(key, 1, AuditState())
+
+
+@pytest.mark.parametrize("error", [RpcUnavailableError("late"), StoreUnavailableError("is away")])
+def test_what_may_be_done_or_cannot_be_is_not_asked_again(error: NodetrackerError) -> None:
+    answers = [{"error": encode_error(error)}, {"value": None}]
+    store = ConductorStore(make_answering(*answers), 5.0, lambda: NOW, 5.0)
+    with pytest.raises(StoreUnavailableError, match=str(error)):
+        store.beat(AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid"), 1, AuditState())
