@@ -191,8 +191,9 @@ class Libvirtd:
 
     def stop(self) -> None:
         """Stop the daemon in its usual way; domains run on."""
-        os.kill(self.daemon_pid, signal.SIGTERM)
-        self._wait_gone(self.daemon_pid)
+        pid = self.daemon_pid  # its file goes with it
+        os.kill(pid, signal.SIGTERM)
+        self._wait_gone(pid)
         self.process.kill()
 
     def clear(self) -> None:
