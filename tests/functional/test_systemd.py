@@ -13,6 +13,7 @@ from tests.programs import BIN
 
 ETC = SAMPLE.parents[1]
 UNIT = ETC / "systemd" / "nodetracker-compute.service"
+CONDUCTOR = ETC / "systemd" / "nodetracker-conductor.service"
 SYSUSERS = ETC / "sysusers.d" / "nodetracker.conf"
 TMPFILES = ETC / "tmpfiles.d" / "nodetracker.conf"
 PREFIX = "/opt/nodetracker/bin/"
@@ -36,23 +37,27 @@ def rules(path):
     ]
 
 
-@pytest.fixture(scope="module")
-def service():
-    """The [Service] section; of an option that stands there twice the last one."""
+def read_service(path):
+    """Return the [Service] section; of an option that stands there twice the last one."""
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str
-    parser.read(UNIT)
+    parser.read(path)
     return parser["Service"]
 
 
+@pytest.fixture(scope="module")
+def service():
+    return read_service(UNIT)
+
+
 class TestUnit:
-    @pytest.fixture
-    def unit(self, tmp_path):
-        """The unit with the programs of this environment in place of those in /opt."""
+    @pytest.fixture(params=[UNIT, CONDUCTOR], ids=lambda path: path.stem)
+    def unit(self, tmp_path, request):
+        """A unit with the programs of this environment in place of those in /opt."""
         require("systemd-analyze")
-        text = UNIT.read_text()
+        text = request.param.read_text()
         assert text.count(PREFIX) == 1
-        unit = tmp_path / UNIT.name
+        unit = tmp_path / request.param.name
         unit.write_text(text.replace(PREFIX, f"{BIN}/"))
         return unit
 
@@ -94,6 +99,15 @@ class TestUnit:
             "StateDirectory": "nodetracker",
             "StateDirectoryMode": "0750",
         }  # fmt: skip
+
+    def test_the_conductor_is_supervised_as_the_agent_is(self, service):
+        conductor = read_service(CONDUCTOR)
+        assert conductor["ExecStart"] == "/opt/nodetracker/bin/nodetracker-conductor"
+        for name in (
+            "Type", "NotifyAccess", "ExecReload", "WatchdogSec", "KillMode", "Restart",
+            "RestartPreventExitStatus", "User", "Group", "TimeoutStopSec",
+        ):  # fmt: skip
+            assert conductor[name] == service[name], name
 
     def test_a_running_audit_may_end_before_it_is_killed(self, service):
         (timeout,) = [o for o in default.OPTIONS if o.name == "graceful_shutdown_timeout"]
