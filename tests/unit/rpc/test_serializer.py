@@ -111,7 +111,9 @@ def test_a_field_that_an_older_sender_does_not_know_has_its_default() -> None:
     assert make_reader(Point)({"x": 1}, "") == Point(1)
 
 
-@pytest.mark.parametrize("hint", [bytes, object(), set[complex]], ids=str)
+@pytest.mark.parametrize(
+    "hint", [bytes, object(), set[complex]], ids=["bytes", "an object", "complex numbers"]
+)
 def test_what_cannot_travel_is_found_when_its_reader_is_made(hint: Any) -> None:
     with pytest.raises(TypeError):
         make_reader(hint)
