@@ -61,12 +61,14 @@ class WarningBook:
 
 
 def explain_split_brain(found: SplitBrain) -> HostWarning:
-    """Return the warning of two claims of one workload that nothing ties."""
+    """Return the warning of a workload on two nodes that nothing ties."""
+    here = "holds a claim here" if found.is_claimed else "runs here without a claim"
+    there = "another" if found.is_claimed else "holds one"
     return HostWarning(
         WarningKind.SPLIT_BRAIN,
         found.nodename,
         found.workload_uuid,
-        f"workload {found.workload_uuid} holds a claim here and another on node "
+        f"workload {found.workload_uuid} {here} and {there} on node "
         f"{found.other_nodename} of host {found.other_host}, and no migration ties them",
     )
 

@@ -142,9 +142,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SplitBrain:
-    """A workload that holds claims on two nodes which no open migration ties."""
+    """A workload that is on two nodes, and no open migration says why.
+
+    Attributes:
+        other_host, other_nodename: where it holds a claim.
+        is_claimed: whether it holds one on the first node, too; else it runs
+            there without any, e.g. on a host that is back after an evacuation.
+    """
 
     nodename: str
     workload_uuid: str
     other_host: str
     other_nodename: str
+    is_claimed: bool = True

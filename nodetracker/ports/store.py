@@ -92,8 +92,9 @@ class Store(Protocol):
         """
 
     def list_split_brains(self, host: str) -> list[SplitBrain]:
-        """Return a host's workloads that hold claims on another node too, by one statement.
+        """Return a host's workloads that hold claims on another node, by one statement.
 
+        They hold a claim on the host's node as well, or run there without one.
         What an open migration ties is left out.
         """
 

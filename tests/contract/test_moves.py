@@ -21,7 +21,7 @@ from nodetracker.errors import (
 )
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, SplitBrain
-from nodetracker.model.guest import Guest
+from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import PciDeviceType
@@ -502,6 +502,22 @@ class TestSplitBrains:
         ]
         store.abort_claim(other.uuid)
         assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
+
+    @pytest.mark.parametrize(
+        ("changes", "is_told"),
+        [({}, True), ({"power_state": PowerState.SHUTDOWN}, False)],
+        ids=["running", "off"],
+    )
+    def test_a_guest_that_runs_beside_its_claim_elsewhere_is_told_where_it_runs(
+        self, store: Store, source: Claim, changes: dict[str, Any], is_told: bool
+    ) -> None:
+        found = dataclasses.replace(GUEST, **changes)
+        make_node(store, (found,), CHARGE, host="gamma")
+        told = [SplitBrain("node-1", WORKLOAD, "alpha", "node-1", is_claimed=False)]
+        assert store.list_split_brains("gamma") == (told if is_told else [])
+        assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
+        move(store, ask_move(source))
+        assert store.list_split_brains("gamma") == []
 
 
 class TestAudits:

@@ -13,6 +13,7 @@ from nodetracker.accounting.numa_usage import list_placements
 from nodetracker.accounting.pci_pools import pci_columns
 from nodetracker.accounting.pci_state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
+from nodetracker.db.memory.split_brains import find_split_brains
 from nodetracker.db.memory.tables import MemoryRows, Tables, touch
 from nodetracker.errors import ClaimRefusedError, NotFoundError, RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason, SplitBrain
@@ -105,28 +106,7 @@ class MemoryClaims(MemoryRows):
     def list_split_brains(self, host: str) -> list[SplitBrain]:
         """See `Store`."""
         with self._reading() as tables:
-            active = [claim for claim in tables.claims.values() if claim.is_active]
-            tied = {
-                frozenset({migration.source_claim, migration.dest_claim})
-                for migration in tables.migrations.values()
-                if migration.is_open
-            }
-            found = set()
-            for mine in active:
-                place = tables.nodes[mine.node_id]
-                for other in active if place.host == host else ():
-                    if (
-                        other.workload.uuid == mine.workload.uuid
-                        and other.node_id != mine.node_id
-                        and frozenset({mine.uuid, other.uuid}) not in tied
-                    ):
-                        there = tables.nodes[other.node_id]
-                        found.add(
-                            SplitBrain(
-                                place.nodename, mine.workload.uuid, there.host, there.nodename
-                            )
-                        )
-            return sorted(found)
+            return find_split_brains(tables, host)
 
     def _grant(
         self,

@@ -258,6 +258,21 @@ def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_warned_of(world, c
     assert world.warnings(WarningKind.SPLIT_BRAIN) == []
 
 
+def test_a_guest_that_runs_beside_its_claim_elsewhere_is_warned_of(world, clock):
+    world.audit(node(1), node(2))
+    world.claim(1)
+    world.audit(node(1, guest(1)), node(2, guest(1)))
+    clock.seconds += 601
+    world.audit()
+    (told,) = world.warnings(WarningKind.SPLIT_BRAIN)
+    assert (told.nodename, told.item) == ("node-2", guest(1)["uuid"])
+    assert f"runs here without a claim and holds one on node node-1 of host {HOST}" in told.message
+    world.audit(node(1, guest(1)), node(2))
+    clock.seconds += 601
+    world.audit()
+    assert world.warnings(WarningKind.SPLIT_BRAIN) == []
+
+
 def test_what_a_migration_ties_is_no_split_brain(world, clock):
     world.audit(node(1), node(2))
     claim = world.claim(1)
