@@ -104,10 +104,13 @@ def is_group(conf: cfg.ConfigOpts, name: str) -> bool:
 
 
 def list_registered(conf: cfg.ConfigOpts) -> Iterable[tuple[str, str]]:
-    """Give (group, option name) of everything registered."""
-    for name in sorted(conf):
-        if is_group(conf, name):
-            for option in sorted(conf[name]):
-                yield name, option
-        else:
-            yield default.GROUP, name
+    """Give (group, option name) of everything registered.
+
+    Those without a group come first, as defaults of others are made of them.
+    """
+    groups = {name for name in conf if is_group(conf, name)}
+    for name in sorted(set(conf) - groups):
+        yield default.GROUP, name
+    for group in sorted(groups):
+        for name in sorted(conf[group]):
+            yield group, name

@@ -29,7 +29,7 @@ from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.client import COMPUTE, RpcAgentDirectory
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.server import RpcServer
-from nodetracker.rpc.transport import Transport
+from nodetracker.rpc.transport import Transport, import_library
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until
@@ -367,9 +367,6 @@ def test_a_broker_with_another_kind_of_queues_refuses_and_says_so(
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """A broker that listens by TLS, too."""
     directory = tmp_path_factory.mktemp("ca")
-    for parent in directory.parents:
-        if parent.name.startswith("pytest-"):
-            parent.chmod(0o755)
     authority = Authority(directory)
     server = RabbitMQ(authority)
     yield SimpleNamespace(server=server, ca=authority.certificate, directory=directory)
@@ -405,6 +402,7 @@ class TestTls:
 
 def with_rabbit(**values: Any) -> Any:
     """Set options of the library for what is connected from now on."""
+    import_library()
     from oslo_messaging._drivers import impl_rabbit
 
     group = "oslo_messaging_rabbit"

@@ -1,6 +1,7 @@
 """A RabbitMQ server for tests: own node name, ports, directories and Erlang port mapper."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -132,11 +133,12 @@ class RabbitMQ:
         lines = []
         if authority is not None:
             certificate, key = authority.issue(home, "127.0.0.1")
-            for path in (certificate, key):
+            trusted = Path(shutil.copy(authority.certificate, home))
+            for path in (certificate, key, trusted):
                 path.chmod(0o644)
             lines = [
                 f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}",
-                f"ssl_options.cacertfile = {authority.certificate}",
+                f"ssl_options.cacertfile = {trusted}",
                 f"ssl_options.certfile = {certificate}",
                 f"ssl_options.keyfile = {key}",
                 "ssl_options.verify = verify_none",

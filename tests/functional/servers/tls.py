@@ -11,7 +11,6 @@ class Authority:
 
     def __init__(self, directory: Path) -> None:
         require("openssl")
-        directory.chmod(0o755)
         self.certificate = directory / "ca.pem"
         self._key = directory / "ca.key"
         _run(
