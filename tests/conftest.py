@@ -1,5 +1,6 @@
 """Fixtures for all tests: real servers, one of each, started when first asked for."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,10 @@ from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.rabbitmq import RabbitMQ
+
+# Else what threads say between tests, such as those that look for a broker that
+# is gone, is printed for want of a handler.
+logging.getLogger().addHandler(logging.NullHandler())
 
 
 @pytest.fixture(scope="session")
