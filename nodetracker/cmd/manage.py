@@ -96,6 +96,7 @@ class ManageApp(App):
             description="Ask and administer nodetracker.",
             version=version(PROJECT),
             command_manager=manager,
+            deferred_help=True,  # else --help behind a command's name is not the command's
         )
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None

@@ -35,6 +35,10 @@ class StoreCommand:
 
     app: Any  # a ManageApp; cliff declares it as its own base class
 
+    def get_epilog(self) -> str:
+        """Return nothing: cliff reads the metadata of all packages to name foreign commands."""
+        return ""
+
     @property
     def store(self) -> Store:
         """The store of the application."""

@@ -1,0 +1,28 @@
+import cliff.command
+import pytest
+
+from nodetracker.cmd import manage
+
+COMMANDS = sorted(manage.COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_behind_a_command_is_the_command_s(name, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [manage.PROGRAM])
+    assert manage.main([*name.split(), "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: {manage.PROGRAM} {name} ")
+
+
+def test_help_without_a_command_names_them_all(capsys):
+    with pytest.raises(SystemExit) as caught:
+        manage.main(["--help"])
+    assert not caught.value.code
+    told = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"  {name}  " not in told] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_reads_the_metadata_of_all_packages(name, monkeypatch):
+    monkeypatch.setattr(cliff.command, "_dists_by_mods", None)
+    monkeypatch.setattr(cliff.command, "packages_distributions", lambda: pytest.fail("is read"))
+    manage.COMMANDS[name](manage.ManageApp(), None).get_parser(name)
