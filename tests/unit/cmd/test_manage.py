@@ -1,9 +1,23 @@
+import logging
+from collections.abc import Iterator
+
 import cliff.command
 import pytest
 
 from nodetracker.cmd import manage
 
 COMMANDS = sorted(manage.COMMANDS)
+
+
+@pytest.fixture(autouse=True)
+def _root_logger() -> Iterator[None]:
+    """Take back the handler that the program gives its process, on this test's stderr."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(before):
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
