@@ -26,6 +26,7 @@ from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW
 from tests.engine_stub import EngineStub, describe_container
+from tests.functional.servers.process import require_root
 from tests.programs import wait_until
 
 HOST = "host-1"
@@ -583,8 +584,8 @@ def test_a_server_that_is_no_engine_is_told(status, reason):
         server.server_close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives the right to the socket away, as root can")
 def test_a_socket_that_may_not_be_used_is_named(stub):
+    require_root("give the right to a socket away")
     stub.socket.chmod(0o600)
     os.seteuid(65534)
     try:

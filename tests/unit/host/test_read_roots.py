@@ -18,6 +18,7 @@ from nodetracker.host.roots import (
     read_optional_text,
     read_text,
 )
+from tests.functional.servers.process import skip_or_fail
 
 
 def test_an_absent_file_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -118,6 +119,6 @@ def test_the_boot_id_tells_this_machine_from_another(tmp_path: Path) -> None:
     assert not is_this_machine(Roots(procfs=tmp_path))
     own = Path("/proc/sys/kernel/random/boot_id")
     if not own.exists():
-        pytest.skip("this kernel shows no boot id")
+        skip_or_fail("this kernel shows no boot id")
     boot_id.write_text(own.read_text())
     assert is_this_machine(Roots(procfs=tmp_path))

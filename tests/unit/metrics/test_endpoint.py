@@ -14,7 +14,7 @@ from nodetracker.accounting.health import judge_health
 from nodetracker.metrics import endpoint as module
 from nodetracker.metrics.endpoint import Endpoint
 from nodetracker.metrics.pages import make_application
-from tests.functional.servers.process import find_free_port
+from tests.functional.servers.process import find_free_port, skip_or_fail
 from tests.programs import wait_until
 from tests.unit.metrics.worlds import REPORT, STATUS, World
 
@@ -194,7 +194,7 @@ def test_ipv6_is_served(caplog):
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
     except OSError:
-        pytest.skip("needs ::1")
+        skip_or_fail("needs ::1")
     with Served("::1") as served:
         assert served.ask("/health")[0].status == 200
         assert caplog.messages == [f"Metrics and health are served at http://[::1]:{served.port}"]
