@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from nodetracker.accounting.notifications import (
+from nodetracker.accounting.reports.notifications import (
     tell_change,
     tell_claim,
     tell_migration,

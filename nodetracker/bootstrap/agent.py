@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nodetracker.accounting.health import judge_health
+from nodetracker.accounting.reports.health import judge_health
 from nodetracker.announcing import AuditAnnouncer, announce_store
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import build_roots, build_settings

@@ -27,7 +27,7 @@ from nodetracker.settings import (
 from nodetracker.units import parse_page_size_kb
 
 if TYPE_CHECKING:  # imported late: not every program needs them
-    from nodetracker.db.engine import DatabaseSettings
+    from nodetracker.db.connection.engine import DatabaseSettings
 
 _LONGEST_NAME = 255
 _MOST_PAGES = 2**40
@@ -93,7 +93,7 @@ def build_roots(conf: cfg.ConfigOpts) -> Roots:
 
 def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
     """Read the ``[database]`` group."""
-    from nodetracker.db.engine import DatabaseSettings
+    from nodetracker.db.connection.engine import DatabaseSettings
 
     values = {name: read_value(conf, DATABASE_GROUP, name) for name in conf[DATABASE_GROUP]}
     connection = values.pop("connection")

@@ -21,7 +21,7 @@ from nodetracker.cmd.program import (
 )
 from nodetracker.conf import default
 from nodetracker.conf.opts import register_options
-from nodetracker.db import revisions
+from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.errors import ConfigError
 from nodetracker.model.audit import AuditReport

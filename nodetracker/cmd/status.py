@@ -1,6 +1,6 @@
 """nodetracker-status: is this host ready for the version that is installed?
 
-Reads, and leaves the judgement to `nodetracker.accounting.readiness`. Nothing
+Reads, and leaves the judgement to `nodetracker.accounting.reports.readiness`. Nothing
 is written: no identity, no row, no file.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from nodetracker.accounting import readiness
-from nodetracker.accounting.readiness import Verdict
+from nodetracker.accounting.reports import readiness
+from nodetracker.accounting.reports.readiness import Verdict
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
@@ -23,7 +23,7 @@ from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import load_configuration, run_program
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.daemon import EXIT_USAGE
-from nodetracker.db import revisions
+from nodetracker.db.schema import revisions
 from nodetracker.errors import DriverUnavailableError, NodetrackerError
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.model.service import COMPUTE_BINARY

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from nodetracker.accounting.settlement import ListingTime, count_absences
+from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences
 from nodetracker.model.node import HostSnapshot, NodeRecord
 
 

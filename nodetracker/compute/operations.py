@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.accounting.ledger import check_counts
-from nodetracker.accounting.moves import check_goes_on
+from nodetracker.accounting.ledger.grants import check_counts
+from nodetracker.accounting.ledger.moves import check_goes_on
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.only_node import find_only_node
 from nodetracker.errors import NotFoundError, RefusedError

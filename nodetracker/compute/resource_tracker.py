@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nodetracker.accounting.inventory import unusable_cpu_sets
-from nodetracker.accounting.ledger import check_counts
-from nodetracker.accounting.reconcile import plan, plan_delete
-from nodetracker.accounting.view import account
+from nodetracker.accounting.audit.inventory import unusable_cpu_sets
+from nodetracker.accounting.audit.planner import plan, plan_delete
+from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.ledger.grants import check_counts
 from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.compute.absences import AbsenceBook
 from nodetracker.compute.audit_run import AuditRun

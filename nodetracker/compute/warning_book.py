@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from nodetracker.accounting.health import MAX_CLOCK_SKEW_SECONDS
+from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store

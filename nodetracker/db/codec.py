@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.storable import storable_json
+from nodetracker.accounting.sanitize import storable_json
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind

@@ -5,9 +5,9 @@ from collections.abc import Collection
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.locked_nodes import LEDGER_COLUMNS
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.ledger.locked_nodes import LEDGER_COLUMNS
 from nodetracker.db.schema import tables
-from nodetracker.db.sql import utc_now
 from nodetracker.model.claim import ACTIVE_STATES, Claim
 from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
 from nodetracker.model.guest import Guest

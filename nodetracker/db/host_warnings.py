@@ -6,9 +6,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
-from nodetracker.db.sql import utc_now
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_over
 from nodetracker.ports import AgentKey
 

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, codec, history, migrations
-from nodetracker.db.claims import list_active_uuids
+from nodetracker.db import checks, codec, history
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.ledger import migrations
+from nodetracker.db.ledger.claims import list_active_uuids
 from nodetracker.db.schema import tables
-from nodetracker.db.sql import utc_now
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason

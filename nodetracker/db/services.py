@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from nodetracker.db import checks, codec, history
 from nodetracker.db.checks import Holder
-from nodetracker.db.claims import list_active_uuids
+from nodetracker.db.connection.dialect import milliseconds_ahead, utc_now
+from nodetracker.db.ledger.claims import list_active_uuids
 from nodetracker.db.nodes import delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import UtcDateTime
-from nodetracker.db.sql import milliseconds_ahead, utc_now
 from nodetracker.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import (

@@ -6,21 +6,13 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.admission import Admission
+from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
-from nodetracker.db import (
-    claims,
-    fleet,
-    history,
-    host_warnings,
-    migrations,
-    node_changes,
-    nodes,
-    services,
-    split_brains,
-)
-from nodetracker.db.engine import Database, DatabaseSettings
-from nodetracker.db.sql import utc_now
+from nodetracker.db import fleet, history, host_warnings, nodes, services
+from nodetracker.db.audit import node_changes
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.engine import Database, DatabaseSettings
+from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.errors import ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain

@@ -23,7 +23,7 @@ class Fact(Generic[T]):
     A failed fact carries no value: the row keeps what it has. One that was
     read in part has both: its value is taken, and what it lacks is held.
     Whether that counts as held or unknown is decided against the row by
-    `nodetracker.accounting.facts`.
+    `nodetracker.accounting.audit.facts`.
     """
 
     source: str

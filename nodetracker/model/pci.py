@@ -93,7 +93,7 @@ class TrackedDevice(PciDevice):
 
     Whether a claim has it and whether a spec names it are told by
     `claim_uuid` and `tags`; `status` follows from these and the neighbours',
-    see `nodetracker.accounting.pci_state`.
+    see `nodetracker.accounting.pci.state`.
 
     Attributes:
         claim_uuid: the claim that has it, or the guest where none covers it;

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nodetracker.accounting.notification_merge import merge_waiting
+from nodetracker.accounting.reports.notification_merge import merge_waiting
 from nodetracker.model.notification import VERSION, Notification
 
 LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodetracker.accounting.admission import Check
+from nodetracker.accounting.ledger.admission import Check
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.ports import LedgerTerms
 from nodetracker.scheduler.host_state import HostState

@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nodetracker.accounting import ledger
-from nodetracker.accounting.admission import Admission, free_amounts
-from nodetracker.accounting.ledger import LockedNode
-from nodetracker.accounting.numa_usage import list_placements
+from nodetracker.accounting.ledger import grants
+from nodetracker.accounting.ledger.admission import Admission, free_amounts
+from nodetracker.accounting.ledger.grants import LockedNode
+from nodetracker.accounting.numa.usage import list_placements
 from nodetracker.accounting.usage import Charge, charge_of_claim
 from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
@@ -51,7 +51,7 @@ class HostState:
         for claim in self.node.claims:
             used.update(claim.amounts.resources)
         locked = self._as_locked(request.workload.uuid, now)
-        return ledger.judge_claim(
+        return grants.judge_claim(
             request, locked, used, terms.service_down_time, terms.is_packing, terms.aliases
         )
 
@@ -63,10 +63,10 @@ class HostState:
         """
         locked = self._as_locked(claim.workload.uuid, claim.created_at)
         charge = charge_of_claim(claim.amounts, claim.workload.kind, locked.overhead_mb)
-        inventory = ledger.inventory_given(locked, claim)
-        columns = ledger.charge_row(locked, charge, ledger.credit_of(locked), inventory)
+        inventory = grants.inventory_given(locked, claim)
+        columns = grants.charge_row(locked, charge, grants.credit_of(locked), inventory)
         placements = [*locked.placements, *([claim.numa] if claim.numa else [])]
-        columns["numa_topology"] = ledger.topology_column(
+        columns["numa_topology"] = grants.topology_column(
             self.node.values.numa_topology, placements
         )
         rest = {
@@ -75,7 +75,7 @@ class HostState:
             if uuid != claim.workload.uuid
         }
         try:
-            devices = ledger.give_devices(locked, claim)
+            devices = grants.give_devices(locked, claim)
         except RefusedError:
             devices = dict(self.node.devices)
         node = replace(

@@ -7,9 +7,9 @@ schedulers need not know of each other.
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodetracker.accounting.admission import Admission
-from nodetracker.accounting.ledger import answer_again
-from nodetracker.accounting.moves import move_of
+from nodetracker.accounting.ledger.admission import Admission
+from nodetracker.accounting.ledger.grants import answer_again
+from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import STAYS_ON_NODE, Migration

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from nodetracker.accounting.merge import Reading, merge_readings
+from nodetracker.accounting.audit.merge import Reading, merge_readings
 from nodetracker.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.guest import WorkloadKind

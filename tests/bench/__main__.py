@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nodetracker.db import revisions
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from tests.bench.audits import AuditCosts, measure_audits
 from tests.bench.claims import ClaimCosts, measure_claims

@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import Claim
 from nodetracker.ports import LedgerTerms

@@ -14,9 +14,9 @@ from oslo_config import cfg
 from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.db import revisions
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.memory import MemoryStore
+from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.ports import Store

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.view import account
+from nodetracker.accounting.audit.view import account
 from nodetracker.errors import DriverFeatureError, DriverUnavailableError
 from nodetracker.model.node import HostSnapshot
 from nodetracker.ports import DriverCapability

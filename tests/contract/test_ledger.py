@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.accounting.pci_pools import pci_columns
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import ClaimState

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.usage import Charge
-from nodetracker.db import claims
+from nodetracker.db.ledger import claims
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import ClaimRefusedError

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.service import COMPUTE_BINARY, AuditState

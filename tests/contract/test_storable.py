@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodetracker.accounting.reconcile import plan
-from nodetracker.accounting.view import account
+from nodetracker.accounting.audit.planner import plan
+from nodetracker.accounting.audit.view import account
 from nodetracker.model.change import NodeChange
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import HypervisorInfo, SystemInfo

@@ -15,10 +15,10 @@ from typing import Any, TextIO
 from oslo_config import cfg
 
 import nodetracker.cmd  # noqa: F401 - keeps eventlet out
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.conf.opts import register_options
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.ports import LedgerTerms, Store

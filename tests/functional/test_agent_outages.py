@@ -14,9 +14,8 @@ import sqlalchemy as sa
 import yaml
 from oslo_db.exception import DBDeadlock
 
-from nodetracker.db import revisions
-from nodetracker.db.engine import DatabaseSettings
-from nodetracker.db.schema import tables
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
 from tests.functional.servers import mariadb, postgresql
 from tests.functional.servers.mariadb import MariaDB

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.service import BROKER, COMPUTE_BINARY, CONDUCTOR_BINARY
 from tests.contract.stores import make_url

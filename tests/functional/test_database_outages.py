@@ -12,9 +12,10 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db import engine, history, revisions
-from nodetracker.db.engine import DatabaseSettings
-from nodetracker.db.schema import tables
+from nodetracker.db import history
+from nodetracker.db.connection import engine
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import ConfigError, StoreError, StoreUnavailableError
 from nodetracker.model.change import ChangeKind

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import StoreError
 from nodetracker.host.memory import read_memory_info

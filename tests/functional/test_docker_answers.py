@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.accounting.view import account
+from nodetracker.accounting.audit.view import account
 from nodetracker.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.model.event import EventKind

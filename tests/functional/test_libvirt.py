@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from nodetracker.db import revisions
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.libvirt_nodes import domain, pci_device, require_binding, write_node
 from tests.programs import Programs

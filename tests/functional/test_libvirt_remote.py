@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db import revisions
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import SchemaError
@@ -123,7 +123,7 @@ def test_migrations_name_nothing_of_this_version_s_code() -> None:
 def test_the_agent_loads_no_alembic_and_memory_no_sqlalchemy() -> None:
     program = (
         "import sys; import nodetracker.db.memory; assert 'sqlalchemy' not in sys.modules;"
-        "import nodetracker.db.store, nodetracker.db.revisions;"
+        "import nodetracker.db.store, nodetracker.db.schema.revisions;"
         "assert 'alembic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdin=subprocess.DEVNULL)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import yaml
 from oslo_db.exception import DBError
 
-from nodetracker.db.engine import DatabaseSettings
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import open_store
 from tests.functional.servers.mariadb import MariaDB

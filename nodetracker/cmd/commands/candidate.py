@@ -6,7 +6,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import RequestError
 from nodetracker.model.claim import ClaimRequest

@@ -12,9 +12,9 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.accounting.admission import Admission
-from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.accounting.ledger import check_counts
+from nodetracker.accounting.ledger.admission import Admission
+from nodetracker.accounting.ledger.grants import check_counts
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.dry_run import render_admission
 from nodetracker.cmd.commands.node import find_node

@@ -8,7 +8,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from nodetracker.cmd.commands.base import StoreCommand
-from nodetracker.db import revisions
+from nodetracker.db.schema import revisions
 from nodetracker.errors import NotFoundError, SchemaError
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from itertools import repeat
 from typing import Any
 
-from nodetracker.accounting.admission import Admission
+from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.cmd.commands.base import Lines
 from nodetracker.model.numa_placement import encode_placement
 

@@ -10,7 +10,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import is_heard_of
-from nodetracker.accounting.summary import as_row, describe_host, status_of
+from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import build_roots, check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError

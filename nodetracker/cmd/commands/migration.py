@@ -6,8 +6,8 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.accounting.claim_request import parse_claim_request
-from nodetracker.accounting.moves import check_goes_on, move_of
+from nodetracker.accounting.ledger.moves import check_goes_on, move_of
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.claim import add_request, read_json, with_place
 from nodetracker.cmd.commands.node import find_node

@@ -8,10 +8,10 @@ from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.accounting.drift import DriftLine, compare_usage
+from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.liveness import find_broker_outage, is_heard_of
-from nodetracker.accounting.reconcile import to_plain
-from nodetracker.accounting.summary import (
+from nodetracker.accounting.reports.drift import DriftLine, compare_usage
+from nodetracker.accounting.reports.summary import (
     NodeSummary,
     as_row,
     audit_age_seconds,

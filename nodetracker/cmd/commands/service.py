@@ -10,7 +10,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.summary import state_of, status_of
+from nodetracker.accounting.reports.summary import state_of, status_of
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues, render_time
 from nodetracker.errors import NotFoundError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange, ServiceRecord

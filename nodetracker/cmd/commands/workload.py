@@ -5,7 +5,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from nodetracker.accounting.workloads import WorkloadLine, list_workloads
+from nodetracker.accounting.reports.workloads import WorkloadLine, list_workloads
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
 from nodetracker.errors import NotFoundError
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from nodetracker.accounting import ledger, moves
-from nodetracker.accounting.admission import Admission
-from nodetracker.accounting.ledger import LockedNode
-from nodetracker.accounting.numa_usage import list_placements
-from nodetracker.accounting.pci_pools import pci_columns
-from nodetracker.accounting.pci_state import allocate_devices
+from nodetracker.accounting.ledger import grants, moves
+from nodetracker.accounting.ledger.admission import Admission
+from nodetracker.accounting.ledger.grants import LockedNode
+from nodetracker.accounting.numa.usage import list_placements
+from nodetracker.accounting.pci.pools import pci_columns
+from nodetracker.accounting.pci.state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db.memory.split_brains import find_split_brains
 from nodetracker.db.memory.tables import MemoryRows, Tables, touch
@@ -119,13 +119,13 @@ class MemoryClaims(MemoryRows):
         answer = self._judge(tables, request, node, terms)
         if reasons or answer.reasons:
             raise ClaimRefusedError([*reasons, *answer.reasons])
-        claim = ledger.make_claim(request, node, answer, terms.claim_timeout)
+        claim = grants.make_claim(request, node, answer, terms.claim_timeout)
         tables.claims[claim.uuid] = claim
         added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-        inventory = ledger.inventory_given(node, claim)
-        _charge(tables, node, added, ledger.credit_of(node), inventory)
+        inventory = grants.inventory_given(node, claim)
+        _charge(tables, node, added, grants.credit_of(node), inventory)
         if claim.devices:
-            _set_devices(tables, node, ledger.give_devices(node, claim))
+            _set_devices(tables, node, grants.give_devices(node, claim))
         if node.guest is not None:
             _cover(tables, node, claim.uuid)
         return claim
@@ -141,7 +141,7 @@ class MemoryClaims(MemoryRows):
         for claim in tables.claims.values():
             if claim.node_id == node.id and claim.is_active:
                 held.update(claim.amounts.resources)
-        return ledger.judge_claim(
+        return grants.judge_claim(
             request, node, held, terms.service_down_time, terms.is_packing, terms.aliases
         )
 
@@ -176,9 +176,9 @@ class MemoryClaims(MemoryRows):
 
 
 def answer_again(tables: Tables, request: ClaimRequest) -> Claim | None:
-    """See `ledger.answer_again`."""
+    """See `grants.answer_again`."""
     known = tables.claims.get(request.uuid)
-    return ledger.answer_again([] if known is None else [known], request)
+    return grants.answer_again([] if known is None else [known], request)
 
 
 def _change_active(tables: Tables, node: LockedNode, claim: Claim, changed: Claim) -> Claim:
@@ -201,7 +201,7 @@ def write_active(tables: Tables, node: LockedNode, claim: Claim) -> None:
 
 def release(tables: Tables, node: LockedNode, claim: Claim, reason: ReleaseReason) -> Claim:
     """Release a claim on its locked node; what it covered counts by itself again."""
-    released = ledger.release(claim, reason, node.now)
+    released = grants.release(claim, reason, node.now)
     tables.claims[claim.uuid] = released
     if not claim.is_active:
         touch(tables, node.id)
@@ -222,9 +222,9 @@ def release(tables: Tables, node: LockedNode, claim: Claim, reason: ReleaseReaso
         else:
             _drop_guest(tables, node)
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    _charge(tables, node, added, removed, ledger.inventory_taken(node, claim, others))
+    _charge(tables, node, added, removed, grants.inventory_taken(node, claim, others))
     if claim.devices:
-        _set_devices(tables, node, ledger.take_devices(node, claim))
+        _set_devices(tables, node, grants.take_devices(node, claim))
     return released
 
 
@@ -236,8 +236,8 @@ def _charge(
     inventory: Mapping[str, Any] | None = None,
 ) -> None:
     record = tables.nodes[node.id]
-    columns = ledger.charge_row(node, added, removed, inventory)
-    columns["numa_topology"] = ledger.topology_column(
+    columns = grants.charge_row(node, added, removed, inventory)
+    columns["numa_topology"] = grants.topology_column(
         record.values.numa_topology, _placements(tables, node.id)
     )
     tables.nodes[node.id] = dataclasses.replace(

@@ -1,7 +1,7 @@
 """Migrations over dicts: moves of claims from one node to another."""
 
-from nodetracker.accounting import moves
-from nodetracker.accounting.moves import Ending
+from nodetracker.accounting.ledger import moves
+from nodetracker.accounting.ledger.moves import Ending
 from nodetracker.db.memory.claims import MemoryClaims, answer_again, release, write_active
 from nodetracker.db.memory.tables import Tables, node_ids_of, place_migration, touch
 from nodetracker.errors import ClaimRefusedError, NotFoundError

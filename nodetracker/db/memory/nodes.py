@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import checks, codec, decisions, records
-from nodetracker.db.decisions import Decision, LockedRow
+from nodetracker.db import checks, codec
+from nodetracker.db.audit import decisions, records
+from nodetracker.db.audit.decisions import Decision, LockedRow
 from nodetracker.db.memory.tables import (
     MemoryRows,
     Tables,

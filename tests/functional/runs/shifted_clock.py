@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nodetracker import clock
 from nodetracker.cmd import compute
-from nodetracker.db import engine
+from nodetracker.db.connection import engine
 
 MODULES = (clock, engine)
 

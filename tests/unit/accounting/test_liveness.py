@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.summary import state_of
+from nodetracker.accounting.reports.summary import state_of
 from nodetracker.model.service import BROKER, CONDUCTOR_BINARY, ServiceRecord
 from tests.builders import NOW, later, make_service
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.claim import ClaimState

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from nodetracker.accounting.summary import audit_age_seconds
+from nodetracker.accounting.reports.summary import audit_age_seconds
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState

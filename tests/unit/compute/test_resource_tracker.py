@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore

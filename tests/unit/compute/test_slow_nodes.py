@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState

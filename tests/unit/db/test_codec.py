@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.accounting.storable import DEVICE_TEXTS, GUEST_TEXTS
+from nodetracker.accounting.sanitize import DEVICE_TEXTS, GUEST_TEXTS
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.types import JsonText

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from nodetracker.accounting.health import judge_health
+from nodetracker.accounting.reports.health import judge_health
 from nodetracker.metrics import endpoint as module
 from nodetracker.metrics.endpoint import Endpoint
 from nodetracker.metrics.pages import make_application

@@ -3,7 +3,7 @@ import uuid
 
 import pytest
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
 from nodetracker.errors import (
     ClaimConflictError,

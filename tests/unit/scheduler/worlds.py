@@ -3,7 +3,7 @@
 import dataclasses
 import uuid
 
-from nodetracker.accounting.claim_request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, usage_columns
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.node import NodeValues

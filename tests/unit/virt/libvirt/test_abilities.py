@@ -3,7 +3,7 @@
 import itertools
 from types import SimpleNamespace
 
-from nodetracker.accounting.view import account
+from nodetracker.accounting.audit.view import account
 from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.settings import Policy

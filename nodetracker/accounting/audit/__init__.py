@@ -1,0 +1,1 @@
+"""Audits: from a snapshot to the changes of a row."""

@@ -1,0 +1,233 @@
+"""What to write: the differences between what rows say and what they should say."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from nodetracker.accounting.sanitize import storable_device, storable_guest, storable_values
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
+from nodetracker.model.guest import Guest
+from nodetracker.model.node import (
+    NODE_COLUMNS,
+    VOLATILE_COLUMNS,
+    NodeRecord,
+    NodeValues,
+    NodeView,
+)
+from nodetracker.model.pci import TrackedDevice
+
+MEASURE_INTERVAL_SECONDS = 300
+"""Volatile columns alone are not written more often than this."""
+
+_MOVED_FRACTION = 100
+
+T = TypeVar("T", Guest, TrackedDevice)
+
+
+def plan(
+    host: str,
+    views: Iterable[NodeView],
+    records: Mapping[str, NodeRecord],
+    uuids: Mapping[str, str],
+    now: datetime,
+) -> list[NodeChange]:
+    """List what must be written for these views; a view that its row equals gives nothing.
+
+    Args:
+        views: nodes accounted; those with missing facts are passed over.
+        records: rows by nodename.
+        uuids: nodename -> uuid that a new row shall get.
+        now: the database's time.
+    """
+    changes = []
+    for view in views:
+        record = records.get(view.nodename)
+        if record is not None:
+            change = _plan_update(view, record, now)
+        elif not view.missing:
+            change = _plan_create(host, view, uuids[view.nodename])
+        else:
+            change = None
+        if change is not None:
+            changes.append(change)
+    return changes
+
+
+def plan_delete(record: NodeRecord) -> NodeChange:
+    """Build the deletion of an orphan node's row."""
+    return NodeChange(
+        kind=ChangeKind.DELETE,
+        host=record.host,
+        nodename=record.nodename,
+        uuid=record.uuid,
+        record=record,
+        values=record.values,
+        guests=ItemDiff(removed=tuple(record.guests.values())),
+        devices=ItemDiff(removed=tuple(record.devices.values())),
+        diff={"uuid": [record.uuid, None]},
+    )
+
+
+def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
+    after, columns = _storable_difference(NodeValues(), view.values)
+    guests = _items_diff({}, view.guests, "uuid", storable_guest)
+    devices = _items_diff({}, view.devices, "address", storable_device)
+    return NodeChange(
+        kind=ChangeKind.CREATE,
+        host=host,
+        nodename=view.nodename,
+        uuid=uuid,
+        record=None,
+        values=after,
+        columns=columns,
+        guests=guests,
+        devices=devices,
+        diff=_history_diff(None, after, columns, guests, {}, devices, {}),
+    )
+
+
+def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChange | None:
+    before = record.values
+    after, columns = _storable_difference(before, view.values)
+    guests = _items_diff(record.guests, view.guests, "uuid", storable_guest)
+    devices = _items_diff(record.devices, view.devices, "address", storable_device)
+    claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
+    moves = tuple(move for move in view.moves if move not in record.moves)
+    is_structural = bool(guests or devices or claims or moves or set(columns) - VOLATILE_COLUMNS)
+    if not is_structural and not _is_measure_due(before, after, columns, record, now):
+        return None
+    return NodeChange(
+        kind=ChangeKind.UPDATE if is_structural else ChangeKind.MEASURE,
+        host=record.host,
+        nodename=record.nodename,
+        uuid=record.uuid,
+        record=record,
+        values=after,
+        columns=columns,
+        guests=guests,
+        devices=devices,
+        claims=claims,
+        moves=moves,
+        diff=_history_diff(before, after, columns, guests, record.guests, devices, record.devices)
+        if is_structural
+        else {},
+    )
+
+
+def _storable_difference(
+    before: NodeValues, wanted: NodeValues
+) -> tuple[NodeValues, tuple[str, ...]]:
+    """Return the values as a row can hold them, and the columns in which they differ."""
+    columns = _differing(before, wanted, NODE_COLUMNS)
+    after = storable_values(wanted, columns)
+    return after, _differing(before, after, columns)
+
+
+def _differing(before: NodeValues, after: NodeValues, columns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in columns if getattr(before, name) != getattr(after, name))
+
+
+def _is_measure_due(
+    before: NodeValues,
+    after: NodeValues,
+    columns: tuple[str, ...],
+    record: NodeRecord,
+    now: datetime,
+) -> bool:
+    if not any(_has_moved(getattr(before, name), getattr(after, name)) for name in columns):
+        return False
+    written = record.updated_at or record.created_at
+    return written is None or (now - written).total_seconds() >= MEASURE_INTERVAL_SECONDS
+
+
+def _has_moved(before: Any, after: Any) -> bool:
+    """Tell whether a measurement moved by more than a hundredth, or came or went."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return before.keys() != after.keys() or any(
+            _has_moved(before[key], after[key]) for key in before
+        )
+    if before is None or after is None:
+        return bool(before != after)
+    return bool(abs(after - before) * _MOVED_FRACTION > abs(before))
+
+
+def _items_diff(
+    before: Mapping[str, T], wanted: Mapping[str, T], key: str, storable: Callable[[T], T]
+) -> ItemDiff[T]:
+    if before == wanted:
+        return ItemDiff()
+    after = {
+        name: item if before.get(name) == item else storable(item) for name, item in wanted.items()
+    }
+    return ItemDiff(
+        added=tuple(item for name, item in after.items() if name not in before),
+        changed=tuple(
+            item for name, item in after.items() if name in before and before[name] != item
+        ),
+        removed=tuple(item for name, item in before.items() if name not in after),
+    )
+
+
+def _history_diff(
+    before: NodeValues | None,
+    after: NodeValues,
+    columns: tuple[str, ...],
+    guests: ItemDiff[Guest],
+    guests_before: Mapping[str, Guest],
+    devices: ItemDiff[TrackedDevice],
+    devices_before: Mapping[str, TrackedDevice],
+) -> dict[str, Any]:
+    diff: dict[str, Any] = {
+        name: [None if before is None else to_plain(getattr(before, name)),
+               to_plain(getattr(after, name))]
+        for name in columns
+        if name not in VOLATILE_COLUMNS
+    }  # fmt: skip
+    if guests:
+        diff["guests"] = _items_history(guests, guests_before, "uuid")
+    if devices:
+        diff["devices"] = _items_history(devices, devices_before, "address")
+    return diff
+
+
+def _items_history(diff: ItemDiff[T], before: Mapping[str, T], key: str) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if diff.added:
+        told["added"] = [to_plain(item) for item in diff.added]
+    if diff.changed:
+        told["changed"] = [
+            {key: getattr(item, key)} | _fields_diff(before[getattr(item, key)], item)
+            for item in diff.changed
+        ]
+    if diff.removed:
+        told["removed"] = [getattr(item, key) for item in diff.removed]
+    return told
+
+
+def _fields_diff(before: T, after: T) -> dict[str, Any]:
+    return {
+        item.name: [to_plain(getattr(before, item.name)), to_plain(getattr(after, item.name))]
+        for item in dataclasses.fields(before)
+        if getattr(before, item.name) != getattr(after, item.name)
+    }
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value as plain JSON: dataclasses as objects, times as ISO text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            item.name: to_plain(getattr(value, item.name)) for item in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(to_plain(item) for item in value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    return value

@@ -1,0 +1,243 @@
+"""One node accounted: a snapshot and what is stored become what the row should say."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from nodetracker.accounting import usage
+from nodetracker.accounting.audit import inventory
+from nodetracker.accounting.audit.facts import track_facts
+from nodetracker.accounting.ledger.columns import promised_columns
+from nodetracker.accounting.ledger.moves import judge_moves, list_departing, list_moving
+from nodetracker.accounting.ledger.reconcile import ListingTime, settle
+from nodetracker.accounting.ledger.warnings import find_ledger_warnings
+from nodetracker.accounting.numa.usage import decode_host_cells, offered_pins
+from nodetracker.accounting.pci.state import hold_for_claims, hold_for_guests, sync_devices
+from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.fact import Fact, FactState, failed
+from nodetracker.model.guest import GuestListing
+from nodetracker.model.host import CpuInfo
+from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
+from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.settings import Policy
+
+ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
+"""Without these a row would claim zeros; it is not made before they are known once."""
+
+
+def account(
+    snapshot: HostSnapshot,
+    stored: NodeRecord | None,
+    policy: Policy,
+    now: datetime,
+    time: ListingTime | None = None,
+) -> NodeView:
+    """Say what a node's row should say.
+
+    A fresh fact decides its columns; a failed one leaves them as stored. Used
+    is reserved, claims and unclaimed guests together.
+
+    Args:
+        stored: the row as last read or written, None when there is none.
+        now: the database's time.
+        time: of the listing of guests; None = it began now and is the first.
+
+    Returns:
+        A view whose `missing` names the facts that keep a first row from
+        being made, if any.
+    """
+    cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
+    snapshot = replace(
+        snapshot,
+        cpu=_usable_cpu(snapshot.cpu, policy),
+        guests=_bound_guests(snapshot.guests, policy),
+    )
+    before = stored.values if stored else NodeValues()
+    snapshot = _with_known_engine(snapshot, before)
+    time = time or ListingTime(now)
+    known = _known_columns(snapshot, policy, before)
+    settlement = settle(
+        snapshot.nodename,
+        stored.claims if stored else {},
+        stored.guests if stored else {},
+        snapshot.guests,
+        replace(time, gone=time.gone - list_moving(stored.moves if stored else ())),
+        decode_host_cells(before.numa_topology),
+        stored.devices if stored else {},
+        list_departing(stored.moves if stored else ()),
+    )
+    guests, claims = settlement.guests, settlement.claims
+    moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
+    devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
+    if snapshot.pci.value is not None:
+        devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
+    devices = hold_for_claims(devices, claims.values(), stored.claims if stored else {})
+    devices = hold_for_guests(
+        devices,
+        [guest for guest in guests.values() if guest.missing_since is None],
+        [claim.uuid for claim in claims.values() if claim.is_active],
+    )
+    facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
+    values = replace(before, **known, facts=facts)
+    values = replace(
+        values,
+        **promised_columns(values, claims.values(), guests.values(), devices),
+        **usage.count_columns(guests.values()),
+    )
+    missing = () if stored else tuple(
+        name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH
+    )  # fmt: skip
+    return NodeView(
+        nodename=snapshot.nodename,
+        uuid=snapshot.uuid,
+        values=values,
+        guests=guests,
+        devices=devices,
+        claims=claims,
+        moves=moves,
+        missing=missing,
+        warnings=(
+            *_warnings(snapshot),
+            *cpu_set_warnings,
+            *settlement.warnings,
+            *warned,
+            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
+        ),
+    )
+
+
+def _usable_cpu(cpu: Fact[CpuInfo], policy: Policy) -> Fact[CpuInfo]:
+    if cpu.value is None:
+        return cpu
+    for option, lacking, none_left in inventory.unusable_cpu_sets(cpu.value.online, policy):
+        if none_left:
+            return failed(cpu.source, f"{option}: none of {render_cpu_set(lacking)} is online")
+    return cpu
+
+
+def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing]:
+    if fact.value is None:
+        return fact
+    guests = tuple(
+        replace(guest, pins=offered_pins(guest.pins, policy)) if guest.pins.cells else guest
+        for guest in fact.value.guests
+    )
+    return replace(fact, value=replace(fact.value, guests=guests))
+
+
+def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
+    columns = inventory.policy_columns(
+        policy,
+        before,
+        inventory.driver_reserved_disk_mb(snapshot.storage.value, before.reserved),
+    )
+    if snapshot.hypervisor.value is not None:
+        columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
+    if snapshot.cpu.value is not None:
+        columns |= inventory.cpu_columns(snapshot.cpu.value, policy)
+    if snapshot.memory.value is not None:
+        columns |= inventory.memory_columns(snapshot.memory.value)
+    if snapshot.storage.value is not None:
+        columns |= inventory.storage_columns(snapshot.storage.value)
+    if snapshot.numa.value is not None:
+        columns |= inventory.numa_columns(snapshot.numa.value, policy)
+    if snapshot.pci.value is not None:
+        columns["mdev_types"] = inventory.mdev_types_column(snapshot.mdev_types)
+    if snapshot.gpus.value is not None:
+        columns |= inventory.gpu_columns(snapshot.gpus.value)
+    if snapshot.system.value is not None:
+        columns |= inventory.system_columns(snapshot.system.value)
+        if columns["boot_id"] == before.boot_id and before.booted_at is not None:
+            columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
+    if snapshot.engine is None:
+        columns |= inventory.NO_ENGINE
+    elif snapshot.engine.value is not None:
+        columns |= inventory.engine_columns(snapshot.engine.value)
+    columns["metrics"] = _metrics(snapshot, before)
+    if snapshot.hypervisor.value is not None:
+        columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
+        columns["traits"] = sorted(snapshot.traits)
+        columns["tracks_resources"] = snapshot.tracks_resources
+    return columns
+
+
+def _with_known_engine(snapshot: HostSnapshot, before: NodeValues) -> HostSnapshot:
+    """Return the snapshot with the engine that the row has as failed where nobody said it is gone.
+
+    A driver that fails as a whole does not tell whether it has one.
+    """
+    guests = snapshot.guests
+    if snapshot.engine is not None or guests.error is None or "engine" not in before.facts:
+        return snapshot
+    return replace(snapshot, engine=failed(guests.source, guests.error))
+
+
+def _metrics(snapshot: HostSnapshot, before: NodeValues) -> dict[str, int]:
+    """Return what is measured now, and as it was what could not be.
+
+    A driver that could not list all guests does not tell what it measures.
+    """
+    measured = snapshot.measured
+    held = {
+        name: value
+        for name, value in before.metrics.items()
+        if name in inventory.HOST_METRICS or name in measured or not snapshot.guests.is_fresh
+    }
+    known = {name: value for name, value in measured.items() if value is not None}
+    return held | inventory.measured_use(snapshot.memory.value, snapshot.storage.value) | known
+
+
+def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
+    """Warn of CPUs that are configured and not online; no probe failed that would have said it."""
+    if snapshot.cpu.value is None:
+        return []
+    return [
+        HostWarning(
+            WarningKind.CPU_SET_OFFLINE,
+            snapshot.nodename,
+            option,
+            f"{option}: none of {render_cpu_set(lacking)} is online; the CPU fact is held"
+            if none_left
+            else f"{option}: {render_cpu_set(lacking)} is not online and left out",
+        )
+        for option, lacking, none_left in inventory.unusable_cpu_sets(
+            snapshot.cpu.value.online, policy
+        )
+    ]
+
+
+def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
+    nodename = snapshot.nodename
+    found = list(snapshot.warnings)
+    stale = {name: fact for name, fact in snapshot.facts().items() if not fact.is_fresh}
+    if stale:
+        errors = sorted({f"{fact.source}: {fact.error}" for fact in stale.values()})
+        names = ", ".join(stale)
+        found.append(
+            HostWarning(
+                WarningKind.FACT_HELD, nodename, "", f"not read: {names} ({'; '.join(errors)})"
+            )
+        )
+    if snapshot.guests.value is not None:
+        found.extend(
+            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, line[:255], line)
+            for line in snapshot.guests.value.unreadable
+        )
+    if snapshot.memory.value is not None and snapshot.numa.value is not None:
+        mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)
+        if mismatch:
+            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, "", mismatch))
+    return tuple(found)
+
+
+def _memory_mismatch(total_mb: int, cells_mb: int) -> str | None:
+    """Say that the cells' sum and the kernel's total differ by more than a tenth.
+
+    Less than that is ordinary: the kernel keeps memory back per cell, and its
+    share moves from boot to boot.
+    """
+    if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
+        return None
+    return f"the NUMA cells say {cells_mb} MiB, the kernel {total_mb} MiB; the row has the kernel's"

@@ -1,0 +1,1 @@
+"""Claims: requests, admission, grants, moves and their reconciliation with listings."""

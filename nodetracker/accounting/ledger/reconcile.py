@@ -1,0 +1,219 @@
+"""What a listing of guests means for the claims of a node: confirmed, expired, vanished, late.
+
+One complete listing confirms; absence is judged only by complete listings. A
+held claim expires once a complete listing that began after its time lacks its
+guest, so outages prolong it by themselves. A confirmed claim whose guest
+vanished is flagged and stays charged, unless its driver said that it was
+undefined or destroyed: then it is released.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from nodetracker.accounting.numa.usage import find_conflicts
+from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.fact import Fact
+from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.numa_host import HostCell
+from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.warning import HostWarning, WarningKind
+
+ABSENT_LISTINGS = 2
+"""Complete listings in a row that must lack a confirmed guest before it is flagged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListingTime:
+    """When a listing was made, and what listings before it lacked.
+
+    Attributes:
+        began_at: by the database's clock.
+        absences: claim uuid -> complete listings in a row, this one included,
+            that lacked its guest since the claim was known.
+        gone: uuids of guests that their driver said were undefined or
+            destroyed before this listing began.
+    """
+
+    began_at: datetime
+    absences: Mapping[str, int] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Claims and guests after a listing.
+
+    Attributes:
+        claims: all of the node's, those that changed included.
+        guests: with the claim that covers each.
+    """
+
+    claims: Mapping[str, Claim]
+    guests: Mapping[str, Guest]
+    warnings: tuple[HostWarning, ...] = ()
+
+
+def settle(
+    nodename: str,
+    claims: Mapping[str, Claim],
+    stored: Mapping[str, Guest],
+    fact: Fact[GuestListing],
+    time: ListingTime,
+    cells: Sequence[HostCell] = (),
+    devices: Mapping[str, TrackedDevice] | None = None,
+    departing: Collection[str] = (),
+) -> Settlement:
+    """Judge a node's claims by a listing of its guests.
+
+    Args:
+        claims: active ones, and released ones that expired, by uuid.
+        stored: guests as the row has them.
+        fact: the listing; a failed or incomplete one judges no absence.
+        cells: the node's NUMA cells, on which a late guest's pins must be free still.
+        devices: the node's PCI devices, of which a late guest's must be free still.
+        departing: claims whose guests are not warned of when they vanish.
+    """
+    listing = fact.value
+    if listing is None:
+        return Settlement(claims, stored)
+    listed = {guest.uuid: guest for guest in listing.guests}
+    settled = dict(claims)
+    for claim in claims.values():
+        if claim.is_active:
+            is_complete = listing.is_complete_for(claim.workload.kind)
+            settled[claim.uuid] = _settle_one(claim, listed, is_complete, time)
+    covered = {claim.workload.uuid: claim for claim in _by_age(settled.values()) if claim.is_active}
+    warnings = []
+    for uuid in sorted(listed.keys() - covered.keys()):
+        late = _find_expired(settled.values(), uuid)
+        if late is None:
+            continue
+        others = [guest for guest in listed.values() if guest.uuid not in covered | {uuid: late}]
+        if not _may_reopen(late, settled.values(), others, cells, devices or {}):
+            warnings.append(_lost(nodename, listed[uuid], late))
+        else:
+            settled[late.uuid] = covered[uuid] = replace(
+                late, state=ClaimState.CONFIRMED, reason="", expires_at=None
+            )
+    guests = {
+        uuid: replace(guest, claim_uuid=_uuid_of(covered.get(uuid)), missing_since=None)
+        for uuid, guest in listed.items()
+    }
+    for uuid, guest in stored.items():
+        if uuid in guests:
+            continue
+        holder = covered.get(uuid)
+        if not listing.is_complete_for(guest.kind):
+            guests[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
+        elif holder is not None:
+            missing = guest.missing_since
+            if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
+                missing = time.began_at
+            guests[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
+            if missing is not None and holder.uuid not in departing:
+                warnings.append(_vanished(nodename, guest, holder))
+    return Settlement(settled, guests, tuple(warnings))
+
+
+def count_absences(
+    known: Iterable[Claim],
+    fact: Fact[GuestListing],
+    before: Mapping[str, int],
+) -> dict[str, int]:
+    """Count on how often complete listings lacked the guests of claims.
+
+    Args:
+        known: active claims that were known when the listing began.
+        before: the counts of the listing before.
+    """
+    if fact.value is None:
+        return dict(before)
+    listed = {guest.uuid for guest in fact.value.guests}
+    counts = {}
+    for claim in known:
+        if fact.value.is_complete_for(claim.workload.kind):
+            if claim.workload.uuid not in listed:
+                counts[claim.uuid] = before.get(claim.uuid, 0) + 1
+        elif claim.uuid in before:
+            counts[claim.uuid] = before[claim.uuid]
+    return counts
+
+
+def _settle_one(
+    claim: Claim, listed: Mapping[str, Guest], is_complete: bool, time: ListingTime
+) -> Claim:
+    if not is_complete:
+        return claim
+    is_listed = claim.workload.uuid in listed
+    if claim.state is ClaimState.CONFIRMED:
+        is_gone = claim.workload.uuid in time.gone and time.absences.get(claim.uuid, 0) > 0
+        return claim if is_listed or not is_gone else _released(claim, ReleaseReason.DELETED)
+    if is_listed:
+        return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
+    if claim.expires_at is not None and claim.expires_at < time.began_at:
+        return _released(claim, ReleaseReason.EXPIRED)
+    return claim
+
+
+def _released(claim: Claim, reason: ReleaseReason) -> Claim:
+    return replace(claim, state=ClaimState.RELEASED, reason=reason.value)
+
+
+def _by_age(claims: Iterable[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: (claim.created_at, claim.uuid))
+
+
+def _find_expired(claims: Iterable[Claim], workload_uuid: str) -> Claim | None:
+    """Return a workload's newest claim that expired."""
+    found = [
+        claim
+        for claim in _by_age(claims)
+        if claim.workload.uuid == workload_uuid and claim.reason == ReleaseReason.EXPIRED
+    ]
+    return found[-1] if found else None
+
+
+def _may_reopen(
+    late: Claim,
+    claims: Iterable[Claim],
+    unclaimed: Iterable[Guest],
+    cells: Sequence[HostCell],
+    devices: Mapping[str, TrackedDevice],
+) -> bool:
+    """Tell whether CPUs, pages and devices of an expired claim are nobody else's by now."""
+    if any(
+        address not in devices
+        or not (devices[address].is_available or devices[address].claim_uuid == late.workload.uuid)
+        for address in late.devices
+    ):
+        return False
+    if late.numa is None:
+        return True
+    placements = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
+    placements |= {g.uuid: g.pins.placement for g in unclaimed if g.pins.placement is not None}
+    before = find_conflicts(cells, placements)
+    return find_conflicts(cells, placements | {late.uuid: late.numa}) == before
+
+
+def _uuid_of(claim: Claim | None) -> str | None:
+    return None if claim is None else claim.uuid
+
+
+def _lost(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
+    return HostWarning(
+        WarningKind.CLAIM_LOST,
+        nodename,
+        guest.uuid,
+        f"guest {guest.name or guest.uuid} came after its claim {claim.uuid} had expired, and its "
+        "CPUs, pages or devices are another's by now; it counts as unclaimed",
+    )
+
+
+def _vanished(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
+    return HostWarning(
+        WarningKind.GUEST_VANISHED,
+        nodename,
+        guest.uuid,
+        f"guest {guest.name or guest.uuid} is not listed any more; its claim {claim.uuid} is kept",
+    )

@@ -1,0 +1,143 @@
+"""One guest cell on one host cell: what it would take there, or why it cannot."""
+
+import math
+from dataclasses import dataclass
+
+from nodetracker.accounting.numa.pinning import count_pinnable, usable_cores
+from nodetracker.model.numa import PagePool
+from nodetracker.model.numa_host import CellUsage, HostCell
+from nodetracker.model.numa_request import (
+    CpuPolicy,
+    CpuThreadPolicy,
+    GuestCell,
+    NumaLimits,
+    NumaRequest,
+    PageSize,
+)
+from nodetracker.units import KIB_PER_MIB
+
+_ROUNDING = 1e-9  # 100 x 0.29 is 28.999999999999996
+_PINNABLE = {
+    CpuThreadPolicy.PREFER: "free dedicated CPUs",
+    CpuThreadPolicy.REQUIRE: "free dedicated CPUs with a free sibling",
+    CpuThreadPolicy.ISOLATE: "free cores to isolate a CPU on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellFit:
+    """Whether a guest cell fits a host cell.
+
+    Attributes:
+        page_size_kb: KiB of the pages it would get, None for ordinary memory
+            that was not asked by page size.
+        reasons: why it does not fit, with numbers; none when it does.
+    """
+
+    page_size_kb: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def fit_cell(
+    guest: GuestCell, request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
+) -> CellFit:
+    """Judge one guest cell on one host cell as it is used now.
+
+    Whatever the limits, a guest cell never gets more than the host cell has.
+    Pins, huge pages and memory that was asked by page size are never
+    overcommitted; nor is the memory of guests with pinned CPUs.
+    """
+    reasons = _shared_reasons(guest, cell, usage, limits.cpu_allocation_ratio)
+    reasons += _pinned_reasons(guest, cell, usage, request.cpu_thread_policy)
+    if request.page_size is None:
+        return CellFit(None, reasons + _memory_reasons(guest, request, cell, usage, limits))
+    page_size_kb, page_reasons = _choose_pages(guest, request.page_size, cell, usage)
+    return CellFit(page_size_kb, reasons + page_reasons)
+
+
+def _shared_reasons(
+    guest: GuestCell, cell: HostCell, usage: CellUsage, ratio: float | None
+) -> tuple[str, ...]:
+    total = len(cell.shared)
+    if guest.vcpus > total:
+        return (f"shared CPUs {total} < requested {guest.vcpus}",)
+    if ratio is None or guest.vcpus == 0:
+        return ()
+    free = _times(total, ratio) - usage.shared_vcpus
+    if guest.vcpus > free:
+        return (f"free shared CPUs {free} ({total} x {ratio:g}) < requested {guest.vcpus}",)
+    return ()
+
+
+def _pinned_reasons(
+    guest: GuestCell, cell: HostCell, usage: CellUsage, policy: CpuThreadPolicy
+) -> tuple[str, ...]:
+    if guest.pcpus == 0:
+        return ()
+    if not cell.dedicated:
+        return (f"dedicated CPUs 0 < requested {guest.pcpus}",)
+    free = count_pinnable(usable_cores(cell, usage.pinned_cpus, policy), policy)
+    if guest.pcpus > free:
+        return (
+            f"{_PINNABLE[policy]} {free} (of {len(cell.dedicated)} dedicated)"
+            f" < requested {guest.pcpus}",
+        )
+    return ()
+
+
+def _memory_reasons(
+    guest: GuestCell, request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
+) -> tuple[str, ...]:
+    """Judge memory that was not asked by page size."""
+    total = cell.ordinary_memory_mb
+    if guest.memory_mb > total:
+        return (f"memory {total} MiB < requested {guest.memory_mb} MiB",)
+    ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1.0
+    if ratio is None or guest.memory_mb == 0:
+        return ()
+    free = _times(total, ratio) - usage.ordinary_memory_mb(cell)
+    if guest.memory_mb > free:
+        return (f"free memory {free} MiB ({total} x {ratio:g}) < requested {guest.memory_mb} MiB",)
+    return ()
+
+
+def _choose_pages(
+    guest: GuestCell, asked: PageSize | int, cell: HostCell, usage: CellUsage
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return the largest allowed page size that fits, or why none does."""
+    reasons = []
+    for pool in reversed(_allowed_pools(asked, cell)):
+        reason = _pool_reason(guest.memory_mb, pool, cell, usage)
+        if reason is None:
+            return pool.size_kb, ()
+        reasons.append(reason)
+    wanted = f"{asked} KiB" if isinstance(asked, int) else f"size {asked}"
+    return None, tuple(reasons) or (f"no pages of {wanted}",)
+
+
+def _allowed_pools(asked: PageSize | int, cell: HostCell) -> tuple[PagePool, ...]:
+    """Return the pools that a page size allows, in ascending size.
+
+    As in Nova, ``any`` takes the largest pages that fit, the smallest included.
+    """
+    if isinstance(asked, int):
+        return tuple(pool for pool in cell.pages if pool.size_kb == asked)
+    return {
+        PageSize.SMALL: cell.pages[:1],
+        PageSize.LARGE: cell.huge_pages,
+        PageSize.ANY: cell.pages,
+    }[asked]
+
+
+def _pool_reason(memory_mb: int, pool: PagePool, cell: HostCell, usage: CellUsage) -> str | None:
+    count, rest = divmod(memory_mb * KIB_PER_MIB, pool.size_kb)
+    if rest:
+        return f"memory {memory_mb} MiB is no multiple of {pool.size_kb} KiB pages"
+    free = pool.total - pool.reserved - usage.used_pages(cell, pool)
+    if count > free:
+        return f"free pages of {pool.size_kb} KiB {free} (of {pool.total}) < requested {count}"
+    return None
+
+
+def _times(amount: int, ratio: float) -> int:
+    return math.floor(amount * ratio + _ROUNDING)

@@ -1,0 +1,1 @@
+"""PCI devices and GPUs: state, pools, matching and admission."""

@@ -1,0 +1,1 @@
+"""What operators and listeners are shown: summaries, drift, health, notifications."""

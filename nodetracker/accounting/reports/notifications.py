@@ -1,0 +1,185 @@
+"""What listeners are told of each change: pure, one function a noun; see docs/notifications.md."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nodetracker.accounting.audit.planner import to_plain
+from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.migration import Migration
+from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
+from nodetracker.model.notification import Notification
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import HostWarning
+from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+
+_SERVICE_FIELDS = (
+    "uuid", "host", "binary", "topic", "version", "epoch", "disabled", "disabled_reason",
+    "maintenance", "forced_down",
+)  # fmt: skip
+_CLAIM_EVENTS = {
+    ClaimState.HELD: "claim.create",
+    ClaimState.CONFIRMED: "claim.confirm",
+    ClaimState.RELEASED: "claim.release",
+}
+
+
+def tell_change(change: NodeChange) -> list[Notification]:
+    """Tell what an audit changed of a node, of its claims and of moves."""
+    told = _tell_node(change)
+    told += [tell_claim(claim) for claim in change.claims]
+    told += [tell_migration(move.migration) for move in change.moves]
+    return told
+
+
+def _tell_node(change: NodeChange) -> list[Notification]:
+    node = {"host": change.host, "nodename": change.nodename, "uuid": change.uuid}
+    told = []
+    if change.kind is ChangeKind.CREATE:
+        values = {name: to_plain(getattr(change.values, name)) for name in NODE_COLUMNS}
+        told.append(Notification("compute_node.create", _node(change.uuid), node | values))
+    elif change.kind is ChangeKind.UPDATE:
+        columns = {name: pair for name, pair in change.diff.items() if isinstance(pair, list)}
+        below = {name: dict(item) for name, item in change.diff.items() if name not in columns}
+        body = {
+            "old": {name: pair[0] for name, pair in columns.items()},
+            "new": {name: pair[1] for name, pair in columns.items()},
+        }
+        told.append(Notification("compute_node.update", _node(change.uuid), node | body | below))
+    elif change.kind is ChangeKind.DELETE:
+        told.append(Notification("compute_node.delete", _node(change.uuid), node))
+    if VOLATILE_COLUMNS & set(change.columns):
+        measured = {
+            name: to_plain(getattr(change.values, name)) for name in sorted(VOLATILE_COLUMNS)
+        }
+        told.append(
+            Notification("compute.metrics.update", f"metrics {change.uuid}", node | measured)
+        )
+    return told
+
+
+def tell_node_deleted(record: NodeRecord) -> Notification:
+    """Tell that an operator deleted a node's row."""
+    node = {"host": record.host, "nodename": record.nodename, "uuid": record.uuid}
+    return Notification("compute_node.delete", _node(record.uuid), node)
+
+
+def tell_claim(claim: Claim) -> Notification:
+    """Tell what a claim is now; its state names the event."""
+    amounts = claim.amounts
+    return Notification(
+        _CLAIM_EVENTS[claim.state],
+        f"claim {claim.uuid}",
+        {
+            "uuid": claim.uuid,
+            "workload_uuid": claim.workload.uuid,
+            "workload_kind": claim.workload.kind.value,
+            "project_id": claim.workload.project_id,
+            "kind": claim.kind.value,
+            "state": claim.state.value,
+            "reason": claim.reason,
+            "host": claim.host,
+            "nodename": claim.nodename,
+            "vcpus": whole_units(amounts.vcpu_milli, MILLI),
+            "pcpus": amounts.pcpus,
+            "memory_mb": amounts.memory_mb,
+            "disk_gb": whole_units(amounts.disk_mb, MIB_PER_GIB),
+            "resources": dict(amounts.resources),
+            "devices": list(claim.devices),
+            "migration_uuid": claim.migration_uuid,
+            "expires_at": _time(claim.expires_at),
+        },
+    )
+
+
+def tell_refusal(
+    request: ClaimRequest, host: str, nodename: str, reasons: Sequence[str]
+) -> Notification:
+    """Tell that a claim was refused, and all reasons."""
+    return Notification(
+        "claim.refuse",
+        f"claim {request.uuid}",
+        {
+            "uuid": request.uuid,
+            "workload_uuid": request.workload.uuid,
+            "host": host,
+            "nodename": nodename,
+            "reasons": list(reasons),
+        },
+    )
+
+
+def tell_migration(migration: Migration) -> Notification:
+    """Tell how far a migration is."""
+    return Notification(
+        "migration.update",
+        f"migration {migration.uuid}",
+        {
+            "uuid": migration.uuid,
+            "workload_uuid": migration.workload_uuid,
+            "migration_type": migration.migration_type.value,
+            "status": migration.status.value,
+            "source_host": migration.source_host,
+            "source_node": migration.source_node,
+            "dest_host": migration.dest_host,
+            "dest_node": migration.dest_node,
+            "source_claim": migration.source_claim,
+            "dest_claim": migration.dest_claim,
+        },
+    )
+
+
+def tell_service(before: ServiceRecord | None, after: ServiceRecord | None) -> Notification:
+    """Tell that a service came, changed or went; at least one of the two is there."""
+    service = after or before
+    assert service is not None
+    subject = f"service {service.host} {service.binary}"
+    if before is None or after is None:
+        event = "service.create" if before is None else "service.delete"
+        return Notification(event, subject, _service_fields(service))
+    was, now = _service_fields(before), _service_fields(after)
+    changed = [name for name in _SERVICE_FIELDS if was[name] != now[name]]
+    named = {"uuid": after.uuid, "host": after.host, "binary": after.binary}
+    body: Mapping[str, Any] = {
+        "old": {name: was[name] for name in changed},
+        "new": {name: now[name] for name in changed},
+    }
+    return Notification("service.update", subject, {**named, **body})
+
+
+def tell_raised(
+    host: str, before: Iterable[HostWarning], after: Iterable[HostWarning]
+) -> list[Notification]:
+    """Tell which warnings of a host began."""
+    was = {warning.key for warning in before}
+    now = {warning.key: warning for warning in after}
+    return [tell_warning("warning.raise", host, now[key]) for key in sorted(now.keys() - was)]
+
+
+def tell_warning(event_type: str, host: str, warning: HostWarning) -> Notification:
+    """Tell of one warning, by the name that the store has for it."""
+    warning = warning.as_stored()
+    return Notification(
+        event_type,
+        f"warning {host} {' '.join(warning.key)}",
+        {
+            "host": host,
+            "kind": warning.kind.value,
+            "nodename": warning.nodename,
+            "item": warning.item,
+            "message": warning.message,
+        },
+    )
+
+
+def _service_fields(service: ServiceRecord) -> dict[str, Any]:
+    return {name: getattr(service, name) for name in _SERVICE_FIELDS}
+
+
+def _node(uuid: str) -> str:
+    return f"compute_node {uuid}"
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")

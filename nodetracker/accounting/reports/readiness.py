@@ -1,0 +1,256 @@
+"""Whether a host is ready for this version: one verdict a subject, each judged for itself.
+
+Behind ``nodetracker-status upgrade check``, which reads what is judged here.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count, unusable_cpu_sets
+from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.fact import Fact
+from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.numa import NumaTopology
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.settings import Policy, ReservedPages
+from nodetracker.units import MIB_PER_GIB, capacity_gib_from_mib
+
+
+class Level(enum.IntEnum):
+    """How bad a finding is; the numbers are oslo.upgradecheck's."""
+
+    SUCCESS = 0
+    WARNING = 1
+    FAILURE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that an operator should know, with what to do where that is known."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one check: no finding is success."""
+
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        """The worst of the findings."""
+        return max((finding.level for finding in self.findings), default=Level.SUCCESS)
+
+    @property
+    def details(self) -> str | None:
+        """The findings in one line, the worst first; None when there is none."""
+        ordered = sorted(self.findings, key=lambda finding: -finding.level)
+        return "; ".join(finding.text for finding in ordered) or None
+
+
+def failure(text: str) -> Verdict:
+    """Build the verdict of one finding that has to be mended."""
+    return Verdict((Finding(Level.FAILURE, text),))
+
+
+def warning(text: str) -> Verdict:
+    """Build the verdict of one finding that should be looked at."""
+    return Verdict((Finding(Level.WARNING, text),))
+
+
+def judge_schema(differences: Sequence[str]) -> Verdict:
+    """Judge how the database's schema differs from what this version expects.
+
+    Args:
+        differences: a line each.
+    """
+    return Verdict(tuple(Finding(Level.FAILURE, line) for line in differences))
+
+
+def judge_listing(listing: NodeListing) -> Verdict:
+    """Judge whether the driver listed every node, and any at all."""
+    if listing.unreachable:
+        return warning(f"not every node could be listed: {'; '.join(listing.unreachable)}")
+    return Verdict() if listing.nodenames else warning("the driver lists no node")
+
+
+def judge_liveness(service_down_time: int, report_interval: int) -> Verdict:
+    """Judge whether heartbeats come often enough; both are in seconds."""
+    problem = explain_short_down_time(service_down_time, report_interval)
+    return Verdict() if problem is None else failure(problem)
+
+
+def judge_host_name(host: str, agent_id: str, services: Iterable[ServiceRecord]) -> Verdict:
+    """Judge whether this machine's agent stands under the host name that it now has.
+
+    Args:
+        agent_id: the uuid in ``compute_id``.
+        services: rows of any host.
+    """
+    others = [
+        service.host
+        for service in services
+        if service.binary == COMPUTE_BINARY
+        and service.incarnation.agent_id == agent_id
+        and service.host != host
+    ]
+    return Verdict(
+        tuple(
+            Finding(
+                Level.FAILURE,
+                f"this machine's agent {agent_id} is known as host {other} and is now called "
+                f"{host}: set [DEFAULT] host back, or stop it and run "
+                f"nodetracker-manage host rename {other} {host}",
+            )
+            for other in others
+        )
+    )
+
+
+def judge_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
+    """Judge whether the CPUs of ``cpu_shared_set`` and ``cpu_dedicated_set`` are online."""
+    if policy.cpu_shared_set is None and policy.cpu_dedicated_set is None:
+        return Verdict()
+    findings: list[Finding] = []
+    for snapshot in snapshots:
+        if snapshot.cpu.value is None:
+            findings.append(_not_read(snapshot, "CPUs", snapshot.cpu))
+            continue
+        for option, lacking, none_left in unusable_cpu_sets(snapshot.cpu.value.online, policy):
+            cpus = render_cpu_set(lacking)
+            findings.append(
+                Finding(
+                    Level.FAILURE,
+                    f"node {snapshot.nodename}: {option}: none of {cpus} is online",
+                )
+                if none_left
+                else Finding(
+                    Level.WARNING,
+                    f"node {snapshot.nodename}: {option}: {cpus} is not online and left out",
+                )
+            )
+    return Verdict(tuple(findings))
+
+
+def judge_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
+    """Judge whether each node has what is reserved on it.
+
+    To reserve more than there is is a failure, to reserve all of it a warning.
+    Capacity is what rows show: whole GiB of disk, and the shared CPUs.
+    """
+    return Verdict(
+        tuple(
+            finding
+            for snapshot in snapshots
+            for finding in (
+                *_judge_memory(snapshot, policy),
+                *_judge_disk(snapshot, policy),
+                *_judge_cpus(snapshot, policy),
+                *_judge_pages(snapshot, policy),
+            )
+        )
+    )
+
+
+def _judge_memory(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+    if not policy.reserved_memory_mb:
+        return
+    if snapshot.memory.value is None:
+        yield _not_read(snapshot, "memory", snapshot.memory)
+        return
+    yield from _compare(
+        snapshot,
+        "reserved_host_memory_mb",
+        policy.reserved_memory_mb,
+        snapshot.memory.value.total_mb,
+        "MiB of memory",
+    )
+
+
+def _judge_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+    if not policy.reserved_disk_mb:
+        return
+    if snapshot.storage.value is None:
+        yield _not_read(snapshot, "storage", snapshot.storage)
+        return
+    filesystem = snapshot.storage.value.instances
+    yield from _compare(
+        snapshot,
+        "reserved_host_disk_mb",
+        policy.reserved_disk_mb,
+        capacity_gib_from_mib(filesystem.total_mb) * MIB_PER_GIB,
+        f"MiB of disk at {filesystem.path}" if filesystem.path else "MiB of disk",
+    )
+
+
+def _judge_cpus(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+    if not policy.reserved_cpus:
+        return
+    if snapshot.cpu.value is None:
+        yield _not_read(snapshot, "CPUs", snapshot.cpu)
+        return
+    shared, _ = offered_cpus(snapshot.cpu.value.online, policy)
+    yield from _compare(
+        snapshot, "reserved_host_cpus", policy.reserved_cpus, len(shared), "CPUs that guests share"
+    )
+
+
+def _judge_pages(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+    if not policy.reserved_pages:
+        return
+    if snapshot.numa.value is None:
+        yield _not_read(snapshot, "NUMA cells", snapshot.numa)
+        return
+    pools = sorted({(pages.cell, pages.size_kb) for pages in policy.reserved_pages})
+    for cell_id, size_kb in pools:
+        count = reserved_count(policy.reserved_pages, cell_id, size_kb)
+        yield from _judge_pool(
+            snapshot, snapshot.numa.value, ReservedPages(cell_id, size_kb, count)
+        )
+
+
+def _judge_pool(
+    snapshot: HostSnapshot, topology: NumaTopology, wanted: ReservedPages
+) -> Iterator[Finding]:
+    where = f"node {snapshot.nodename}: reserved_huge_pages"
+    cell = topology.cell(wanted.cell)
+    if cell is None:
+        yield Finding(Level.FAILURE, f"{where}: there is no NUMA cell {wanted.cell}")
+        return
+    pool = next((pool for pool in cell.pages if pool.size_kb == wanted.size_kb), None)
+    if pool is None:
+        yield Finding(
+            Level.FAILURE, f"{where}: cell {cell.id} has no pages of {wanted.size_kb} KiB"
+        )
+        return
+    yield from _compare(
+        snapshot,
+        "reserved_huge_pages",
+        wanted.count,
+        pool.total - pool.reserved,
+        f"pages of {wanted.size_kb} KiB in cell {cell.id}",
+    )
+
+
+def _compare(
+    snapshot: HostSnapshot, option: str, reserved: int, capacity: int, what: str
+) -> Iterator[Finding]:
+    where = f"node {snapshot.nodename}: {option}"
+    if reserved > capacity:
+        yield Finding(Level.FAILURE, f"{where}: {reserved} is more than the {capacity} {what}")
+    elif reserved and reserved == capacity:
+        yield Finding(
+            Level.WARNING, f"{where}: {reserved} is all of the {what}; nothing is left for guests"
+        )
+
+
+def _not_read(snapshot: HostSnapshot, what: str, fact: Fact[Any]) -> Finding:
+    return Finding(
+        Level.WARNING,
+        f"node {snapshot.nodename}: {what} could not be read ({fact.source}: {fact.error})",
+    )

@@ -1,0 +1,187 @@
+"""What operators ask: a line a node, the fleet's sums, a host by project."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from nodetracker.accounting.liveness import is_cut_off, is_service_up
+from nodetracker.accounting.reports.workloads import list_workloads
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import ServiceRecord
+
+_SUMMED = (
+    "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
+    "free_ram_mb", "free_disk_gb", "current_workload", "running_vms", "disk_available_least",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """One line of ``node list``; state is liveness, status is the administrator's word."""
+
+    host: str
+    nodename: str
+    state: str
+    status: str
+    vcpus: int
+    vcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    local_gb: int
+    local_gb_used: int
+    running_vms: int
+    total_containers: int
+    audit_age_seconds: float | None
+
+
+def state_of(
+    service: ServiceRecord | None,
+    now: datetime,
+    service_down_time: int,
+    outage_since: datetime | None = None,
+) -> str:
+    """Return ``up``, ``down``, or ``unreachable``; a host without a service is down.
+
+    An agent is unreachable when the message broker, through which its
+    heartbeats come, carries nothing: nobody can tell whether it lives. It takes
+    no claims, as if it were down.
+
+    Args:
+        outage_since: of the broker, from `find_broker_outage`.
+    """
+    if service is None:
+        return "down"
+    if is_service_up(service, now, service_down_time):
+        return "up"
+    is_unreachable = is_cut_off(service, now, service_down_time, outage_since)
+    return "unreachable" if is_unreachable else "down"
+
+
+def status_of(service: ServiceRecord | None) -> str:
+    """Return ``enabled`` or ``disabled``."""
+    return "disabled" if service is not None and service.disabled else "enabled"
+
+
+def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetime) -> float | None:
+    """Return the seconds since a node's last good reading; None = never.
+
+    The heartbeat carries the age it had then; what has passed since is added,
+    by the database's clock alone.
+    """
+    if service is None or service.last_seen_up is None:
+        return None
+    own = service.last_audit.get("nodes", {}).get(nodename)
+    carried = (service.last_audit if own is None else own).get("age_seconds")
+    if carried is None:
+        return None
+    since = max(0.0, (now - service.last_seen_up).total_seconds())
+    return round(float(carried) + since, 3)
+
+
+def summarize_node(
+    record: NodeRecord,
+    service: ServiceRecord | None,
+    now: datetime,
+    service_down_time: int,
+    outage_since: datetime | None = None,
+) -> NodeSummary:
+    """Build a node's line from its row and its host's service; see `state_of`."""
+    values = record.values
+    return NodeSummary(
+        host=record.host,
+        nodename=record.nodename,
+        state=state_of(service, now, service_down_time, outage_since),
+        status=status_of(service),
+        vcpus=values.vcpus,
+        vcpus_used=values.vcpus_used,
+        memory_mb=values.memory_mb,
+        memory_mb_used=values.memory_mb_used,
+        local_gb=values.local_gb,
+        local_gb_used=values.local_gb_used,
+        running_vms=values.running_vms,
+        total_containers=values.total_containers,
+        audit_age_seconds=audit_age_seconds(service, record.nodename, now),
+    )
+
+
+def sum_nodes(
+    records: Iterable[NodeRecord], services: Mapping[str, ServiceRecord]
+) -> dict[str, int]:
+    """Add up the nodes whose service is enabled, as Nova's hypervisor statistics do.
+
+    Args:
+        services: by host; a node without one is left out.
+    """
+    counted = [
+        record.values
+        for record in records
+        if record.host in services and not services[record.host].disabled
+    ]
+    return {"count": len(counted)} | {
+        name: sum(getattr(values, name) or 0 for values in counted) for name in _SUMMED
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HostUsage:
+    """One line of ``host show``: who uses how much of a host."""
+
+    host: str
+    project: str
+    cpu: int
+    memory_mb: int
+    disk_gb: int
+
+
+def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
+    """Build the lines of ``host show``: capacity, what counts as used, and by whom.
+
+    ``(used_max)`` is the sum of all workloads without what is reserved.
+    Workloads that no claim covers are ``(unclaimed)``; those whose driver
+    tells a project are shown under it as well.
+    """
+    values = [record.values for record in records]
+    workloads = [line for record in records for line in list_workloads(record)]
+    rows = [
+        HostUsage(
+            host,
+            "(total)",
+            sum(item.vcpus for item in values),
+            sum(item.memory_mb for item in values),
+            sum(item.local_gb for item in values),
+        ),
+        HostUsage(
+            host,
+            "(used_now)",
+            sum(item.vcpus_used for item in values),
+            sum(item.memory_mb_used for item in values),
+            sum(item.local_gb_used for item in values),
+        ),
+    ]
+    projects = sorted({line.project_id for line in workloads if line.project_id})
+    everyone = [
+        ("(used_max)", workloads),
+        ("(unclaimed)", [line for line in workloads if not line.claimed]),
+        *(
+            (project, [line for line in workloads if line.project_id == project])
+            for project in projects
+        ),
+    ]
+    for label, some in everyone:
+        rows.append(
+            HostUsage(
+                host,
+                label,
+                math.ceil(sum(line.vcpus for line in some)),
+                sum(line.memory_mb for line in some),
+                math.ceil(sum(line.disk_gb for line in some)),
+            )
+        )
+    return rows
+
+
+def as_row(line: NodeSummary | HostUsage) -> dict[str, Any]:
+    """Return a line as column -> value, in order."""
+    return asdict(line)

@@ -1,0 +1,1 @@
+"""Changes of audits: decided against locked rows, written in batches."""

@@ -1,0 +1,162 @@
+"""Rows as a batch of changes leaves them, and what history tells of it: pure, for every store."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from nodetracker.accounting.ledger.columns import promised_columns
+from nodetracker.accounting.pci.state import hold_anew
+from nodetracker.db.audit.decisions import LockedRow
+from nodetracker.db.codec import merge_values
+from nodetracker.model.change import ItemDiff, NodeChange
+from nodetracker.model.claim import Claim
+from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Move
+from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.pci import TrackedDevice
+from nodetracker.ports import AgentKey
+
+
+def updated_record(
+    change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime
+) -> NodeRecord:
+    """Return the row as it is after an update."""
+    record = _stored(change)
+    return dataclasses.replace(
+        record,
+        host=row.host,
+        generation=row.generation + 1,
+        epoch=agent.epoch,
+        values=merge_values(record.values, change.values, change.columns),
+        guests=_merge_guests(change, record.guests),
+        devices=_merge_devices(change, record.devices),
+        claims=dict(record.claims) | {claim.uuid: claim for claim in stamp_claims(change, now)},
+        moves=_merge_moves(record.moves, stamp_moves(change, now)),
+        created_at=row.created_at,
+        updated_at=now,
+    )
+
+
+def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRecord:
+    """Return the row as it is after measurements were written.
+
+    Its time of writing moves, as the next measurements are held back by it.
+    """
+    record = _stored(change)
+    columns = [name for name in change.columns if name in VOLATILE_COLUMNS]
+    return dataclasses.replace(
+        record,
+        epoch=row.epoch,
+        values=merge_values(record.values, change.values, columns),
+        created_at=row.created_at,
+        updated_at=now,
+    )
+
+
+def moved_record(
+    change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime, claims: Sequence[Claim]
+) -> NodeRecord:
+    """Return the row as it is after it came from another host.
+
+    Its claims came with it, unknown to the agent that takes it over: they
+    count and have their devices from the same commit on.
+
+    Args:
+        claims: active ones of the row, oldest first.
+    """
+    new = created_record(change, row.id, agent, row.created_at)
+    held = {claim.workload.uuid: claim for claim in claims}
+    guests = {
+        uuid: dataclasses.replace(guest, claim_uuid=held[uuid].uuid) if uuid in held else guest
+        for uuid, guest in new.guests.items()
+    }
+    devices = hold_anew(new.devices, claims, guests.values())
+    promised = promised_columns(new.values, claims, guests.values(), devices)
+    return dataclasses.replace(
+        new,
+        generation=row.generation + 1,
+        updated_at=now,
+        guests=guests,
+        devices=devices,
+        values=dataclasses.replace(new.values, **promised),
+    )
+
+
+def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datetime) -> NodeRecord:
+    """Return a new row as it is stored."""
+    return NodeRecord(
+        id=node_id,
+        uuid=change.uuid,
+        host=change.host,
+        nodename=change.nodename,
+        generation=1,
+        epoch=agent.epoch,
+        values=merge_values(NodeValues(), change.values, NODE_COLUMNS),
+        guests=_merge_guests(change, {}),
+        devices=_merge_devices(change, {}),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def moved_change(change: NodeChange, record: NodeRecord) -> NodeChange:
+    """Return a change with the guests and devices of the row that came, as its claims have them."""
+    return dataclasses.replace(
+        change,
+        guests=ItemDiff(added=tuple(record.guests.values())),
+        devices=ItemDiff(added=tuple(record.devices.values())),
+    )
+
+
+def move_diff(change: NodeChange, row: LockedRow) -> dict[str, Any]:
+    """Return the history entry of a row that changes hosts."""
+    diff: dict[str, Any] = {"host": [row.host, change.host]}
+    if row.nodename != change.nodename:
+        diff["hypervisor_hostname"] = [row.nodename, change.nodename]
+    return {**change.diff, **diff}
+
+
+def stamp_claims(change: NodeChange, now: datetime) -> list[Claim]:
+    """Return the claims that a change changes, as they are stored."""
+    return [dataclasses.replace(claim, updated_at=now) for claim in change.claims]
+
+
+def stamp_moves(change: NodeChange, now: datetime) -> list[Move]:
+    """Return the moves that a change changes, as they are stored."""
+    known = [move.migration for move in _stored(change).moves]
+    return [
+        move
+        if move.migration in known
+        else dataclasses.replace(
+            move, migration=dataclasses.replace(move.migration, updated_at=now)
+        )
+        for move in change.moves
+    ]
+
+
+def _merge_moves(stored: Iterable[Move], changed: Iterable[Move]) -> tuple[Move, ...]:
+    by_uuid = {move.migration.uuid: move for move in (*stored, *changed)}
+    return tuple(by_uuid.values())
+
+
+def _stored(change: NodeChange) -> NodeRecord:
+    if change.record is None:
+        raise ValueError(f"a {change.kind} of {change.nodename} needs the record it changes")
+    return change.record
+
+
+def _merge_guests(change: NodeChange, stored: Mapping[str, Guest]) -> dict[str, Guest]:
+    diff = change.guests
+    gone = {guest.uuid for guest in diff.removed}
+    kept = {uuid: guest for uuid, guest in stored.items() if uuid not in gone}
+    return kept | {guest.uuid: guest for guest in (*diff.added, *diff.changed)}
+
+
+def _merge_devices(
+    change: NodeChange, stored: Mapping[str, TrackedDevice]
+) -> dict[str, TrackedDevice]:
+    diff = change.devices
+    gone = {device.address for device in diff.removed}
+    kept = {address: device for address, device in stored.items() if address not in gone}
+    return kept | {device.address: device for device in (*diff.added, *diff.changed)}

@@ -1,0 +1,1 @@
+"""The connection to the database: URL, engine, failures, what differs between servers."""

@@ -1,0 +1,209 @@
+"""The connection to the database: one oslo.db facade, tuned alike for each kind of server.
+
+Transactions are functions of a connection, run by `Database.read` and
+`Database.write`; a deadlock runs one again from its beginning.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from oslo_db.sqlalchemy import enginefacade
+
+from nodetracker.db.connection import failures
+from nodetracker.db.connection.dialect import SQLITE_NOW
+from nodetracker.db.connection.url import is_read_only, parse_connection, read_only, sqlite_path
+
+T = TypeVar("T")
+
+# oslo.db logs a traceback of the driver's errors that it does not know, read-only
+# servers among them; they are raised as well, and told in one line there.
+logging.getLogger("oslo_db.sqlalchemy.exc_filters").setLevel(logging.ERROR)
+# psycopg warns of what it could not end in order on a connection that broke.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+LOCK_WAIT_SECONDS = 10
+_WRITES = "nodetracker_writes"  # execution option of a transaction that will write
+_ATTEMPTS = 5
+_POOL = {"max_pool_size": 2, "max_overflow": 3, "pool_timeout": 10}
+# Retrying the first connect for minutes would hide an outage; the next pass is the retry.
+_NOT_PASSED = frozenset({"connection", "max_retries", "retry_interval"})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """Where the database is.
+
+    Attributes:
+        connection: the URL of ``[database] connection``.
+        options: further options of oslo.db's ``[database]`` group by name; None
+            is left to its default, and so are those that retry the first connect.
+        is_read_only: whoever asks writes nothing, not even an SQLite file's journal.
+    """
+
+    connection: str = field(repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    is_read_only: bool = False
+
+
+@enginefacade.transaction_context_provider
+class _Context:
+    """What oslo.db hangs one transaction on."""
+
+
+class Database:
+    """One database. Nothing is connected before the first transaction.
+
+    Raises:
+        ConfigError: the URL cannot be used.
+    """
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        url = parse_connection(settings.connection)
+        self.url = read_only(url) if settings.is_read_only else url
+        given = {
+            key: value
+            for key, value in settings.options.items()
+            if value is not None and key not in _NOT_PASSED
+        }
+        options = {**_POOL, **given}
+        if self.url.get_backend_name() == "sqlite":  # has no pool, and oslo.db trips over these
+            options = {key: value for key, value in options.items() if key not in _POOL}
+        self._manager: Any = enginefacade.transaction_context()  # type: ignore[no-untyped-call]
+        self._manager.configure(
+            connection=self.url,
+            max_retries=0,
+            sqlite_fk=True,
+            **options,
+        )
+        self._manager.append_on_engine_create(_tune)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The engine below; asking for it connects nothing."""
+        engine: sa.Engine = self._manager.writer.get_engine()
+        return engine
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run a transaction that only reads; on SQLite no writer makes it wait."""
+        with (
+            failures.translated(self.url),
+            self._manager.reader.using(_Context()) as session,
+        ):
+            return work(session.connection())
+
+    def write(self, work: Callable[[sa.Connection], T], again_on_duplicate: bool = False) -> T:
+        """Run a transaction that writes, and again as a new one after a deadlock.
+
+        Args:
+            again_on_duplicate: also after a duplicate key, for work that reads
+                first what is there.
+        """
+        with failures.translated(self.url):
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    return self._write_once(work)
+                except Exception as error:
+                    may_retry = failures.is_deadlock(error) or (
+                        again_on_duplicate and failures.is_duplicate(error)
+                    )
+                    if attempt == _ATTEMPTS or not may_retry:
+                        raise
+                time.sleep(random.uniform(0.01, 0.05) * 2**attempt)  # noqa: S311 - no secret
+            raise AssertionError("unreachable")
+
+    def _write_once(self, work: Callable[[sa.Connection], T]) -> T:
+        with self._manager.writer.using(_Context()) as session:
+            return work(session.connection(execution_options={_WRITES: True}))
+
+    def close(self) -> None:
+        """Close the pooled connections; a later transaction would open new ones."""
+        self._manager.dispose_pool()
+
+
+def _tune(engine: sa.Engine) -> None:
+    """Set up what oslo.db leaves open, on each new connection."""
+    engine.hide_parameters = True
+    if engine.dialect.name == "sqlite":
+        _tune_sqlite(engine)
+    else:
+        _tune_server(engine)
+
+
+def _tune_server(engine: sa.Engine) -> None:
+    _bound_silence(engine)
+    if engine.dialect.name == "postgresql":
+        statements = [
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            f"SET SESSION lock_timeout = {LOCK_WAIT_SECONDS * 1000}",
+        ]
+    else:
+        statements = [
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
+        ]
+
+    @sa.event.listens_for(engine, "connect")
+    def set_session(connection: Any, record: object) -> None:
+        cursor = connection.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.close()
+        connection.commit()
+
+
+def _bound_silence(engine: sa.Engine) -> None:
+    """Let connections give up a server that hangs, where the driver itself does not."""
+    driver = engine.dialect.driver
+    if driver not in ("psycopg", "pymysql"):
+        return
+
+    @sa.event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: object, record: object, arguments: object, parameters: dict[str, Any]
+    ) -> Any:
+        # Imported here because each needs its driver, of which one at most is there.
+        if driver == "psycopg":
+            from nodetracker.db.connection import psycopg_connection
+
+            return psycopg_connection.connect(parameters)
+        from nodetracker.db.connection import pymysql_connection
+
+        return pymysql_connection.connect(parameters)
+
+
+def _tune_sqlite(engine: sa.Engine) -> None:
+    pragmas = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "PRAGMA synchronous = NORMAL"]
+    if sqlite_path(engine.url) is not None and not is_read_only(engine.url):
+        pragmas.append("PRAGMA journal_mode = WAL")
+
+    @sa.event.listens_for(engine, "connect")
+    def set_pragmas(connection: Any, record: object) -> None:
+        connection.create_function(SQLITE_NOW, 0, _sqlite_now)
+        for pragma in pragmas:
+            connection.execute(pragma)
+
+    # oslo.db sends BEGIN itself. A reader's takes no lock; a writer must have its
+    # lock from the start, as one that reads first and writes then may lose all.
+    @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
+    def begin_at_once(
+        connection: sa.Connection,
+        cursor: object,
+        statement: str,
+        parameters: object,
+        context: object,
+        executemany: bool,
+    ) -> tuple[str, object]:
+        if statement == "BEGIN" and connection.get_execution_options().get(_WRITES):
+            statement = "BEGIN IMMEDIATE"
+        return statement, parameters
+
+
+def _sqlite_now() -> str:
+    """Return the time in the form in which SQLite's columns hold it."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -1,0 +1,185 @@
+"""What the database libraries raise, as nodetracker's errors: the one place that translates.
+
+A message is one line: which database, and what it said. It never has SQL,
+parameters or a password.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from oslo_db import exception as oslo
+from sqlalchemy import exc as sqlalchemy
+from sqlalchemy.engine import URL
+
+from nodetracker.db.connection.url import describe, is_read_only, list_secrets, sqlite_path
+from nodetracker.errors import (
+    ConflictError,
+    NodetrackerError,
+    SchemaError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+_MYSQL_DUPLICATE = {1062, 1586}
+_MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, column that we do not know
+_MYSQL_DEADLOCK = {1020, 1213}
+_MYSQL_REFUSED_VALUE = {1048, 1264, 1265, 1292, 1366, 1406, 1451, 1452}
+_POSTGRESQL_SCHEMA = {"3F000", "42P01", "42703"}
+_POSTGRESQL_DEADLOCK = {"40001", "40P01"}
+_POSTGRESQL_AWAY = ("08", "25006", "28", "40", "42501", "53", "55", "57", "58", "XX")
+
+
+def _unwrap(error: BaseException) -> list[BaseException]:
+    """Return the error and what it wraps, down to the driver's own exception."""
+    chain: list[BaseException] = []
+    inner: BaseException | None = error
+    while inner is not None and inner not in chain:
+        chain.append(inner)
+        if isinstance(inner, oslo.DBError):
+            inner = inner.inner_exception
+        elif isinstance(inner, sqlalchemy.DBAPIError):
+            inner = inner.orig
+        else:
+            inner = None
+    return chain
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    """Return the driver's own exception below what the libraries wrapped round it."""
+    return _unwrap(error)[-1]
+
+
+def _mysql_code(cause: BaseException) -> int | None:
+    """Return the server's or client library's number of a MySQL error."""
+    code = cause.args[0] if cause.args else None
+    is_mysql = type(cause).__module__.startswith(("pymysql", "MySQLdb"))
+    return code if is_mysql and isinstance(code, int) else None
+
+
+def _sqlstate(cause: BaseException) -> str | None:
+    """Return PostgreSQL's five characters, None for other errors."""
+    if not type(cause).__module__.startswith("psycopg"):
+        return None  # MySQL's drivers have one too, of other meanings
+    code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return code if isinstance(code, str) else None
+
+
+def is_deadlock(error: BaseException) -> bool:
+    """Tell whether the database chose this transaction to give way: it may be run again."""
+    cause = _find_cause(error)
+    return _mysql_code(cause) in _MYSQL_DEADLOCK or _sqlstate(cause) in _POSTGRESQL_DEADLOCK
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Tell whether a row with the same key stood there already."""
+    cause = _find_cause(error)
+    return (
+        isinstance(error, oslo.DBDuplicateEntry)
+        or _mysql_code(cause) in _MYSQL_DUPLICATE
+        or _sqlstate(cause) == "23505"
+        or getattr(cause, "sqlite_errorname", "")
+        in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
+    )
+
+
+def _is_schema(cause: BaseException) -> bool:
+    """Tell whether a table or column that this version uses is not there."""
+    if isinstance(cause, sqlite3.Error):
+        words = ("no such table", "no such column", "has no column named")
+        return any(word in str(cause) for word in words)
+    return _mysql_code(cause) in _MYSQL_SCHEMA or _sqlstate(cause) in _POSTGRESQL_SCHEMA
+
+
+def _is_away(error: BaseException, cause: BaseException) -> bool:
+    """Tell whether the database cannot be used now, whoever asks."""
+    sqlstate = _sqlstate(cause)
+    if sqlstate is not None:
+        return sqlstate.startswith(_POSTGRESQL_AWAY)
+    if _mysql_code(cause) is not None:
+        return _mysql_code(cause) not in _MYSQL_REFUSED_VALUE
+    if isinstance(cause, sqlite3.Error):
+        return isinstance(cause, sqlite3.DatabaseError) and not isinstance(
+            cause, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.ProgrammingError
+        )
+    # A connection that was never made, or that broke, has no code.
+    away = (
+        oslo.DBConnectionError
+        | sqlalchemy.OperationalError
+        | sqlalchemy.InterfaceError
+        | sqlalchemy.TimeoutError
+        | sqlalchemy.DisconnectionError
+    )
+    return any(isinstance(link, away) for link in _unwrap(error))
+
+
+def _reason(cause: BaseException, url: URL) -> str:
+    """Return what the driver said, on one line."""
+    diagnosis = getattr(getattr(cause, "diag", None), "message_primary", None)
+    if diagnosis:
+        text = str(diagnosis)
+    elif _mysql_code(cause) is not None and len(cause.args) > 1:
+        text = f"{cause.args[1]} ({cause.args[0]})"
+    else:
+        text = str(cause)
+    text = " ".join(text.split()) or type(cause).__name__
+    for secret in list_secrets(url):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
+    """Say why a file cannot be opened or written, which SQLite itself leaves open."""
+    reason = _reason(cause, url)
+    path = sqlite_path(url)
+    if getattr(cause, "sqlite_errorname", "") != "SQLITE_CANTOPEN" or path is None:
+        return reason
+    directory = path.absolute().parent
+    if not directory.exists():
+        return f"{reason}: directory {directory} does not exist"
+    if not directory.is_dir():
+        return f"{reason}: {directory} is not a directory"
+    if is_read_only(url):
+        return f"{reason}: it is not there (nodetracker-manage db sync makes it) or may not be read"
+    try:
+        with path.open("rb"):
+            pass
+    except FileNotFoundError:
+        pass  # it would be made
+    except OSError as error:
+        return f"{reason}: {error.strerror}"
+    return f"{reason}: directory {directory} or the file may not be written"
+
+
+def translate(error: BaseException, url: URL) -> NodetrackerError:
+    """Return the error that tells the caller what to do next."""
+    cause = _find_cause(error)
+    name = describe(url)
+    if is_duplicate(error):
+        return ConflictError(f"{name}: a row with this key exists already")
+    if _is_schema(cause):
+        return SchemaError(
+            f"{name}: the schema is missing or not this version's; run nodetracker-manage db sync "
+            f"({_reason(cause, url)})"
+        )
+    if _is_away(error, cause):
+        said = (
+            _sqlite_reason(cause, url) if isinstance(cause, sqlite3.Error) else _reason(cause, url)
+        )
+        return StoreUnavailableError(f"{name}: {said}")
+    # What is left concerns a value; the driver's words would repeat it.
+    code = _mysql_code(cause) or _sqlstate(cause) or getattr(cause, "sqlite_errorname", None)
+    kind = type(cause).__name__
+    return StoreError(f"{name}: refused a statement: {kind}{f' {code}' if code else ''}")
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Turn what the database libraries raise into nodetracker's errors."""
+    try:
+        yield
+    except oslo.DBInvalidUnicodeParameter:  # no relative of the library's other errors
+        raise StoreError(f"{describe(url)}: refused text that is no Unicode") from None
+    except (oslo.DBError, sqlalchemy.SQLAlchemyError, sqlite3.Error) as error:
+        # Without the cause: its text has the statement.
+        raise translate(error, url) from None

@@ -1,0 +1,1 @@
+"""Ledger transactions: claims and migrations on locked nodes."""

@@ -1,0 +1,161 @@
+"""Bringing a schema to a revision, and telling how it differs from what this version expects.
+
+Alembic is imported by these functions alone: the agent needs none of it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from nodetracker.db.connection.failures import translated
+from nodetracker.db.schema import tables
+from nodetracker.db.schema.types import MYSQL_NAMES, JsonText, UtcDateTime
+from nodetracker.errors import SchemaError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+HEAD = "head"
+
+
+def sync(engine: sa.Engine, revision: str = HEAD) -> None:
+    """Bring the schema to `revision`, upwards or, when it is older (or ``base``), downwards.
+
+    Raises:
+        SchemaError: there is no such revision, or the schema has one that this
+            version does not know.
+        StoreUnavailableError: the database cannot be reached or written.
+    """
+    from alembic import command
+
+    with translated(engine.url), _known_revisions(), engine.begin() as connection:
+        config = _config(connection)
+        if _is_older(_scripts(config), revision, _read_revision(connection)):
+            command.downgrade(config, revision)
+        else:
+            command.upgrade(config, revision)
+
+
+def version(engine: sa.Engine) -> str | None:
+    """Return the schema's revision, None when there is no schema yet."""
+    with translated(engine.url), engine.connect() as connection:
+        return _read_revision(connection)
+
+
+def check(engine: sa.Engine) -> list[str]:
+    """Return how the schema differs from what this version expects, a line a difference."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with translated(engine.url), engine.connect() as connection:
+        found = _read_revision(connection)
+        scripts = _scripts(_config(connection))
+        head = scripts.get_current_head()
+        lines = _compare_revisions(
+            found, head, {script.revision for script in scripts.walk_revisions()}
+        )
+        if found is None:
+            return lines
+        context = MigrationContext.configure(connection, opts={"compare_type": _is_type_different})
+        differences: list[Any] = compare_metadata(context, tables.metadata)
+        return [*lines, *(line for item in differences for line in _render(item))]
+
+
+def _compare_revisions(found: str | None, head: str | None, known: set[str]) -> list[str]:
+    if found == head:
+        return []
+    cure = "run nodetracker-manage db sync"
+    if found is None:
+        return [f"there is no schema: {cure}"]
+    if found in known:
+        return [f"the schema has revision {found}, this version needs {head}: {cure}"]
+    return [f"the schema has revision {found}, which this version does not know; it knows {head}"]
+
+
+def _render(item: Any) -> Iterator[str]:
+    """Put one of alembic's differences into words; those of one column come as a list."""
+    if isinstance(item, list):
+        for part in item:
+            yield from _render(part)
+        return
+    action, *details = item
+    kind, _, noun = action.partition("_")
+    if noun == "column":
+        _, table, column = details
+        yield f"column {table}.{column.name} is {'missing' if kind == 'add' else 'not expected'}"
+    elif kind == "modify":
+        _, table, column, _, is_now, expected = details
+        yield f"column {table}.{column}: {noun} is {is_now!r}, not {expected!r}"
+    else:
+        thing = details[0]
+        name = getattr(thing, "name", None) or "without a name"
+        table = getattr(thing, "table", None)
+        place = "" if table is None or noun == "table" else f" of {table.name}"
+        yield f"{noun} {name}{place} is {'missing' if kind == 'add' else 'not expected'}"
+
+
+def _is_type_different(
+    context: "MigrationContext",
+    found_column: object,
+    column: object,
+    found: sa.types.TypeEngine[Any],
+    expected: sa.types.TypeEngine[Any],
+) -> bool | None:
+    """Compare what alembic cannot see through: the types of this package's own columns."""
+    if isinstance(expected, JsonText):
+        return not isinstance(found, mysql.LONGTEXT if _is_mysql(context) else sa.Text)
+    if isinstance(expected, UtcDateTime):
+        has_microseconds = not _is_mysql(context) or getattr(found, "fsp", None) == 6
+        return not (isinstance(found, sa.DateTime) and has_microseconds)
+    return None  # alembic knows better
+
+
+def _is_mysql(context: "MigrationContext") -> bool:
+    return context.dialect.name in MYSQL_NAMES
+
+
+def _config(connection: sa.Connection) -> "Config":
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "nodetracker.db:schema")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _scripts(config: "Config") -> "ScriptDirectory":
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory.from_config(config)
+
+
+def _read_revision(connection: sa.Connection) -> str | None:
+    from alembic.migration import MigrationContext
+
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _is_older(scripts: "ScriptDirectory", revision: str, current: str | None) -> bool:
+    """Tell whether `revision` comes before the current one."""
+    if current is None or revision == HEAD:
+        return False
+    if revision == "base":
+        return True
+    before = {script.revision for script in scripts.iterate_revisions(current, "base")}
+    return revision in before - {current}
+
+
+@contextmanager
+def _known_revisions() -> Iterator[None]:
+    """Turn alembic's own errors into one that says what to do."""
+    from alembic.util.exc import CommandError
+
+    try:
+        yield
+    except CommandError as error:
+        raise SchemaError(" ".join(str(error).split())) from None

@@ -1,0 +1,41 @@
+import pytest
+
+from nodetracker.accounting.audit.facts import track_facts
+from nodetracker.model.fact import FactEntry, FactState, failed, fresh
+from tests.builders import NOW, later
+
+FRESH = FactEntry(FactState.FRESH, "s", later(-3000))
+HELD = FactEntry(FactState.HELD, "s", later(-300), "boom")
+UNKNOWN = FactEntry(FactState.UNKNOWN, "s", later(-5000), "boom")
+
+
+@pytest.mark.parametrize(
+    ("stored", "fact", "expected"),
+    [
+        (None, fresh("s", 1), FactEntry(FactState.FRESH, "s", NOW)),
+        (FRESH, fresh("s", 1), FRESH),
+        (HELD, fresh("s", 1), FactEntry(FactState.FRESH, "s", NOW)),
+        (None, failed("s", "boom"), FactEntry(FactState.UNKNOWN, "s", NOW, "boom")),
+        (FRESH, failed("s", "boom"), FactEntry(FactState.HELD, "s", NOW, "boom")),
+        (HELD, failed("s", "boom"), HELD),
+        (UNKNOWN, failed("s", "boom"), UNKNOWN),
+        (
+            FactEntry(FactState.HELD, "s", later(-601), "boom"),
+            failed("s", "boom"),
+            FactEntry(FactState.UNKNOWN, "s", NOW, "boom"),
+        ),
+    ],
+    ids=[
+        "a first good reading is fresh from now",
+        "a fact that stays fresh keeps its time",
+        "a held fact that is read again is fresh from now",
+        "a fact that was never read is unknown at once",
+        "a fact that fails is held from now",
+        "a held fact keeps its time",
+        "an unknown fact stays so and keeps its time",
+        "a fact held for longer than the expiry is unknown",
+    ],
+)
+def test_a_failing_fact_is_held_and_unknown_after_its_expiry(stored, fact, expected):
+    entries = {} if stored is None else {"cpu": stored}
+    assert track_facts({"cpu": fact}, entries, NOW, 600) == {"cpu": expected}

@@ -1,0 +1,177 @@
+"""Several drivers' readings of one node: one row, nothing twice, each failing for itself."""
+
+import dataclasses
+
+from nodetracker.accounting.audit.merge import Reading, merge_readings
+from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, settle
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.fact import FactState, failed, fresh
+from nodetracker.model.guest import GuestListing, WorkloadKind
+from nodetracker.model.host import Filesystem, MemoryInfo, StorageInfo
+from nodetracker.model.node import failed_snapshot
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.settings import Policy
+from tests.builders import NOW, later, make_guest, make_record, make_snapshot
+
+INSTANCES = frozenset({WorkloadKind.INSTANCE})
+CONTAINERS = frozenset({WorkloadKind.CONTAINER})
+VM = [make_guest(number, memory_mb=1024, vcpu_milli=1000, disk_mb=10240) for number in (1, 2)]
+BOX = [
+    make_guest(number, name=f"c{number}", kind=WorkloadKind.CONTAINER, memory_mb=64,
+               vcpu_milli=500, disk_mb=1024)
+    for number in (11, 12, 13)
+]  # fmt: skip
+ENGINE = ContainerEngine("docker", labels={"rack": "7"})
+
+
+def libvirt(*guests, **changes):
+    return Reading("libvirt", INSTANCES, make_snapshot("node-1", *guests, **changes))
+
+
+def docker(*guests, **changes):
+    changes = {"engine": fresh("sock", ENGINE)} | changes
+    return Reading("docker", CONTAINERS, make_snapshot("host-1", *guests, **changes))
+
+
+def away(reading):
+    snapshot = failed_snapshot(reading.snapshot.nodename, reading.driver, "no answer")
+    return dataclasses.replace(reading, snapshot=snapshot)
+
+
+def stored(*readings):
+    view = account(merge_readings(readings), None, Policy(), NOW)
+    return make_record(view.values, guests=view.guests, devices=view.devices)
+
+
+def names(view):
+    return sorted(guest.name for guest in view.guests.values())
+
+
+def on_disk(device_id):
+    return fresh("srv", StorageInfo(Filesystem("/srv", 512000, 1, 1, device_id=device_id)))
+
+
+def test_two_domains_and_three_containers_are_one_row():
+    values = account(merge_readings([libvirt(*VM), docker(*BOX)]), None, Policy(), NOW).values
+    assert values.memory_mb == 65536
+    assert values.memory_mb_used == 512 + 2 * 1024 + 3 * 64
+    assert values.cpu_used == 3.5
+    assert values.disk_used == 2 * 10 + 3 * 1
+    assert (values.running_vms, values.total_containers) == (2, 3)
+    assert values.labels == {"rack": "7"}
+    assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
+
+
+def test_the_first_gives_the_facts():
+    other = docker(memory=fresh("x", MemoryInfo(1, 1)))
+    merged = merge_readings([libvirt(), other])
+    assert merged.nodename == "node-1"
+    assert merged.memory.value.total_mb == 65536
+
+
+def test_disk_on_another_filesystem_is_not_charged():
+    readings = [libvirt(*VM, storage=on_disk(1)), docker(*BOX, storage=on_disk(2))]
+    values = account(merge_readings(readings), None, Policy(), NOW).values
+    assert values.disk_used == 20
+    assert values.memory_mb_used == 512 + 2 * 1024 + 3 * 64
+
+
+def test_disk_on_a_filesystem_that_is_not_known_is_charged():
+    readings = [libvirt(storage=on_disk(1)), docker(*BOX, storage=failed("srv", "x"))]
+    assert account(merge_readings(readings), None, Policy(), NOW).values.disk_used == 3
+
+
+def test_a_guest_that_both_list_counts_once_and_is_warned_of():
+    twin = dataclasses.replace(BOX[0], uuid=VM[0].uuid)
+    merged = merge_readings([libvirt(*VM), docker(twin)])
+    view = account(merged, None, Policy(), NOW)
+    assert view.values.memory_mb_used == 512 + 2048
+    assert [warning.kind for warning in view.warnings] == [WarningKind.GUEST_LISTED_TWICE]
+
+
+def test_one_that_fails_holds_its_own_guests_and_the_others_are_fresh():
+    record = stored(libvirt(*VM), docker(*BOX))
+    view = account(merge_readings([libvirt(VM[0]), away(docker())]), record, Policy(), NOW)
+    assert names(view) == ["c11", "c12", "c13", "vm-1"]
+    assert view.values.memory_mb_used == 512 + 1024 + 3 * 64
+    assert view.values.facts["guests"].state is FactState.HELD
+    assert "docker: no answer" in view.values.facts["guests"].error
+    assert view.values.labels == {"rack": "7"}
+
+
+def test_a_first_that_fails_holds_the_facts_and_its_guests_alone():
+    record = stored(libvirt(*VM), docker(*BOX))
+    view = account(merge_readings([away(libvirt()), docker(BOX[0])]), record, Policy(), NOW)
+    assert names(view) == ["c11", "vm-1", "vm-2"]
+    assert view.values.memory_mb == 65536
+    assert view.values.facts["memory"].state is FactState.HELD
+    assert view.values.facts["engine"].state is FactState.FRESH
+
+
+def test_a_row_is_not_made_before_every_driver_was_read_once():
+    view = account(merge_readings([libvirt(*VM), away(docker())]), None, Policy(), NOW)
+    assert view.missing == ("guests",)
+
+
+def test_when_all_fail_the_listing_fails():
+    merged = merge_readings([away(libvirt()), away(docker())])
+    assert merged.guests.value is None
+    assert "libvirt" in merged.guests.error
+    assert "docker" in merged.guests.error
+
+
+def test_what_one_could_not_read_is_no_matter_for_the_others():
+    record = stored(libvirt(*VM), docker(*BOX))
+    part = GuestListing((BOX[0],), ("container c12: odd",))
+    readings = [libvirt(VM[0]), docker(guests=fresh("sock", part))]
+    view = account(merge_readings(readings), record, Policy(), NOW)
+    assert names(view) == ["c11", "c12", "c13", "vm-1"]
+    assert view.values.facts["guests"].state is FactState.FRESH
+    assert [warning.kind for warning in view.warnings] == [WarningKind.GUEST_UNREADABLE]
+
+
+def test_the_source_of_guests_stays_the_same_while_one_fails():
+    whole = merge_readings([libvirt(), docker()]).guests.source
+    assert merge_readings([libvirt(), docker()]).guests.source == whole
+
+
+def test_measures_traits_overhead_and_warnings_of_all_are_kept():
+    warning = HostWarning(WarningKind.ENGINE_NAME, "host-1", "", "x")
+    merged = merge_readings(
+        [
+            libvirt(measured={"a": 1}, overhead_mb=100, traits=("T2",)),
+            docker(measured={"a": 2, "b": 3}, traits=("T1",), warnings=(warning,)),
+        ]
+    )
+    assert merged.measured == {"a": 1, "b": 3}
+    assert (merged.overhead_mb, merged.traits) == (100, ("T1", "T2"))
+    assert merged.warnings == (dataclasses.replace(warning, nodename="node-1"),)
+
+
+def test_claims_of_a_kind_that_was_not_read_neither_expire_nor_vanish():
+    claims = {
+        kind.value: Claim(
+            uuid=kind.value,
+            node_id=1,
+            host="host-1",
+            nodename="node-1",
+            workload=Workload(f"workload-{kind}", kind),
+            kind=ClaimKind.CREATE,
+            state=ClaimState.HELD,
+            amounts=Amounts(memory_mb=1),
+            request_hash="",
+            created_at=NOW,
+            updated_at=NOW,
+            expires_at=later(-1),
+        )
+        for kind in WorkloadKind
+    }
+    merged = merge_readings([libvirt(), away(docker())])
+    settled = settle("node-1", claims, {}, merged.guests, ListingTime(NOW)).claims
+    assert settled["instance"].state is ClaimState.RELEASED
+    assert settled["container"].state is ClaimState.HELD
+    before = {"instance": 1, "container": 1}
+    counts = count_absences(claims.values(), merged.guests, before)
+    assert counts == {"instance": 2, "container": 1}

@@ -1,0 +1,134 @@
+import dataclasses
+import json
+
+import pytest
+
+from nodetracker.accounting.audit.planner import plan, plan_delete, to_plain
+from nodetracker.accounting.audit.view import account
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.fact import failed, fresh
+from nodetracker.model.guest import PowerState
+from nodetracker.model.host import MemoryInfo
+from nodetracker.model.pci import PciDevice, track_device
+from nodetracker.settings import Policy
+from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
+
+UUIDS = {"node-1": "11111111-1111-4111-8111-111111111111"}
+
+
+def plan_one(snapshot, record, now=NOW):
+    view = account(snapshot, record, Policy(), now)
+    records = {} if record is None else {"node-1": record}
+    return plan("host-1", [view], records, UUIDS, now)
+
+
+def stored(snapshot, **changes):
+    view = account(snapshot, None, Policy(), NOW)
+    return make_record(view.values, guests=view.guests, devices=view.devices, **changes)
+
+
+def test_a_row_that_says_what_it_should_gives_nothing():
+    assert (
+        plan_one(
+            make_snapshot("node-1", make_guest()), stored(make_snapshot("node-1", make_guest()))
+        )
+        == []
+    )
+
+
+def test_a_new_node_is_created_with_its_guests_and_devices():
+    device = PciDevice("0000:00:02.0", "10de", "2335")
+    (change,) = plan_one(make_snapshot("node-1", make_guest(), pci=fresh(SOURCE, (device,))), None)
+    assert change.kind is ChangeKind.CREATE
+    assert change.uuid == UUIDS["node-1"]
+    assert change.guests.added == (make_guest(),)
+    assert change.devices.added == (track_device(device),)
+    assert change.diff["vcpus"] == [None, 16]
+    assert "mem_available" not in change.diff
+
+
+def test_a_node_without_its_essential_facts_is_not_created():
+    assert plan_one(make_snapshot(cpu=failed(SOURCE, "boom")), None) == []
+
+
+def test_one_guest_more_changes_its_columns_and_no_others():
+    record = stored(make_snapshot())
+    (change,) = plan_one(make_snapshot("node-1", make_guest()), record)
+    assert change.kind is ChangeKind.UPDATE
+    assert set(change.columns) == {
+        "vcpus_used", "memory_mb_used", "local_gb_used", "free_ram_mb", "free_disk_gb",
+        "running_vms", "stats", "cpu_used", "disk_used",
+    }  # fmt: skip
+    assert change.diff["memory_mb_used"] == [512, 2560]
+    assert change.diff["guests"]["added"][0]["name"] == "vm-1"
+
+
+def test_a_changed_guest_is_told_by_what_changed():
+    record = stored(make_snapshot("node-1", make_guest()))
+    (change,) = plan_one(make_snapshot("node-1", make_guest(power_state=PowerState.PAUSED)), record)
+    assert change.diff["guests"] == {
+        "changed": [{"uuid": make_guest().uuid, "power_state": ["running", "paused"]}]
+    }
+
+
+def test_a_guest_that_left_is_removed():
+    record = stored(make_snapshot("node-1", make_guest()))
+    (change,) = plan_one(make_snapshot(), record)
+    assert change.guests.removed == (make_guest(),)
+    assert change.diff["guests"] == {"removed": [make_guest().uuid]}
+
+
+def test_the_history_is_plain_json():
+    (change,) = plan_one(make_snapshot("node-1", make_guest()), None)
+    json.dumps(change.diff)
+
+
+class TestMeasurements:
+    def measured(self, available_mb):
+        return make_snapshot(memory=fresh(SOURCE, MemoryInfo(65536, available_mb)))
+
+    @pytest.mark.parametrize(
+        ("available_mb", "age", "is_written"),
+        [(60500, 3600, False), (61000, 299, False), (61000, 300, True), (30000, 10, False)],
+        ids=["moved by less than a hundredth", "too early", "due", "moved far but too early"],
+    )
+    def test_are_written_alone_seldom_and_only_when_they_moved(self, available_mb, age, is_written):
+        # The metrics have the used memory: 5536 of 65536, so a hundredth of it is 55.
+        record = stored(make_snapshot())
+        record = dataclasses.replace(
+            record,
+            values=dataclasses.replace(
+                record.values,
+                metrics={
+                    "memory_used_mb": 65536 - available_mb,
+                    "swap_used_mb": 0,
+                    "disk_used_mb": 12000,
+                },
+            ),
+        )
+        changes = plan_one(self.measured(available_mb), record, later(age))
+        assert [change.kind for change in changes] == ([ChangeKind.MEASURE] if is_written else [])
+        assert all(change.diff == {} for change in changes)
+
+    def test_ride_along_with_a_structural_write(self):
+        record = stored(make_snapshot())
+        snapshot = make_snapshot(
+            "node-1", make_guest(), memory=fresh(SOURCE, MemoryInfo(65536, 60001))
+        )
+        (change,) = plan_one(snapshot, record)
+        assert change.kind is ChangeKind.UPDATE
+        assert "mem_available" in change.columns
+        assert "mem_available" not in change.diff
+
+
+def test_a_deletion_removes_guests_and_devices():
+    record = stored(make_snapshot("node-1", make_guest()))
+    change = plan_delete(record)
+    assert change.kind is ChangeKind.DELETE
+    assert change.guests.removed == (make_guest(),)
+
+
+def test_plain_values_are_json():
+    assert to_plain({"a": (NOW, frozenset({2, 1}), PowerState.PAUSED, make_guest().name)}) == {
+        "a": ["2026-03-01T12:00:00.250000+00:00", [1, 2], "paused", "vm-1"]
+    }

@@ -1,0 +1,150 @@
+from dataclasses import replace
+
+import pytest
+
+from nodetracker.accounting.ledger.admission import admit
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.usage import Charge, charge_of_claim, usage_columns
+from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.node import NodeValues
+from tests.builders import NOW
+
+NOTHING = Charge()
+RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
+NODE = NodeValues(
+    vcpus=8,
+    pcpus=2,
+    memory_mb=8192,
+    local_gb=100,
+    cpu_allocation_ratio=4.0,
+    ram_allocation_ratio=1.5,
+    disk_allocation_ratio=1.0,
+    reserved=RESERVED,
+    inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 1, "allocation_ratio": 2.0}},
+    traits=["T1"],
+)
+
+
+def used(charge):
+    return replace(NODE, **usage_columns(charge, RESERVED, NODE.memory_mb, NODE.local_gb))
+
+
+def ask(values, credit=NOTHING, held=None, **body):
+    workload = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}
+    request = parse_claim_request({"workload": workload} | body)
+    charge = charge_of_claim(request.amounts, request.workload.kind, 0)
+    return admit(request, values, charge, credit, held or {})
+
+
+def reasons(values, **body):
+    return ask(values, **body).reasons
+
+
+EMPTY = used(Charge())
+
+
+@pytest.mark.parametrize(
+    ("resource", "most", "reason"),
+    [
+        ("VCPU", 28, "Free vcpu 28.00 VCPU < requested 29 VCPU"),  # (8 - 1) x 4
+        ("PCPU", 2, "Free pcpu 2.00 PCPU < requested 3 PCPU"),
+        ("MEMORY_MB", 11520, "Free memory 11520.00 MB < requested 11521 MB"),  # (8192 - 512) x 1.5
+        ("DISK_GB", 99, "Free disk 99.00 GB < requested 100 GB"),
+        ("CUSTOM_FPGA", 2, "Free CUSTOM_FPGA 2.00 < requested 3"),  # (2 - 1) x 2
+    ],
+)
+def test_a_node_gives_placement_s_capacity_and_no_more(resource, most, reason):
+    assert reasons(EMPTY, resources={resource: most}) == ()
+    assert reasons(EMPTY, resources={resource: most + 1}) == (reason,)
+
+
+@pytest.mark.parametrize(("vcpus", "ratio"), [(10, 0.7), (100, 0.29), (30, 1.1), (100, 0.03)])
+def test_a_capacity_is_multiplied_as_placement_multiplies(vcpus, ratio):
+    node = NodeValues(
+        vcpus=vcpus, memory_mb=vcpus, cpu_allocation_ratio=ratio, ram_allocation_ratio=ratio
+    )
+    most = int(vcpus * ratio)
+    for resource in ("VCPU", "MEMORY_MB"):
+        assert reasons(node, resources={resource: most}) == ()
+        assert reasons(node, resources={resource: most + 1}) != ()
+
+
+def test_all_reasons_are_told_at_once():
+    found = reasons(
+        EMPTY, resources={"VCPU": 99, "MEMORY_MB": 99999, "X": 1}, required_traits=["T2"]
+    )
+    assert [text.split()[0] for text in found] == ["X", "trait", "Free", "Free"]
+
+
+def test_given_limits_stand_for_the_node_s_own():
+    full = used(Charge(28000, 11520, 0))
+    assert reasons(full, resources={"MEMORY_MB": 1}) != ()
+    assert reasons(full, resources={"MEMORY_MB": 1}, limits={"MEMORY_MB": None}) == ()
+    assert reasons(EMPTY, resources={"MEMORY_MB": 513}, limits={"MEMORY_MB": 1024}) == (
+        "Free memory 512.00 MB < requested 513 MB",
+    )
+
+
+def test_nothing_asked_for_fits_an_overfull_node():
+    overfull = used(Charge(99000, 99999, 999 * 1024))
+    assert reasons(overfull) == ()
+    assert reasons(overfull, resources={"DISK_GB": 1}) == ("Free disk -900.00 GB < requested 1 GB",)
+
+
+def test_a_guest_s_own_charge_makes_room_for_its_claim():
+    full = used(Charge(0, 11520, 0))
+    request = {"resources": {"MEMORY_MB": 2048}}
+    assert ask(full, **request).reasons != ()
+    assert ask(full, Charge(0, 2048, 0), **request).reasons == ()
+    assert ask(full, Charge(0, 2047, 0), **request).reasons != ()
+
+
+def test_fractions_of_cpus_add_up_exactly():
+    values = used(Charge(27900, 0, 0))
+    container = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "kind": "container"}
+    assert reasons(values, workload=container, resources={"VCPU": 0.1}) == ()
+    assert reasons(values, workload=container, resources={"VCPU": 0.101}) != ()
+
+
+def test_what_claims_hold_of_a_further_class_is_counted():
+    assert ask(EMPTY, held={"CUSTOM_FPGA": 1}, resources={"CUSTOM_FPGA": 1}).reasons == ()
+    assert ask(EMPTY, held={"CUSTOM_FPGA": 2}, resources={"CUSTOM_FPGA": 1}).reasons != ()
+
+
+def test_a_total_that_nobody_knows_admits_nothing_of_it():
+    lost = FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")
+    held = replace(lost, state=FactState.HELD)
+    for name, entry, count in (("memory", lost, 1), ("memory", held, 0), ("cpu", lost, 0)):
+        values = replace(EMPTY, facts={name: entry})
+        found = reasons(values, resources={"MEMORY_MB": 1})
+        assert len(found) == count
+        assert all("memory is unknown since" in reason and "gone" in reason for reason in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("pci", {"pci_requests": [{"alias": "nic"}]}),
+        ("numa", {"numa": {"nodes": 1}, "resources": {"VCPU": 1}}),
+        ("numa", {"resources": {"PCPU": 1}}),
+        ("gpus", {"resources": {"PGPU": 1}}),
+    ],
+    ids=["devices", "cells", "pinned CPUs", "GPUs"],
+)
+def test_what_nobody_knows_is_given_to_none_that_asks_for_it(name, body):
+    lost = FactEntry(FactState.UNKNOWN, "sysfs", NOW, "gone")
+    values = replace(EMPTY, inventory={"PGPU": {"total": 1}})
+    for entry, count in ((lost, 1), (replace(lost, state=FactState.HELD), 0)):
+        unknown = replace(values, facts={name: entry})
+        found = reasons(unknown, **body)
+        assert len(found) == count
+        assert all(reason.startswith(f"{name} is unknown since") for reason in found)
+        assert reasons(unknown, resources={"VCPU": 1, "MEMORY_MB": 1, "DISK_GB": 1}) == ()
+
+
+def test_a_dry_run_has_the_numbers_of_every_resource():
+    answer = ask(used(Charge(1500, 1000, 1536)), resources={"VCPU": 2, "MEMORY_MB": 99999})
+    vcpu, _, memory, disk = answer.verdicts
+    assert (vcpu.total, vcpu.reserved, vcpu.used, vcpu.limit, vcpu.free) == (8, 1, 2.5, 29, 26.5)
+    assert (memory.free, memory.requested, memory.fits) == (10520, 99999, False)
+    assert (disk.used, disk.requested, disk.fits) == (2.5, 0, True)

@@ -1,0 +1,105 @@
+"""What guests are bound to without a claim, in the row and from audit to audit."""
+
+import pytest
+
+from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.numa.usage import offered_pins
+from nodetracker.accounting.pci.state import hold_for_guests
+from nodetracker.accounting.usage import Charge, charge_of_guest
+from nodetracker.model.cpuset import parse_cpu_set
+from nodetracker.model.fact import fresh
+from nodetracker.model.guest import GuestListing, GuestPins
+from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.pci import PciDevice, PciStatus, track_device
+from nodetracker.settings import Policy
+from tests.builders import NOW, make_guest, make_record, make_snapshot
+
+CELLS = NumaTopology(
+    (NumaCell(0, parse_cpu_set("0-7"), 32768, pages=(PagePool(4, 8388608), PagePool(2048, 512))),)
+)
+POLICY = Policy(cpu_shared_set=parse_cpu_set("0-3"), cpu_dedicated_set=parse_cpu_set("4-7"))
+PINNED = GuestPins((CellPlacement(0, 0, 2048, 2048, 1024, {0: 4, 1: 5}),))
+
+
+def view(guest, policy=POLICY, stored=None):
+    return account(make_snapshot("node-1", guest, numa=fresh("t", CELLS)), stored, policy, NOW)
+
+
+def cell(found):
+    (cell,) = found.values.numa_topology["cells"]
+    return cell
+
+
+def test_a_pinned_guest_s_cpus_count_as_dedicated_ones():
+    found = view(make_guest(pins=PINNED))
+    assert (found.values.vcpus_used, found.values.pcpus_used) == (0, 2)
+    assert cell(found)["pinned_cpus"] == [4, 5]
+    assert cell(found)["memory_usage"] == 2048
+    assert [pool["used"] for pool in cell(found)["mempages"]] == [0, 1024]
+
+
+def test_pins_to_shared_cpus_float():
+    found = view(make_guest(pins=GuestPins((CellPlacement(0, 0, 0, pins={0: 1, 1: 5}),))))
+    assert (found.values.vcpus_used, found.values.pcpus_used) == (1, 1)
+    assert (cell(found)["pinned_cpus"], cell(found)["cpu_usage"]) == ([5], 1)
+
+
+def test_without_a_dedicated_set_no_pin_counts():
+    assert offered_pins(PINNED, Policy()).pcpus == 0
+    found = view(make_guest(pins=PINNED), Policy())
+    assert (found.values.vcpus_used, found.values.pcpus_used) == (2, 0)
+
+
+def test_the_charge_of_a_guest_is_split():
+    guest = make_guest(vcpu_milli=3000, pins=PINNED)
+    assert charge_of_guest(guest, 0) == Charge(1000, 2048, 20480, 2)
+
+
+VF = PciDevice("0000:81:10.0", "8086", "154c")
+
+
+def track(**changes):
+    return {VF.address: track_device(VF, tags={}, **({"status": PciStatus.AVAILABLE} | changes))}
+
+
+def held(devices):
+    (found,) = devices.values()
+    return found.status, found.claim_uuid
+
+
+def test_a_guest_has_what_is_passed_through_to_it():
+    guest = make_guest(pins=GuestPins((), (VF.address,)))
+    devices = hold_for_guests(track(), [guest], [])
+    assert held(devices) == (PciStatus.ALLOCATED, guest.uuid)
+    assert hold_for_guests(devices, [guest], []) == devices
+    assert held(hold_for_guests(devices, [make_guest()], [])) == (PciStatus.AVAILABLE, None)
+    assert held(hold_for_guests(devices, [], [])) == (PciStatus.AVAILABLE, None)
+
+
+def test_a_claim_keeps_its_device_whoever_seems_to_have_it():
+    guest = make_guest(pins=GuestPins((), (VF.address,)))
+    devices = track(status=PciStatus.ALLOCATED, claim_uuid="claim-1")
+    assert hold_for_guests(devices, [guest], ["claim-1"]) == devices
+
+
+@pytest.mark.parametrize("addresses", [("0000:00:00.0",), ()])
+def test_a_device_that_is_not_there_or_not_managed_is_held_by_nobody(addresses):
+    guest = make_guest(pins=GuestPins((), addresses))
+    unmanaged = {VF.address: track_device(VF)}
+    assert hold_for_guests(unmanaged, [guest], []) == unmanaged
+
+
+def test_a_listing_that_could_not_be_read_frees_no_pin():
+    first = view(make_guest(pins=PINNED))
+    stored = make_record(first.values, guests=first.guests)
+    unread = GuestListing((), ("broken",))
+    snapshot = make_snapshot("node-1", numa=fresh("t", CELLS), guests=fresh("t", unread))
+    again = account(snapshot, stored, POLICY, NOW)
+    assert cell(again)["pinned_cpus"] == [4, 5]
+
+
+def test_cpus_that_a_guest_keeps_empty_are_held_where_they_are_for_pinning():
+    pins = GuestPins((CellPlacement(0, isolated=parse_cpu_set("3-4")),))
+    assert offered_pins(pins, POLICY).cells == (CellPlacement(0, isolated=parse_cpu_set("4")),)
+    assert offered_pins(pins, Policy()) == GuestPins()

@@ -1,0 +1,57 @@
+"""The steps of a migration, and requests for one."""
+
+import pytest
+
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.errors import RequestError
+from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus, MigrationType, may_become
+
+WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+SOURCE = "0b9c2f6c-5a34-4a64-9d3a-0f4f5c9a7b12"
+
+
+def parse(migration):
+    return parse_claim_request({"workload": {"uuid": WORKLOAD}, "migration": migration})
+
+
+@pytest.mark.parametrize("after", MigrationStatus)
+@pytest.mark.parametrize("before", MigrationStatus)
+def test_steps_go_forward_and_end_once(before, after):
+    order = list(MigrationStatus)
+    if before not in OPEN:
+        assert not may_become(before, after)
+    elif after in RUNNING:
+        is_forward = order.index(before) < order.index(after)
+        assert may_become(before, after) == (before in RUNNING and is_forward)
+    else:
+        assert may_become(before, after) == (before is not after)
+
+
+@pytest.mark.parametrize("kind", [item.value for item in MigrationType])
+def test_a_request_for_a_move_names_its_type_and_its_source(kind):
+    wanted = parse({"type": kind, "source_claim": SOURCE.upper()}).migration
+    assert (wanted.migration_type.value, wanted.source_claim) == (kind, SOURCE)
+
+
+def test_each_reading_of_a_request_stands_for_the_same_body():
+    first, second = (parse({"type": "resize", "source_claim": SOURCE}) for _ in range(2))
+    assert first.migration.uuid != second.migration.uuid
+    assert first.request_hash == second.request_hash
+
+
+@pytest.mark.parametrize(
+    ("migration", "told"),
+    [
+        ("resize", "migration: 'resize' is no object"),
+        ({"type": "resize"}, "migration.source_claim: is missing"),
+        ({"source_claim": SOURCE}, "migration.type: is missing"),
+        ({"type": "teleport", "source_claim": SOURCE}, "migration.type: 'teleport' is none of"),
+        ({"type": "resize", "source_claim": "x"}, "migration.source_claim: 'x' is no uuid"),
+        ({"type": ["resize"], "source_claim": SOURCE}, "migration.type: "),
+        ({"type": "resize", "source_claim": SOURCE, "to": 1}, "migration.to: is no known key"),
+    ],
+)
+def test_a_move_that_cannot_be_meant_is_refused_with_its_path(migration, told):
+    with pytest.raises(RequestError) as caught:
+        parse(migration)
+    assert str(caught.value).startswith(told)

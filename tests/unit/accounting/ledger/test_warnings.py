@@ -1,0 +1,138 @@
+"""What does not match in a ledger is a warning, and what may well be right is none."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from nodetracker.accounting.ledger.warnings import find_ledger_warnings
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
+from nodetracker.model.pci import PciDevice, PciStatus, track_device
+from nodetracker.model.warning import WarningKind
+from tests.builders import NOW, later, make_guest
+
+GUEST = make_guest(1)  # 2 CPUs, 2048 MB
+ADDRESS = "0000:81:10.0"
+
+
+def make_claim(number: int = 1, amounts: Amounts | None = None, **changes: Any) -> Claim:
+    claim = Claim(
+        uuid=f"c-{number}",
+        node_id=1,
+        host="host-1",
+        nodename="node-1",
+        workload=Workload(GUEST.uuid),
+        kind=ClaimKind.CREATE,
+        state=ClaimState.CONFIRMED,
+        amounts=amounts or Amounts(vcpu_milli=2000, memory_mb=2048),
+        request_hash="",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return dataclasses.replace(claim, **changes)
+
+
+def make_move(source: str, dest: str) -> Move:
+    return Move(
+        Migration(
+            uuid="m-1",
+            workload_uuid=GUEST.uuid,
+            migration_type=MigrationType.RESIZE,
+            status=MigrationStatus.ACCEPTED,
+            source_host="host-1",
+            source_node="node-1",
+            dest_host="host-1",
+            dest_node="node-1",
+            source_claim=source,
+            dest_claim=dest,
+            created_at=NOW,
+            updated_at=NOW,
+        ),
+        is_source_active=True,
+        is_dest_active=True,
+    )
+
+
+def find(claims=(), guests=(), devices=(), now=NOW, moves=()):
+    return find_ledger_warnings(
+        "node-1",
+        {guest.uuid: guest for guest in guests},
+        {device.address: device for device in devices},
+        {claim.uuid: claim for claim in claims},
+        moves,
+        now,
+    )
+
+
+def kinds(*arguments, **named):
+    return [(warning.kind, warning.item) for warning in find(*arguments, **named)]
+
+
+def test_a_ledger_that_matches_has_none():
+    device = track_device(PciDevice(ADDRESS, "8086", "10ed"), PciStatus.ALLOCATED, "c-1", {})
+    assert find([make_claim()], [GUEST], [device]) == []
+
+
+def test_a_device_that_is_gone_while_a_claim_has_it():
+    device = track_device(PciDevice(ADDRESS, "8086", "10ed"), PciStatus.REMOVED, "c-1", {})
+    (warning,) = find([make_claim()], [GUEST], [device])
+    assert (warning.kind, warning.item) == (WarningKind.PCI_DEVICE_MISSING, ADDRESS)
+    assert "claim c-1 has it" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "guests", "stands"),
+    [(0, [], True), (3599, [], True), (3601, [], False), (0, [GUEST], False)],
+    ids=["just now", "within the hour", "long ago", "its guest came"],
+)
+def test_a_claim_that_expired_is_told_for_an_hour(seconds, guests, stands):
+    claim = make_claim(state=ClaimState.RELEASED, reason="expired")
+    found = kinds([claim], guests, now=later(seconds))
+    assert found == ([(WarningKind.CLAIM_EXPIRED, "c-1")] if stands else [])
+
+
+def test_a_claim_that_was_aborted_is_no_warning():
+    assert find([make_claim(state=ClaimState.RELEASED, reason="aborted")]) == []
+
+
+@pytest.mark.parametrize(
+    ("amounts", "drifts"),
+    [
+        (Amounts(vcpu_milli=1000, memory_mb=2048), True),
+        (Amounts(vcpu_milli=2000, memory_mb=1024), True),
+        (Amounts(pcpus=2, memory_mb=2048), False),
+        (Amounts(pcpus=1, memory_mb=2048), True),
+        (Amounts(vcpu_milli=4000, memory_mb=4096), False),
+        (Amounts(vcpu_milli=2000), False),
+    ],
+    ids=["CPUs", "memory", "pinned", "pinned, too few", "less than claimed", "not asked for"],
+)
+def test_a_guest_that_has_more_than_its_claim_drifts(amounts, drifts):
+    found = kinds([make_claim(amounts=amounts)], [GUEST])
+    assert found == ([(WarningKind.DRIFT, GUEST.uuid)] if drifts else [])
+
+
+def test_while_a_workload_has_two_claims_either_may_be_right():
+    small = Amounts(vcpu_milli=1000, memory_mb=512)
+    move = make_move("c-1", "c-2")
+    assert find([make_claim(1, small), make_claim(2)], [GUEST], moves=[move]) == []
+
+
+def test_a_workload_with_two_claims_that_no_migration_ties_is_charged_twice():
+    claims = [make_claim(1), make_claim(2)]
+    (warning,) = find(claims, [GUEST])
+    assert (warning.kind, warning.item) == (WarningKind.CLAIMED_TWICE, GUEST.uuid)
+    assert "holds claims c-1, c-2 here" in warning.message
+    assert kinds([*claims, make_claim(3)], [GUEST], moves=[make_move("c-1", "c-2")]) == [
+        (WarningKind.CLAIMED_TWICE, GUEST.uuid)
+    ]
+
+
+def test_a_second_claim_that_is_only_held_expires_by_itself():
+    assert find([make_claim(1), make_claim(2, state=ClaimState.HELD)], [GUEST]) == []
+
+
+def test_a_guest_that_is_not_listed_does_not_drift():
+    missing = dataclasses.replace(GUEST, missing_since=NOW)
+    assert find([make_claim(amounts=Amounts(vcpu_milli=1000))], [missing]) == []

@@ -1,0 +1,131 @@
+"""Random hosts and workloads: what is granted, refused and left behind, judged by an oracle."""
+
+import dataclasses
+import itertools
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodetracker.accounting.numa.fit import fit_numa
+from nodetracker.accounting.numa.usage import find_conflicts, sum_usage
+from nodetracker.model.numa import PagePool
+from nodetracker.model.numa_host import HostCell
+from nodetracker.model.numa_placement import NumaPlacement, decode_placement, encode_placement
+from nodetracker.model.numa_request import CpuThreadPolicy, NumaLimits, PageSize
+from tests.unit.accounting.numa.cases import make_request
+from tests.unit.accounting.numa.oracle import can_fit, faults_of
+
+
+@st.composite
+def host_cells(draw):
+    """Up to three cells with gaps in their ids, each of up to six CPUs in cores of up to three."""
+    cells = []
+    next_cpu = itertools.count()
+    for cell_id in sorted(draw(st.sets(st.integers(0, 9), min_size=1, max_size=3))):
+        sizes = draw(st.lists(st.integers(1, 3), max_size=2))
+        cores = [frozenset(itertools.islice(next_cpu, size)) for size in sizes]
+        cpus = sorted(frozenset().union(*cores))
+        role = {
+            cpu: draw(st.sampled_from(["shared", "dedicated", "dedicated", ""])) for cpu in cpus
+        }
+        pools = (
+            PagePool(4, 256 * draw(st.integers(0, 10)), 256 * draw(st.integers(0, 1))),
+            PagePool(2048, draw(st.integers(0, 4)), draw(st.integers(0, 1))),
+            PagePool(4096, draw(st.integers(0, 2))),
+        )[: draw(st.sampled_from([0, 1, 3, 3]))]
+        cells.append(
+            HostCell(
+                id=cell_id,
+                shared=frozenset(cpu for cpu in cpus if role[cpu] == "shared"),
+                dedicated=frozenset(cpu for cpu in cpus if role[cpu] == "dedicated"),
+                memory_mb=sum(pool.size_kb * pool.total for pool in pools) // 1024 or 8,
+                siblings=tuple(cores) if draw(st.booleans()) else (),
+                pages=pools,
+            )
+        )
+    return tuple(cells)
+
+
+GUEST_CELLS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 8)).filter(
+    lambda cell: cell[0] + cell[1] > 0
+)
+REQUESTS = st.builds(
+    lambda cells, threads, page_size: make_request(*cells, threads=threads, page_size=page_size),
+    st.lists(GUEST_CELLS, min_size=1, max_size=3),
+    st.sampled_from(CpuThreadPolicy),
+    st.sampled_from([None, None, *PageSize, 4, 2048]),
+)
+LIMITS = st.builds(
+    NumaLimits,
+    st.sampled_from([None, 0.5, 1.0, 1.5, 4.0]),
+    st.sampled_from([None, 0.5, 1.0, 1.5, 4.0]),
+)
+STEPS = st.lists(st.tuples(REQUESTS, st.booleans(), st.integers(0, 9)), max_size=8)
+NEEDED = st.frozensets(st.integers(0, 9), max_size=1)
+
+
+def fit(request, cells, placements, **options):
+    return fit_numa(request, cells, sum_usage(cells, placements), **options)
+
+
+@settings(max_examples=400, deadline=None)
+@given(host_cells(), STEPS, LIMITS, NEEDED, st.booleans())
+def test_what_is_granted_is_right_and_what_is_refused_is_impossible(
+    cells, steps, limits, needed, is_packing
+):
+    known = {cell.id for cell in cells}
+
+    def accepts(cell_ids):
+        return needed & known <= set(cell_ids)
+
+    placements = []
+    for request, removes, number in steps:
+        if removes and placements:
+            placements.pop(number % len(placements))
+        result = fit(
+            request, cells, placements, limits=limits, is_packing=is_packing, accepts=accepts
+        )
+        if isinstance(result, NumaPlacement):
+            assert faults_of(result, request, cells, placements, limits, accepts) == []
+            placements.append(result)
+        else:
+            assert result.reasons
+            assert not can_fit(request, cells, placements, limits, accepts)
+
+
+@settings(deadline=None)
+@given(host_cells(), STEPS)
+def test_nothing_is_sold_twice_and_removal_leaves_nothing_behind(cells, steps):
+    placements = {}
+    for index, (request, removes, number) in enumerate(steps):
+        if removes and placements:
+            del placements[sorted(placements)[number % len(placements)]]
+        before = sum_usage(cells, placements.values())
+        result = fit_numa(request, cells, before)
+        if isinstance(result, NumaPlacement):
+            name = f"claim-{index}"
+            placements[name] = decode_placement(json.loads(json.dumps(encode_placement(result))))
+            assert placements[name] == result
+            others = {other: placements[other] for other in placements if other != name}
+            assert sum_usage(cells, others.values()) == before
+        assert find_conflicts(cells, placements) == ()
+
+
+@given(host_cells(), STEPS, st.randoms())
+def test_usage_does_not_depend_on_the_order_of_placements(cells, steps, random):
+    placements = []
+    for request, _, _ in steps:
+        result = fit(request, cells, placements)
+        if isinstance(result, NumaPlacement):
+            placements.append(result)
+    shuffled = list(placements)
+    random.shuffle(shuffled)
+    assert sum_usage(cells, shuffled) == sum_usage(cells, placements)
+
+
+@given(host_cells(), REQUESTS, st.booleans())
+def test_the_same_question_has_the_same_answer(cells, request, is_packing):
+    first = fit(request, cells, [], is_packing=is_packing)
+    again = fit(dataclasses.replace(request), tuple(reversed(cells)), [], is_packing=is_packing)
+    assert first == again

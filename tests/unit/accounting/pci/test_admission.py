@@ -1,0 +1,231 @@
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodetracker.accounting.pci.admission import PciAdmission, rank_affinity
+from nodetracker.accounting.pci.state import claim_devices
+from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy, PciRequest
+from nodetracker.model.pci_spec import DeviceSpec
+from tests.unit.accounting.pci.worlds import (
+    CLAIM,
+    HOSTS,
+    OTHER_CLAIM,
+    make_card,
+    make_devices,
+    make_gpu,
+)
+
+ALIASES = {
+    alias.name: alias
+    for alias in (
+        Alias("nic", (AliasSpec("8086", "10ed"),), PciDeviceType.VF),
+        Alias("card", (AliasSpec("8086", "10fb"),), PciDeviceType.PF),
+        Alias("untyped-card", (AliasSpec("8086", "10fb"),)),
+        Alias("gpu", (AliasSpec("10de", "2335"),)),
+        Alias("any-gpu", (AliasSpec("10de", "2335"), AliasSpec("10de", "1db6"))),
+        Alias("movable", (AliasSpec("10de", "2335", True),)),
+        Alias("immovable", (AliasSpec("10de", "2335", False),)),
+        Alias("near", (AliasSpec("10de", "2335"),), None, PciNumaPolicy.REQUIRED),
+    )
+}
+SOCKETS = {0: 0, 1: 0, 2: 1, 3: None}
+
+
+def admit(devices, *requests):
+    return PciAdmission(devices, requests, ALIASES, SOCKETS)
+
+
+def chosen(devices, *requests, cells=()):
+    """Return what is chosen for each request, or raise the reasons."""
+    verdict = admit(devices, *requests).judge(cells)
+    assert verdict.reasons == ()
+    return [list(addresses) for addresses in verdict.addresses]
+
+
+def gpus(*cells):
+    """Return a GPU for each cell id; the first is 0000:c0:00.0."""
+    return make_devices(*(make_gpu(number, cell) for number, cell in enumerate(cells)))
+
+
+class TestAffinity:
+    @pytest.mark.parametrize(
+        ("policy", "cells", "ranks"),
+        [
+            ("required", {0}, [0, None, None, None, None]),
+            ("legacy", {0}, [0, None, None, None, 1]),
+            ("preferred", {0}, [0, 2, 2, 2, 1]),
+            ("socket", {0}, [0, 1, None, None, None]),
+            ("socket", {1, 2}, [1, 0, 0, None, None]),
+            ("socket", {3}, [None, None, None, 0, None]),
+            ("required", set(), [1, 1, 1, 1, 0]),
+            ("preferred", set(), [1, 1, 1, 1, 0]),
+        ],
+    )
+    def test_decides_which_cells_are_near(self, policy, cells, ranks):
+        found = [
+            rank_affinity(node, PciNumaPolicy(policy), cells, SOCKETS)
+            for node in (0, 1, 2, 3, None)
+        ]
+        assert found == ranks
+
+    def test_the_request_s_policy_wins_over_the_alias_s(self):
+        devices = gpus(1)
+        assert not admit(devices, PciRequest("near")).accepts({0})
+        assert admit(devices, PciRequest("near", 1, PciNumaPolicy.PREFERRED)).accepts({0})
+
+    def test_a_guest_without_cells_gets_devices_from_anywhere(self):
+        assert chosen(gpus(1), PciRequest("near")) == [["0000:c0:00.0"]]
+
+    def test_sockets_that_are_unknown_are_near_to_nothing(self):
+        admission = PciAdmission(gpus(1), (PciRequest("gpu", 1, PciNumaPolicy.SOCKET),), ALIASES)
+        assert admission.accepts({1})
+        assert not admission.accepts({0})
+
+
+class TestChoice:
+    def test_prefers_near_devices(self):
+        request = PciRequest("gpu", 2, PciNumaPolicy.PREFERRED)
+        assert chosen(gpus(0, None, 1), request, cells={1}) == [["0000:c1:00.0", "0000:c2:00.0"]]
+
+    def test_leaves_devices_of_a_cell_to_guests_with_cells(self):
+        assert chosen(gpus(0, None), PciRequest("gpu")) == [["0000:c1:00.0"]]
+
+    def test_keeps_whole_cards_whole(self):
+        devices = make_devices(*make_card(0), *make_card(1))
+        devices = claim_devices(devices, ["0000:81:10.1"], OTHER_CLAIM)
+        assert chosen(devices, PciRequest("nic")) == [["0000:81:10.0"]]
+
+    def test_takes_the_card_with_the_fewest_functions_as_a_whole(self):
+        devices = make_devices(*make_card(0, 3), *make_card(1, 1))
+        assert chosen(devices, PciRequest("card")) == [["0000:81:00.0"]]
+
+    def test_prefers_the_fuller_pool(self):
+        devices = make_devices(
+            make_gpu(0, product_id="1db6"), *(make_gpu(number) for number in (1, 2))
+        )
+        assert chosen(devices, PciRequest("any-gpu")) == [["0000:c1:00.0"]]
+
+    def test_takes_functions_of_one_card_together(self):
+        one, other = (
+            dataclasses.replace(make_card()[0], address=f"0000:80:00.{function}")
+            for function in (0, 1)
+        )
+        vfs = [
+            dataclasses.replace(vf, parent_addr=(one, other)[number % 2].address)
+            for number, vf in enumerate(make_card(0, 4)[1:])
+        ]
+        devices = make_devices(one, other, *vfs)
+        assert chosen(devices, PciRequest("nic", 2)) == [["0000:80:10.0", "0000:80:10.2"]]
+
+    def test_gives_physical_functions_only_to_those_who_ask_for_them(self):
+        devices = make_devices(*make_card(0, 0))
+        assert not admit(devices, PciRequest("untyped-card")).accepts()
+        assert admit(devices, PciRequest("card")).accepts()
+
+    @pytest.mark.parametrize(
+        ("tags", "movable", "immovable"),
+        [
+            ({"live_migratable": "true"}, True, False),
+            ({"live_migratable": "false"}, False, True),
+            ({}, False, True),
+        ],
+    )
+    def test_minds_whether_devices_can_move(self, tags, movable, immovable):
+        devices = make_devices(make_gpu(), specs=[DeviceSpec(tags=tags)])
+        assert admit(devices, PciRequest("gpu")).accepts()
+        assert admit(devices, PciRequest("movable")).accepts() is movable
+        assert admit(devices, PciRequest("immovable")).accepts() is immovable
+
+    def test_never_gives_what_is_managed_from_afar(self):
+        devices = make_devices(make_gpu(), specs=[DeviceSpec(tags={"remote_managed": "true"})])
+        assert not admit(devices, PciRequest("gpu")).accepts()
+
+
+class TestSeveralRequests:
+    def test_share_no_device(self):
+        devices = gpus(None, None)
+        assert chosen(devices, PciRequest("gpu"), PciRequest("gpu")) == [
+            ["0000:c0:00.0"],
+            ["0000:c1:00.0"],
+        ]
+        assert not admit(devices, PciRequest("gpu", 2), PciRequest("gpu")).accepts()
+
+    def test_leave_to_each_other_what_only_one_of_them_can_use(self):
+        devices = make_devices(make_gpu(0), make_gpu(1), make_gpu(2, product_id="1db6"))
+        requests = [PciRequest("any-gpu"), PciRequest("gpu", 2)]
+        assert chosen(devices, *requests) == [["0000:c2:00.0"], ["0000:c0:00.0", "0000:c1:00.0"]]
+
+    def test_may_want_a_card_and_functions_of_another(self):
+        devices = make_devices(*make_card(0, 2), *make_card(1, 2))
+        requests = [PciRequest("nic", 2), PciRequest("card")]
+        assert chosen(devices, *requests) == [["0000:81:10.0", "0000:81:10.1"], ["0000:80:00.0"]]
+        assert not admit(devices, PciRequest("nic", 3), PciRequest("card")).accepts()
+
+
+class TestReasons:
+    def test_tell_the_numbers_of_every_pool(self):
+        devices = gpus(0, 0, 0, 1, None)
+        devices = claim_devices(devices, ["0000:c0:00.0", "0000:c1:00.0"], OTHER_CLAIM)
+        verdict = admit(devices, PciRequest("near", 2), PciRequest("nic")).judge({0, 2})
+        assert verdict.reasons
+        assert verdict.addresses == ()
+        assert verdict.reasons == (
+            "PCI devices 'near': 1 usable by policy required for cells 0,2 < requested 2 ("
+            "10de:2335 type-PCI on no cell: 0 usable of 1 available, "
+            "10de:2335 type-PCI on cell 0: 1 usable of 1 available, 2 claimed, "
+            "10de:2335 type-PCI on cell 1: 0 usable of 1 available)",
+            "PCI devices 'nic': 0 usable by policy legacy for cells 0,2 < requested 1 "
+            "(no managed device is of this kind)",
+        )
+        assert verdict.summary == "near: 2 requested, 1 usable; nic: 1 requested, 0 usable"
+
+    def test_name_an_alias_that_is_not_configured(self):
+        verdict = admit(gpus(None), PciRequest("fpga"), PciRequest("gpu")).judge()
+        assert verdict.reasons == ("PCI alias 'fpga' is not configured",)
+
+    def test_tell_what_cannot_be_had_together(self):
+        devices = make_devices(*make_card(0, 2))
+        verdict = admit(devices, PciRequest("nic", 2), PciRequest("card")).judge()
+        assert verdict.reasons == ("PCI devices: 2 usable at once < requested 3 together",)
+        assert [finding.usable for finding in verdict.findings] == [2, 1]
+
+    def test_there_are_none_without_requests(self):
+        verdict = admit({}).judge()
+        assert verdict.reasons == ()
+        assert verdict.all_addresses == ()
+
+
+REQUESTS = st.lists(
+    st.builds(
+        PciRequest,
+        st.sampled_from(["nic", "card", "gpu", "any-gpu"]),
+        st.integers(1, 3),
+        st.sampled_from([None, *PciNumaPolicy]),
+    ),
+    max_size=3,
+)
+
+
+@settings(deadline=None)
+@given(HOSTS, REQUESTS, st.sets(st.integers(0, 3)))
+def test_what_is_chosen_can_be_claimed_and_serves_the_requests(host, requests, cells):
+    devices = make_devices(*host)
+    admission = admit(devices, *requests)
+    verdict = admission.judge(cells)
+    assert (not verdict.reasons) == admission.accepts(cells)
+    assert verdict == admit(dict(reversed(devices.items())), *requests).judge(cells)
+    if not verdict.reasons:
+        claimed = claim_devices(devices, verdict.all_addresses, CLAIM)
+        assert len(set(verdict.all_addresses)) == sum(request.count for request in requests)
+        for request, addresses in zip(requests, verdict.addresses, strict=True):
+            alias = ALIASES[request.alias]
+            policy = request.numa_policy or alias.numa_policy
+            for address in addresses:
+                assert alias.matches(claimed[address])
+                node = claimed[address].numa_node
+                assert rank_affinity(node, policy, cells, SOCKETS) is not None
+    one_more = [dataclasses.replace(request, count=request.count + 99) for request in requests]
+    assert not admit(devices, *one_more).accepts(cells) or not requests

@@ -1,0 +1,131 @@
+"""GPUs as PGPU: each is sold in one way, and what guests are bound to is nobody else's."""
+
+import dataclasses
+
+import pytest
+
+from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.pci.gpus import count_bound
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.fact import failed, fresh
+from nodetracker.model.guest import GuestPins
+from nodetracker.model.host import Gpu
+from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci_spec import DeviceSpec
+from nodetracker.settings import PciPolicy, Policy
+from tests.builders import NOW, make_guest, make_record, make_snapshot
+
+CARDS = tuple(
+    PciDevice(f"0000:{bus}:00.0", "10de", "2335", "030200", PciDeviceType.PF)
+    for bus in ("c0", "c1", "c2")
+)
+FIRST, SECOND, THIRD = (card.address for card in CARDS)
+PART = PciDevice(
+    "0000:c0:00.4", "10de", "2336", "030200", PciDeviceType.VF, parent_addr=CARDS[0].address
+)
+WHOLE_CARDS = DeviceSpec(vendor_id="10de", product_id="2335")
+PARTS = DeviceSpec(vendor_id="10de", product_id="2336")
+
+
+def snapshot(*guests, **more):
+    facts = {
+        "pci": fresh("sysfs", (*CARDS, PART)),
+        "gpus": fresh("NVML", tuple(Gpu(card.address, "NVIDIA", "H200") for card in CARDS)),
+    }
+    return make_snapshot("node-1", *guests, **(facts | more))
+
+
+def bound(number, *addresses, **more):
+    return make_guest(number, pins=GuestPins((), addresses), **more)
+
+
+def make_claim(number, gpus=0, devices=()):
+    return Claim(
+        uuid=f"c-{number}",
+        node_id=1,
+        host="host-1",
+        nodename="node-1",
+        workload=Workload(make_guest(number).uuid),
+        kind=ClaimKind.CREATE,
+        state=ClaimState.CONFIRMED,
+        amounts=Amounts(resources={"PGPU": gpus} if gpus else {}),
+        request_hash="",
+        created_at=NOW,
+        updated_at=NOW,
+        devices=devices,
+    )
+
+
+def view(*guests, claims=(), specs=(), stored=None, **facts):
+    record = stored or make_record()
+    record = dataclasses.replace(record, claims={claim.uuid: claim for claim in claims})
+    policy = Policy(pci=PciPolicy(specs=specs))
+    return account(snapshot(*guests, **facts), record, policy, NOW)
+
+
+def pgpu(found):
+    entry = found.values.inventory.get("PGPU")
+    return entry and (entry["total"], entry["reserved"])
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [((), (3, 0)), ((PARTS,), (2, 0)), ((WHOLE_CARDS,), None)],
+    ids=["none", "of parts of the first", "of all"],
+)
+def test_what_a_device_spec_names_is_no_pgpu(specs, expected):
+    assert pgpu(view(specs=specs)) == expected
+
+
+@pytest.mark.parametrize(
+    ("guests", "claims", "expected"),
+    [
+        ([bound(1, FIRST)], [], (3, 1)),
+        ([bound(1, PART.address)], [], (3, 1)),
+        ([bound(1, FIRST, PART.address)], [], (3, 1)),
+        ([bound(1, FIRST), bound(2, PART.address)], [], (3, 1)),
+        ([bound(1, FIRST, SECOND), bound(2, THIRD)], [], (3, 3)),
+        ([bound(1, "0000:00:1f.0")], [], (3, 0)),
+        ([bound(1, FIRST)], [make_claim(1)], (3, 1)),
+        ([bound(1, FIRST)], [make_claim(1, 1)], (3, 0)),
+        ([bound(1, FIRST, SECOND)], [make_claim(1, 1)], (3, 1)),
+        ([bound(1, FIRST)], [make_claim(1, 3)], (3, 0)),
+        ([bound(1, FIRST)], [make_claim(2, 1)], (3, 1)),
+        ([bound(1, FIRST)], [make_claim(1, 0, (FIRST,))], (2, 0)),
+    ],
+    ids=[
+        "a guest has one",
+        "a part of one",
+        "one and a part of it",
+        "two guests share one",
+        "all are taken",
+        "another device",
+        "its claim is of no GPU",
+        "its claim is of that GPU",
+        "its claim is of one of two",
+        "its claim is of more",
+        "another's claim",
+        "its claim has it as a PCI device that no spec names any longer",
+    ],
+)
+def test_what_a_guest_is_bound_to_is_reserved_unless_its_claim_counts_it(guests, claims, expected):
+    assert pgpu(view(*guests, claims=claims)) == expected
+
+
+def test_the_row_says_what_each_counts_as_and_who_has_it():
+    found = view(bound(1, FIRST), bound(2, THIRD), specs=(PARTS,))
+    assert [(gpu["resource_class"], gpu["guests"]) for gpu in found.values.gpus] == [
+        (None, [make_guest(1).uuid]),
+        ("PGPU", []),
+        ("PGPU", [make_guest(2).uuid]),
+    ]
+    assert count_bound(found.values.gpus, make_guest(1).uuid) == 0
+    assert count_bound(found.values.gpus, make_guest(2).uuid) == 1
+
+
+def test_guests_are_followed_while_the_gpus_cannot_be_read():
+    before = view()
+    stored = make_record(before.values, devices=before.devices)
+    after = view(bound(1, FIRST), stored=stored, gpus=failed("NVML", "no answer"))
+    assert pgpu(after) == (3, 1)
+    assert pgpu(view(stored=make_record(after.values, devices=after.devices))) == (3, 0)

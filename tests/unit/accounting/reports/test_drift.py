@@ -1,0 +1,100 @@
+import pytest
+
+from nodetracker.accounting.reports.drift import compare_usage
+from nodetracker.accounting.usage import charge_of_ledger, usage_columns
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.node import NodeValues
+from tests.builders import NOW, make_guest, make_record
+
+RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
+FPGA = {"CUSTOM_FPGA": {"total": 4, "reserved": 1, "allocation_ratio": 1.0}}
+WEB = make_guest(1, name="web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
+
+
+def make_claim(number=1, state=ClaimState.HELD, kind=WorkloadKind.INSTANCE, **amounts):
+    return Claim(
+        uuid=f"claim-{number}-{state}",
+        node_id=1,
+        host="host-1",
+        nodename="node-1",
+        workload=Workload(make_guest(number).uuid, kind),
+        kind=ClaimKind.CREATE,
+        state=state,
+        amounts=Amounts(**amounts),
+        request_hash="",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
+def make_node(claims=(), guests=(), **shown):
+    total = charge_of_ledger(claims, guests, 100)
+    columns = usage_columns(total, RESERVED, 8192, 100) | shown
+    values = NodeValues(reserved=RESERVED, overhead={"memory_mb": 100}, inventory=FPGA, **columns)
+    return make_record(
+        values,
+        claims={claim.uuid: claim for claim in claims},
+        guests={guest.uuid: guest for guest in guests},
+    )
+
+
+def lines(*arguments, **shown):
+    return {
+        line.resource: tuple(line.as_row().values())[1:]
+        for line in compare_usage(make_node(*arguments, **shown))
+    }
+
+
+def test_a_node_without_workloads_has_what_is_reserved():
+    assert lines() == {
+        "VCPU": (1, 1, 1, 0, ""),
+        "PCPU": (0, 0, None, 0, ""),
+        "MEMORY_MB": (512, 512, 512, 0, ""),
+        "DISK_GB": (1, 1, 1, 0, ""),
+        "CUSTOM_FPGA": (None, 1, None, None, ""),
+    }
+
+
+def test_an_unclaimed_guest_is_no_difference():
+    found = lines((), (WEB,))
+    assert found["VCPU"] == (3, 3, 3, 0, "")
+    assert found["MEMORY_MB"] == (1636, 1636, 1636, 0, "")
+
+
+def test_a_claim_is_compared_with_what_its_guest_says():
+    claim = make_claim(vcpu_milli=1500, memory_mb=1024, disk_mb=11 * 1024, pcpus=2)
+    guest = make_guest(1, name="web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240,
+                       claim_uuid=claim.uuid)  # fmt: skip
+    found = lines((claim,), (guest,))
+    assert found["VCPU"] == (2.5, 2.5, 3, -0.5, f"web ({guest.uuid}) -0.5")
+    assert found["MEMORY_MB"] == (1636, 1636, 1636, 0, "")
+    assert found["DISK_GB"] == (12, 12, 11, 1, f"web ({guest.uuid}) +1")
+    assert found["PCPU"] == (2, 2, None, 0, "")
+
+
+@pytest.mark.parametrize("guests", [(), (make_guest(1, claim_uuid="c", missing_since=NOW),)])
+def test_a_claim_whose_guest_is_not_listed_is_all_difference(guests):
+    found = lines((make_claim(vcpu_milli=2000, resources={"CUSTOM_FPGA": 2}),), guests)
+    assert found["VCPU"][:4] == (3, 3, 1, 2)
+    assert found["VCPU"][4].endswith(" +2")
+    assert found["MEMORY_MB"][:4] == (612, 612, 512, 100)
+    assert found["CUSTOM_FPGA"] == (None, 3, None, None, "")
+
+
+def test_a_claim_that_was_released_counts_nowhere():
+    assert lines((make_claim(state=ClaimState.RELEASED, vcpu_milli=2000),)) == lines()
+
+
+def test_what_no_workload_explains_is_the_row_s():
+    found = lines((), (WEB,), vcpus_used=5, memory_mb_used=1700, pcpus_used=1)
+    assert found["VCPU"] == (5, 3, 3, 2, "row +2")
+    assert found["MEMORY_MB"] == (1700, 1636, 1636, 64, "row +64")
+    assert found["PCPU"] == (1, 0, None, 1, "row +1")
+    assert found["DISK_GB"][4] == ""
+
+
+def test_every_workload_that_differs_is_named_in_order():
+    claims = tuple(make_claim(number, vcpu_milli=number * 1000) for number in (2, 1))
+    texts = [f"{make_guest(number).uuid} +{number}" for number in (1, 2)]
+    assert lines(claims)["VCPU"] == (4, 4, 1, 3, ", ".join(texts))

@@ -1,0 +1,224 @@
+import pytest
+
+from nodetracker.accounting.reports.readiness import (
+    Finding,
+    Level,
+    Verdict,
+    judge_cpu_sets,
+    judge_host_name,
+    judge_listing,
+    judge_liveness,
+    judge_reserved,
+    judge_schema,
+)
+from nodetracker.model.fact import failed, fresh
+from nodetracker.model.host import Filesystem, StorageInfo
+from nodetracker.model.node import NodeListing
+from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.settings import Policy, ReservedPages
+from tests.builders import make_incarnation, make_service, make_snapshot
+
+AGENT = make_incarnation().agent_id
+
+CELL = NumaCell(
+    0,
+    frozenset(range(16)),
+    65536,
+    pages=(PagePool(4, 1000), PagePool(2048, 512, reserved=12)),
+)
+NUMA = fresh("test", NumaTopology((CELL,)))
+
+
+def judged(verdict):
+    return verdict.level, verdict.details
+
+
+def cpus(*ids):
+    return frozenset(ids)
+
+
+@pytest.mark.parametrize(
+    ("policy", "level", "text"),
+    [
+        (Policy(), Level.SUCCESS, None),
+        (Policy(reserved_memory_mb=65535), Level.SUCCESS, None),
+        (
+            Policy(reserved_memory_mb=65536),
+            Level.WARNING,
+            "node node-1: reserved_host_memory_mb: 65536 is all of the MiB of memory; "
+            "nothing is left for guests",
+        ),
+        (
+            Policy(reserved_memory_mb=65537),
+            Level.FAILURE,
+            "node node-1: reserved_host_memory_mb: 65537 is more than the 65536 MiB of memory",
+        ),
+        (
+            Policy(reserved_disk_mb=512001),
+            Level.FAILURE,
+            "node node-1: reserved_host_disk_mb: 512001 is more than the 512000 MiB of disk at /srv",
+        ),
+        (
+            Policy(reserved_cpus=16),
+            Level.WARNING,
+            "node node-1: reserved_host_cpus: 16 is all of the CPUs that guests share; "
+            "nothing is left for guests",
+        ),
+        (
+            Policy(reserved_cpus=3, cpu_shared_set=cpus(0, 1, 99)),
+            Level.FAILURE,
+            "node node-1: reserved_host_cpus: 3 is more than the 2 CPUs that guests share",
+        ),
+        (Policy(reserved_cpus=0, cpu_dedicated_set=cpus(0)), Level.SUCCESS, None),
+        (Policy(reserved_pages=(ReservedPages(0, 2048, 499),)), Level.SUCCESS, None),
+        (
+            Policy(reserved_pages=(ReservedPages(0, 2048, 500),)),
+            Level.WARNING,
+            "node node-1: reserved_huge_pages: 500 is all of the pages of 2048 KiB in cell 0; "
+            "nothing is left for guests",
+        ),
+        (
+            Policy(reserved_pages=(ReservedPages(0, 2048, 300), ReservedPages(0, 2048, 201))),
+            Level.FAILURE,
+            "node node-1: reserved_huge_pages: 501 is more than the 500 pages of 2048 KiB in cell 0",
+        ),
+        (
+            Policy(reserved_pages=(ReservedPages(0, 1048576, 1),)),
+            Level.FAILURE,
+            "node node-1: reserved_huge_pages: cell 0 has no pages of 1048576 KiB",
+        ),
+        (
+            Policy(reserved_pages=(ReservedPages(7, 2048, 1),)),
+            Level.FAILURE,
+            "node node-1: reserved_huge_pages: there is no NUMA cell 7",
+        ),
+        (
+            Policy(reserved_cpus=16, reserved_memory_mb=70000),
+            Level.FAILURE,
+            "node node-1: reserved_host_memory_mb: 70000 is more than the 65536 MiB of memory; "
+            "node node-1: reserved_host_cpus: 16 is all of the CPUs that guests share; "
+            "nothing is left for guests",
+        ),
+    ],
+    ids=[
+        "the defaults",
+        "nearly all memory",
+        "all memory",
+        "more memory",
+        "more disk",
+        "all CPUs",
+        "more CPUs than are shared and online",
+        "no CPU is shared and none reserved",
+        "nearly all pages that are not the host's own",
+        "all those pages",
+        "two entries of one pool add up",
+        "no such size",
+        "no such cell",
+        "several, the worst first",
+    ],
+)
+def test_reserved_is_compared_with_what_the_row_would_show(policy, level, text):
+    assert judged(judge_reserved([make_snapshot(numa=NUMA)], policy)) == (level, text)
+
+
+def test_reserved_disk_is_compared_with_whole_gib():
+    storage = fresh("test", StorageInfo(Filesystem("/srv", 2047, 0, 2047)))
+    verdict = judge_reserved([make_snapshot(storage=storage)], Policy(reserved_disk_mb=1025))
+    assert "1025 is more than the 1024 MiB of disk" in (verdict.details or "")
+
+
+def test_every_node_is_judged():
+    verdict = judge_reserved(
+        [make_snapshot("a"), make_snapshot("b")], Policy(reserved_memory_mb=65537)
+    )
+    assert [finding.text.split(":")[0] for finding in verdict.findings] == ["node a", "node b"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "policy"),
+    [
+        ("memory", Policy(reserved_memory_mb=1)),
+        ("storage", Policy(reserved_disk_mb=1)),
+        ("cpu", Policy(reserved_cpus=1)),
+        ("numa", Policy(reserved_pages=(ReservedPages(0, 4, 1),))),
+    ],
+)
+def test_what_could_not_be_read_is_a_warning_where_it_matters(fact, policy):
+    snapshot = make_snapshot(**{fact: failed("/sys/x", "boom")})
+    verdict = judge_reserved([snapshot], policy)
+    assert verdict.level is Level.WARNING
+    assert verdict.details is not None
+    assert verdict.details.endswith("could not be read (/sys/x: boom)")
+    assert judge_reserved([snapshot], Policy(reserved_memory_mb=0)) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("policy", "level", "text"),
+    [
+        (Policy(), Level.SUCCESS, None),
+        (Policy(cpu_shared_set=cpus(0, 15)), Level.SUCCESS, None),
+        (
+            Policy(cpu_shared_set=cpus(15, 16, 17)),
+            Level.WARNING,
+            "node node-1: cpu_shared_set: 16-17 is not online and left out",
+        ),
+        (
+            Policy(cpu_dedicated_set=cpus(16, 17)),
+            Level.FAILURE,
+            "node node-1: cpu_dedicated_set: none of 16-17 is online",
+        ),
+        (
+            Policy(cpu_shared_set=cpus(0, 20), cpu_dedicated_set=cpus(16)),
+            Level.FAILURE,
+            "node node-1: cpu_dedicated_set: none of 16 is online; "
+            "node node-1: cpu_shared_set: 20 is not online and left out",
+        ),
+    ],
+    ids=["none configured", "all online", "some offline", "none online", "both"],
+)
+def test_cpu_sets_are_compared_with_the_cpus_that_are_online(policy, level, text):
+    assert judged(judge_cpu_sets([make_snapshot()], policy)) == (level, text)
+
+
+def test_cpu_sets_without_a_reading_are_a_warning_only_when_there_are_some():
+    snapshot = make_snapshot(cpu=failed("/sys", "boom"))
+    assert judge_cpu_sets([snapshot], Policy()) == Verdict()
+    assert judge_cpu_sets([snapshot], Policy(cpu_shared_set=cpus(0))).level is Level.WARNING
+
+
+def test_another_host_of_this_agent_is_a_failure_that_names_the_command():
+    others = [
+        make_service(),
+        make_service(host="elsewhere", incarnation=make_incarnation(agent_id="another")),
+        make_service(host="old", binary="nodetracker-api"),
+    ]
+    assert judge_host_name("host-1", AGENT, others) == Verdict()
+    verdict = judge_host_name("new", AGENT, others)
+    assert verdict.level is Level.FAILURE
+    assert verdict.details is not None
+    assert verdict.details.endswith("run nodetracker-manage host rename host-1 new")
+
+
+@pytest.mark.parametrize(("down_time", "level"), [(30, Level.SUCCESS), (29, Level.FAILURE)])
+def test_a_host_may_miss_two_heartbeats(down_time, level):
+    assert judge_liveness(down_time, 10).level is level
+
+
+@pytest.mark.parametrize(
+    ("listing", "level"),
+    [
+        (NodeListing(("a",)), Level.SUCCESS),
+        (NodeListing(("a",), ("qemu:///b",)), Level.WARNING),
+        (NodeListing(()), Level.WARNING),
+    ],
+    ids=["complete", "a source does not answer", "no node"],
+)
+def test_every_node_should_be_listed(listing, level):
+    assert judge_listing(listing).level is level
+
+
+def test_any_difference_of_the_schema_is_a_failure():
+    assert judge_schema([]) == Verdict()
+    assert judge_schema(["a", "b"]) == Verdict(
+        (Finding(Level.FAILURE, "a"), Finding(Level.FAILURE, "b"))
+    )

@@ -1,0 +1,88 @@
+import pytest
+
+from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.reports.summary import (
+    audit_age_seconds,
+    describe_host,
+    sum_nodes,
+    summarize_node,
+)
+from nodetracker.settings import Policy
+from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot
+
+
+@pytest.mark.parametrize(
+    ("changes", "age", "is_up"),
+    [
+        ({}, 60, True),
+        ({}, 61, False),
+        ({"forced_down": True}, 0, False),
+        ({"last_seen_up": None, "created_at": NOW}, 30, True),
+        ({"last_seen_up": None, "created_at": NOW}, 61, False),
+        ({"last_seen_up": later(3600)}, 0, True),
+    ],
+    ids=[
+        "heard of within the time",
+        "silent for longer",
+        "forced down",
+        "new and not heard of yet",
+        "new and never heard of",
+        "the database's clock was set back",
+    ],
+)
+def test_a_service_is_up_while_it_was_heard_of_and_is_not_forced_down(changes, age, is_up):
+    assert is_service_up(make_service(**changes), later(age), 60) is is_up
+
+
+@pytest.mark.parametrize(
+    ("last_audit", "expected"),
+    [
+        ({}, None),
+        ({"age_seconds": None, "nodes": {}}, None),
+        ({"age_seconds": 12.5, "nodes": {}}, 17.5),
+        ({"age_seconds": 12.5, "nodes": {"node-1": {"age_seconds": 400.0}}}, 405.0),
+        ({"age_seconds": 12.5, "nodes": {"node-1": {"age_seconds": None}}}, None),
+        ({"age_seconds": 12.5, "nodes": {"node-2": {"age_seconds": 400.0}}}, 17.5),
+    ],
+    ids=["no audit yet", "never", "fine", "not fine", "never fine", "another is not fine"],
+)
+def test_audit_age_is_what_the_heartbeat_carried_and_what_passed_since(last_audit, expected):
+    assert audit_age_seconds(make_service(last_audit=last_audit), "node-1", later(5)) == expected
+
+
+def test_audit_age_does_not_fall_below_what_was_carried_when_the_clock_is_set_back():
+    service = make_service(last_audit={"age_seconds": 3.0, "nodes": {}})
+    assert audit_age_seconds(service, "node-1", later(-3600)) == 3.0
+
+
+def stored(*guests, **changes):
+    view = account(make_snapshot("node-1", *guests), None, Policy(), NOW)
+    return make_record(view.values, guests=view.guests, **changes)
+
+
+def test_a_line_has_liveness_as_state_and_the_administrators_word_as_status():
+    line = summarize_node(stored(), make_service(disabled=True), later(90), 60)
+    assert (line.state, line.status) == ("down", "disabled")
+
+
+def test_a_node_without_a_service_is_down():
+    assert summarize_node(stored(), None, NOW, 60).state == "down"
+
+
+def test_the_sums_leave_disabled_services_out():
+    records = [stored(host="a"), stored(host="b"), stored(host="c")]
+    services = {"a": make_service(host="a"), "b": make_service(host="b", disabled=True)}
+    sums = sum_nodes(records, services)
+    assert (sums["count"], sums["vcpus"], sums["memory_mb"]) == (1, 16, 65536)
+
+
+def test_a_host_is_described_by_total_used_and_project():
+    rows = describe_host("host-1", [stored(make_guest(1, project_id="p1"), make_guest(2))])
+    assert [(row.project, row.cpu, row.memory_mb, row.disk_gb) for row in rows] == [
+        ("(total)", 16, 65536, 500),
+        ("(used_now)", 4, 4608, 40),
+        ("(used_max)", 4, 4096, 40),
+        ("(unclaimed)", 4, 4096, 40),
+        ("p1", 2, 2048, 20),
+    ]

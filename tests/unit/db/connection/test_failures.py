@@ -1,0 +1,162 @@
+"""What drivers raise, as the error that tells the caller what to do next."""
+
+import sqlite3
+
+import psycopg
+import pymysql
+import pytest
+from oslo_db import exception as oslo
+from sqlalchemy import exc as sqlalchemy
+
+from nodetracker.db.connection.failures import is_deadlock, translate, translated
+from nodetracker.db.connection.url import parse_connection
+from nodetracker.errors import (
+    ConflictError,
+    NotFoundError,
+    SchemaError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+MYSQL = parse_connection("mysql://u:s3cret@db/nt")
+POSTGRESQL = parse_connection("postgresql://u:s3cret@db/nt")
+SQLITE = parse_connection("sqlite:////absent/nt.sqlite")
+SQL = "UPDATE services SET agent_id = :x"
+
+
+def wrap(cause: Exception) -> sqlalchemy.DBAPIError:
+    return sqlalchemy.OperationalError(SQL, {"x": "private"}, cause)
+
+
+def sqlite_error(message: str, name: str, kind: type = sqlite3.OperationalError) -> Exception:
+    error: Exception = kind(message)
+    error.sqlite_errorname = name  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (
+            pymysql.err.OperationalError(2003, "Can't connect to MySQL server"),
+            StoreUnavailableError,
+        ),
+        (pymysql.err.OperationalError(2013, "Lost connection"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1045, "Access denied"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1205, "Lock wait timeout exceeded"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1213, "Deadlock found"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1290, "--read-only option"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1114, "The table is full"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1047, "WSREP has not yet prepared"), StoreUnavailableError),
+        (pymysql.err.OperationalError(1049, "Unknown database"), StoreUnavailableError),
+        (pymysql.err.ProgrammingError(1146, "Table 'nt.services' doesn't exist"), SchemaError),
+        (pymysql.err.OperationalError(1054, "Unknown column 'x'"), SchemaError),
+        (pymysql.err.IntegrityError(1062, "Duplicate entry 'private'"), ConflictError),
+        (pymysql.err.DataError(1406, "Data too long for column 'private'"), StoreError),
+    ],
+)
+def test_an_error_of_mysql_says_what_to_do_next_and_no_value(
+    cause: Exception, expected: type[StoreError]
+) -> None:
+    error = translate(wrap(cause), MYSQL)
+    assert type(error) is expected
+    assert "private" not in str(error)
+    assert "UPDATE" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (psycopg.OperationalError("connection failed:\n\tpassword s3cret"), StoreUnavailableError),
+        (psycopg.errors.ReadOnlySqlTransaction("read-only"), StoreUnavailableError),
+        (psycopg.errors.DiskFull("could not extend file"), StoreUnavailableError),
+        (psycopg.errors.LockNotAvailable("lock timeout"), StoreUnavailableError),
+        (psycopg.errors.DeadlockDetected("deadlock detected"), StoreUnavailableError),
+        (psycopg.errors.AdminShutdown("terminating connection"), StoreUnavailableError),
+        (psycopg.errors.TooManyConnections("too many clients"), StoreUnavailableError),
+        (psycopg.errors.InsufficientPrivilege("permission denied"), StoreUnavailableError),
+        (psycopg.errors.UndefinedTable("relation does not exist"), SchemaError),
+        (psycopg.errors.UndefinedColumn("column does not exist"), SchemaError),
+        (psycopg.errors.UniqueViolation("duplicate key private"), ConflictError),
+        (psycopg.errors.StringDataRightTruncation("value private too long"), StoreError),
+    ],
+)
+def test_an_error_of_postgresql_says_what_to_do_next_and_no_value(
+    cause: Exception, expected: type[StoreError]
+) -> None:
+    error = translate(wrap(cause), POSTGRESQL)
+    assert type(error) is expected
+    assert "private" not in str(error)
+    assert "s3cret" not in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (sqlite_error("database is locked", "SQLITE_BUSY"), StoreUnavailableError),
+        (sqlite_error("database or disk is full", "SQLITE_FULL"), StoreUnavailableError),
+        (sqlite_error("attempt to write a readonly database", "SQLITE_READONLY"),
+         StoreUnavailableError),
+        (sqlite_error("disk I/O error", "SQLITE_IOERR"), StoreUnavailableError),
+        (sqlite_error("file is not a database", "SQLITE_NOTADB", sqlite3.DatabaseError),
+         StoreUnavailableError),
+        (sqlite_error("no such table: services", "SQLITE_ERROR"), SchemaError),
+        (sqlite_error("no such column: x", "SQLITE_ERROR"), SchemaError),
+        (sqlite_error("UNIQUE constraint failed: services.private", "SQLITE_CONSTRAINT_UNIQUE",
+                      sqlite3.IntegrityError), ConflictError),
+        (sqlite_error("NOT NULL constraint failed: private", "SQLITE_CONSTRAINT_NOTNULL",
+                      sqlite3.IntegrityError), StoreError),
+    ],
+)  # fmt: skip
+def test_an_error_of_sqlite_says_what_to_do_next_and_no_value(
+    cause: Exception, expected: type[StoreError]
+) -> None:
+    error = translate(wrap(cause), SQLITE)
+    assert type(error) is expected
+    assert "private" not in str(error)
+
+
+def test_a_file_that_cannot_be_opened_names_it_and_why() -> None:
+    cause = sqlite_error("unable to open database file", "SQLITE_CANTOPEN")
+    assert str(translate(oslo.DBNonExistentDatabase(None, wrap(cause)), SQLITE)) == (
+        "SQLite file /absent/nt.sqlite: unable to open database file: "
+        "directory /absent does not exist"
+    )
+
+
+def test_a_schema_error_says_what_to_run() -> None:
+    cause = pymysql.err.ProgrammingError(1146, "Table 'nt.services' doesn't exist")
+    assert "run nodetracker-manage db sync" in str(translate(wrap(cause), MYSQL))
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (pymysql.err.OperationalError(1213, "Deadlock"), True),
+        (pymysql.err.OperationalError(1205, "Lock wait timeout"), False),
+        (psycopg.errors.DeadlockDetected("deadlock"), True),
+        (psycopg.errors.LockNotAvailable("lock timeout"), False),
+        (sqlite_error("database is locked", "SQLITE_BUSY"), False),
+    ],
+)
+def test_only_deadlocks_are_run_again(cause: Exception, expected: bool) -> None:
+    assert is_deadlock(oslo.DBDeadlock(wrap(cause))) is expected
+
+
+def test_text_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(StoreError, match="refused text that is no Unicode"), translated(SQLITE):
+        raise oslo.DBInvalidUnicodeParameter
+
+
+def test_an_exhausted_pool_is_unavailable() -> None:
+    assert isinstance(translate(sqlalchemy.TimeoutError("QueuePool"), MYSQL), StoreUnavailableError)
+
+
+def test_own_errors_pass_and_foreign_ones_lose_their_cause() -> None:
+    with pytest.raises(NotFoundError), translated(MYSQL):
+        raise NotFoundError("x")
+    with pytest.raises(StoreUnavailableError) as caught, translated(MYSQL):
+        raise wrap(pymysql.err.OperationalError(2006, "gone"))
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__

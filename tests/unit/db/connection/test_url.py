@@ -1,0 +1,108 @@
+"""What may stand in ``[database] connection``, and what is said of what may not."""
+
+import sys
+
+import pytest
+
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.connection.url import describe, list_secrets, parse_connection
+from nodetracker.db.store import open_store
+from nodetracker.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "driver"),
+    [
+        ("sqlite:////var/lib/nt.sqlite", "sqlite"),
+        ("mysql://u:p@h/d", "mysql+pymysql"),
+        ("mariadb://u:p@h/d", "mysql+pymysql"),
+        ("mariadb+pymysql://u:p@h/d", "mysql+pymysql"),
+        ("postgresql://u:p@h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg://u:p@h/d", "postgresql+psycopg"),
+    ],
+)
+def test_the_driver_is_completed(given: str, driver: str) -> None:
+    assert parse_connection(given).drivername == driver
+
+
+def test_timeouts_and_character_set_are_added_unless_given() -> None:
+    query = parse_connection("mysql://u:p@h/d?charset=latin1&read_timeout=3").query
+    assert query == {
+        "charset": "latin1", "read_timeout": "3", "connect_timeout": "5", "write_timeout": "30",
+    }  # fmt: skip
+    assert parse_connection("postgresql://h/d").query["connect_timeout"] == "5"
+    assert parse_connection("postgresql://h/d?connect_timeout=1").query["connect_timeout"] == "1"
+    assert parse_connection("postgresql://h/d").query["read_timeout"] == "30"
+    assert parse_connection("postgresql://h/d?read_timeout=7").query["read_timeout"] == "7"
+    assert parse_connection("sqlite://").query == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "nonsense",
+        "mysql://u:s3cret@h:port/d",
+        "mysql:/u:s3cret@h/d",
+        "oracle://u:s3cret@h/d",
+        "foobar://u:s3cret@h/d",
+        "postgresql+asyncpg://u:s3cret@h/d",
+        "mysql+aiomysql://u:s3cret@h/d",
+        "mysql://u:s3cret@h/d?read_timeout=soon",
+        "mysql://u:s3cret@h/d?connect_timeout=0",
+        "postgresql://u:s3cret@h/d?read_timeout=-1",
+        "postgresql://u:s3cret@h/d?read_timeout=1&read_timeout=2",
+    ],
+)
+def test_what_cannot_be_used_is_one_line_without_the_password(given: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_connection(given)
+    text = str(caught.value)
+    assert "[database] connection" in text
+    assert "s3cret" not in text
+    assert "\n" not in text
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("mysql://u:s3cret@h/d", "pymysql", "nodetracker[mysql]"),
+        ("postgresql://u:s3cret@h/d", "psycopg", "nodetracker[postgresql]"),
+    ],
+)
+def test_a_missing_driver_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch, url: str, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError) as caught:
+        open_store(DatabaseSettings(url))
+    assert module in str(caught.value)
+    assert f"pip install {extra}" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_description_has_no_user_and_no_password() -> None:
+    url = parse_connection("mysql://user:s3cret@db.example:3307/nt?ssl_ca=/ca&passwd=other")
+    assert describe(url) == "mysql database nt at db.example:3307"
+    assert list_secrets(url) == ["s3cret", "other"]
+    assert describe(parse_connection("postgresql:///nt")) == (
+        "postgresql database nt at the local socket"
+    )
+    assert describe(parse_connection("sqlite:////srv/nt.sqlite")) == "SQLite file /srv/nt.sqlite"
+
+
+def test_opening_connects_to_nothing_and_shows_no_password() -> None:
+    settings = DatabaseSettings("postgresql://u:s3cret@192.0.2.1/d", {"max_pool_size": 1})
+    store = open_store(settings)
+    assert store.engine.pool.size() == 1  # type: ignore[attr-defined]
+    assert "s3cret" not in repr(settings)
+    assert "s3cret" not in repr(store.engine)
+    store.close()
+
+
+def test_options_of_the_first_connect_and_unset_ones_are_left_aside() -> None:
+    options = {"max_retries": 10, "retry_interval": 10, "max_pool_size": None, "max_overflow": 1}
+    store = open_store(DatabaseSettings("mysql://u:p@192.0.2.1/d", options))
+    assert store.engine.pool.size() == 2  # type: ignore[attr-defined]
+    assert store.engine.pool._max_overflow == 1  # type: ignore[attr-defined]
