@@ -24,7 +24,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_CONFIG = 78
 
-LOOK_SECONDS = 5.0
+POLL_INTERVAL = 5.0
 """How often the service's state is looked at for systemd."""
 
 START_EXTENSION_SECONDS = 60.0
@@ -48,7 +48,7 @@ class Service(Protocol):
     def stop(self) -> bool:
         """End what runs; False when something still runs at the timeout."""
 
-    def is_moving(self) -> bool:
+    def is_making_progress(self) -> bool:
         """Tell whether every thread that matters lives and gets on."""
 
     def describe(self) -> str:
@@ -114,7 +114,7 @@ class Daemon:
     def _wait(self) -> None:
         """Serve signals and systemd until a stop signal arrives or the service fails."""
         while self._fatal is None:
-            self._tell_systemd()
+            self._notify_systemd()
             select.select([self._read_end], [], [], self._look_interval())
             arrived = self._drain()
             if any(number in arrived for number in _STOP_SIGNALS):
@@ -128,7 +128,7 @@ class Daemon:
         if not self._notifier.is_listening:
             return None
         watchdog = self._notifier.watchdog_seconds
-        return LOOK_SECONDS if watchdog is None else min(LOOK_SECONDS, watchdog / 3)
+        return POLL_INTERVAL if watchdog is None else min(POLL_INTERVAL, watchdog / 3)
 
     def _drain(self) -> bytes:
         try:
@@ -136,7 +136,7 @@ class Daemon:
         except BlockingIOError:
             return b""
 
-    def _tell_systemd(self) -> None:
+    def _notify_systemd(self) -> None:
         if not self._notifier.is_listening:
             return
         if not self._has_started.is_set():
@@ -145,7 +145,7 @@ class Daemon:
             self._is_ready = True
             self._notifier.ready()
         self._notifier.status(self._service.describe())
-        if self._service.is_moving():
+        if self._service.is_making_progress():
             self._notifier.alive()
 
     def _read_configuration(self) -> None:

@@ -69,7 +69,7 @@ class PeriodicLoop:
         if self._moved_at is not None:
             self._moved_at = self._monotonic()
 
-    def is_moving(self, stall_seconds: float) -> bool:
+    def is_making_progress(self, stall_seconds: float) -> bool:
         """Tell whether the loop waits for its next tick, or its tick moved on lately."""
         if self._stopping.is_set():
             return True

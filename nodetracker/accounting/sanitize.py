@@ -20,7 +20,7 @@ from nodetracker.model.text import (
     LONG_TEXT_LENGTH,
     PCI_ID_LENGTH,
     TEXT_LENGTH,
-    storable_text,
+    sanitize_text,
 )
 
 GUEST_TEXTS = {"name": LONG_TEXT_LENGTH, "project_id": TEXT_LENGTH}
@@ -35,40 +35,40 @@ DEVICE_TEXTS = {
 """Columns of a device that hold what its driver says -> their length."""
 
 
-def storable_values(values: NodeValues, columns: Iterable[str]) -> NodeValues:
+def sanitize_values(values: NodeValues, columns: Iterable[str]) -> NodeValues:
     """Return values of which the named columns can be stored; each text has `TEXT_LENGTH`."""
     changes: dict[str, Any] = {}
     for name in columns:
         value = getattr(values, name)
-        changes[name] = storable_text(value) if isinstance(value, str) else storable_json(value)
+        changes[name] = sanitize_text(value) if isinstance(value, str) else sanitize_json(value)
     return replace(values, **changes)
 
 
-def storable_guest(guest: Guest) -> Guest:
+def sanitize_guest(guest: Guest) -> Guest:
     """Return a guest as its row can hold it."""
     texts: dict[str, Any] = {
-        name: storable_text(getattr(guest, name), length) for name, length in GUEST_TEXTS.items()
+        name: sanitize_text(getattr(guest, name), length) for name, length in GUEST_TEXTS.items()
     }
-    return replace(guest, details=storable_json(guest.details), **texts)
+    return replace(guest, details=sanitize_json(guest.details), **texts)
 
 
-def storable_device(device: TrackedDevice) -> TrackedDevice:
+def sanitize_device(device: TrackedDevice) -> TrackedDevice:
     """Return a device as its row can hold it."""
     texts: dict[str, Any] = {
-        name: storable_text(getattr(device, name), length) for name, length in DEVICE_TEXTS.items()
+        name: sanitize_text(getattr(device, name), length) for name, length in DEVICE_TEXTS.items()
     }
     return replace(device, **texts)
 
 
-def storable_json(value: Any) -> Any:
+def sanitize_json(value: Any) -> Any:
     """Return plain data, or facts, without characters that cannot be stored; lengths stay."""
     if isinstance(value, str):
-        return storable_text(value, len(value))
+        return sanitize_text(value, len(value))
     if isinstance(value, FactEntry):
-        error = None if value.error is None else storable_json(value.error)
-        return replace(value, source=storable_json(value.source), error=error)
+        error = None if value.error is None else sanitize_json(value.error)
+        return replace(value, source=sanitize_json(value.source), error=error)
     if isinstance(value, Mapping):
-        return {storable_json(key): storable_json(item) for key, item in value.items()}
+        return {sanitize_json(key): sanitize_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(storable_json(item) for item in value)
+        return type(value)(sanitize_json(item) for item in value)
     return value

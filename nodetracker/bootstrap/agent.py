@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.health import judge_health
-from nodetracker.announcing import AuditAnnouncer, announce_store
+from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
@@ -21,6 +20,7 @@ from nodetracker.errors import ConfigError
 from nodetracker.host.power import PowerSwitch
 from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
+from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AuditObserver, Driver, Store
 from nodetracker.settings import AgentSettings
 from nodetracker.virt.composite import CompositeDriver
@@ -85,9 +85,9 @@ def build_agent(
     store = store or build_store(conf, broker=broker)
     notifier = broker.make_notifier(f"compute:{settings.host}")
     if notifier is not None:
-        observers = [*observers, AuditAnnouncer(settings.host, notifier)]
+        observers = [*observers, AuditNotifier(settings.host, notifier)]
         if conf.conductor.use_local:  # conductors tell of what they do
-            store = announce_store(store, notifier)
+            store = notifying_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
@@ -167,5 +167,5 @@ def _build_endpoint(
     metrics = AgentMetrics(
         version("nodetracker"), conf.compute.compute_driver, status, probes, notifier
     )
-    application = make_application(metrics.registry, lambda: judge_health(status()))
+    application = make_application(metrics.registry, lambda: evaluate_health(status()))
     return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)

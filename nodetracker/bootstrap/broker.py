@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # imported late: not every program speaks to others
     from nodetracker.rpc.server import RpcServer
     from nodetracker.rpc.transport import Transport
 
-_FORGET_SECONDS = 10.0
+_DELETE_SECONDS = 10.0
 _AGENT_CALLS = 4
 """Calls that an agent answers side by side."""
 
@@ -82,7 +82,7 @@ class Broker:
 
         return RpcAgentDirectory(self.caller)
 
-    def forget_service(self, host: str, binary: str) -> None:
+    def delete_service_queues(self, host: str, binary: str) -> None:
         """Delete the queues in which calls of a service that is gone would wait for it.
 
         Without a broker there are none.
@@ -99,7 +99,7 @@ class Broker:
 
         interfaces = {COMPUTE_BINARY: (COMPUTE,), CONDUCTOR_BINARY: (CONDUCTOR, PING)}
         for interface in interfaces.get(binary, ()):
-            self.caller.forget(interface, host, _FORGET_SECONDS)
+            self.caller.delete_queue(interface, host, _DELETE_SECONDS)
 
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
         """Return what sends notifications, None without a broker.

@@ -6,7 +6,6 @@ from importlib.metadata import version
 
 from oslo_config import cfg
 
-from nodetracker.announcing import announce_store
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import (
     build_database_settings,
@@ -20,10 +19,11 @@ from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.conductor.membership import Membership
-from nodetracker.conductor.ping import PING, Echo
+from nodetracker.conductor.ping import PING, PingResponder
 from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
 from nodetracker.model.service import CONDUCTOR_BINARY
+from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store
 from nodetracker.rpc.server import RpcServer
 
@@ -46,10 +46,10 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     store: Store = open_store(replace(database, options={**database.options, **pool}))
     notifier = broker.make_notifier(f"conductor:{host}")
     if notifier is not None:
-        store = announce_store(store, notifier)
+        store = notifying_store(store, notifier)
     clock = DatabaseClock()
     server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, workers, store.now)
-    echo = RpcServer(broker.connect, PING, host, Echo(), clock, threads=1)
+    echo = RpcServer(broker.connect, PING, host, PingResponder(), clock, threads=1)
     caller, ping = broker.caller, PING.methods["ping"]
     watch = BrokerWatch(lambda: caller.call(PING, host, ping, {}, min(5.0, interval)))
     incarnation = read_incarnation(str(uuid.uuid4()), interval)

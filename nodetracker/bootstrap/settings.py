@@ -15,7 +15,7 @@ from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.errors import ConfigError
 from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
@@ -71,13 +71,13 @@ def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     )
 
 
-def build_terms(conf: cfg.ConfigOpts) -> LedgerTerms:
+def build_admission_policy(conf: cfg.ConfigOpts) -> AdmissionPolicy:
     """Read what ledger transactions go by.
 
     Raises:
         ConfigError: an alias is malformed.
     """
-    return LedgerTerms(
+    return AdmissionPolicy(
         conf.service_down_time,
         conf.compute.claim_timeout,
         conf.compute.packing_host_numa_cells_allocation_strategy,

@@ -75,7 +75,7 @@ def _audit_once(agent: Agent) -> int:
         report = agent.manager.update_available_resource(startup=True)
     except DuplicateAgentError as error:
         raise RefusedError(str(error)) from None
-    agent.manager.beat()
+    agent.manager.report_state()
     for line in render_lines(report):
         print(line)
     agent.manager.cleanup_host()

@@ -12,7 +12,6 @@ from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from nodetracker.announcing import announce_store
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.stores import build_sql_store, build_store, require_database
 from nodetracker.cmd.commands import (
@@ -34,6 +33,7 @@ from nodetracker.cmd.program import (
 )
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.store import SqlStore
+from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.rpc.notify import NotificationSender
 
@@ -47,12 +47,12 @@ COMMANDS: dict[str, type[Command]] = {
     "claim list": claim.ListClaims,
     "claim renew": claim.RenewClaim,
     "claim show": claim.ShowClaim,
-    "config check": config.Check,
-    "config sample": config.Sample,
-    "db check": db.Check,
-    "db purge": db.Purge,
-    "db sync": db.Sync,
-    "db version": db.Version,
+    "config check": config.CheckConfig,
+    "config sample": config.ShowSample,
+    "db check": db.CheckSchema,
+    "db purge": db.PurgeRows,
+    "db sync": db.SyncSchema,
+    "db version": db.ShowSchemaVersion,
     "host action": host.ActOnHost,
     "host capture": host.CaptureHost,
     "host list": host.ListHosts,
@@ -147,7 +147,7 @@ class ManageApp(App):
         if not self.conf.conductor.use_local:
             return store  # conductors tell of what they do
         self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
-        return store if self.notifier is None else announce_store(store, self.notifier)
+        return store if self.notifier is None else notifying_store(store, self.notifier)
 
     @cached_property
     def sql_store(self) -> SqlStore:

@@ -74,13 +74,13 @@ def _run(arguments: Sequence[str]) -> int:
     return leave(upgradecheck.run(conf))
 
 
-def _check(judge: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgradecheck.Result]:
+def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgradecheck.Result]:
     """Wrap a check: what it raises is its own failure and stops no other one."""
 
-    @wraps(judge)
+    @wraps(evaluate)
     def check(checks: "UpgradeChecks") -> upgradecheck.Result:
         try:
-            verdict = judge(checks)
+            verdict = evaluate(checks)
         except NodetrackerError as error:
             verdict = readiness.failure(str(error))
         except Exception as error:
@@ -110,22 +110,22 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         if self.read_schema_differences is None:
             self.store.now()  # the conductors answer; they check the schema themselves
             return Verdict()
-        return readiness.judge_schema(self.read_schema_differences())
+        return readiness.evaluate_schema(self.read_schema_differences())
 
     @_check
     def check_nodes(self) -> Verdict:
         """See whether the driver lists all nodes."""
-        return readiness.judge_listing(self.host.listing)
+        return readiness.evaluate_listing(self.host.listing)
 
     @_check
     def check_reserved(self) -> Verdict:
         """Compare what is reserved for the host with what it has."""
-        return readiness.judge_reserved(self.host.snapshots, self.host.settings.policy)
+        return readiness.evaluate_reserved(self.host.snapshots, self.host.settings.policy)
 
     @_check
     def check_cpu_sets(self) -> Verdict:
         """Compare the configured CPU sets with the CPUs that are online."""
-        return readiness.judge_cpu_sets(self.host.snapshots, self.host.settings.policy)
+        return readiness.evaluate_cpu_sets(self.host.snapshots, self.host.settings.policy)
 
     @_check
     def check_host_name(self) -> Verdict:
@@ -140,13 +140,13 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         if agent_id is None:
             return Verdict()
         services = self.store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id)
-        return readiness.judge_host_name(self.host.settings.host, agent_id, services)
+        return readiness.evaluate_host_name(self.host.settings.host, agent_id, services)
 
     @_check
     def check_liveness(self) -> Verdict:
         """Compare the heartbeats' interval with the time after which a host is down."""
         settings = self.host.settings
-        return readiness.judge_liveness(settings.service_down_time, settings.report_interval)
+        return readiness.evaluate_liveness(settings.service_down_time, settings.report_interval)
 
     _upgrade_checks = (
         ("Database schema", check_schema),

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
-from nodetracker.compute.audit_book import AuditBook
+from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.takeover import Takeover
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation
 from nodetracker.ports import AgentKey, Store
@@ -29,7 +29,7 @@ class Heartbeat:
         incarnation: Incarnation,
         takeover: Takeover,
         store: Store,
-        audits: AuditBook,
+        audits: AuditHistory,
         monotonic: Callable[[], float],
         clock: Callable[[], datetime],
     ) -> None:
@@ -62,7 +62,7 @@ class Heartbeat:
         with self._lock:
             return self.agent or self._take_host()
 
-    def beat(self) -> None:
+    def report_state(self) -> None:
         """Write one heartbeat; the first one takes the host.
 
         Raises: as `hold_host`.
@@ -71,7 +71,7 @@ class Heartbeat:
             if self.agent is None:
                 self._take_host()  # beats once itself
             else:
-                self._beat(self.agent)
+                self._report_state(self.agent)
 
     def _take_host(self) -> AgentKey:
         """Take the host, and beat at once, so that whoever watches the row sees it move."""
@@ -81,12 +81,12 @@ class Heartbeat:
         self.agent = AgentKey(
             self._host, COMPUTE_BINARY, self._incarnation.agent_id, service.epoch, service.uuid
         )
-        self._beat(self.agent)
+        self._report_state(self.agent)
         return self.agent
 
-    def _beat(self, agent: AgentKey) -> None:
+    def _report_state(self, agent: AgentKey) -> None:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
-        self._store.beat(agent, self._tried_count, self._audits.state(), self._clock())
+        self._store.report_state(agent, self._tried_count, self._audits.state(), self._clock())
         self.report_count = self._tried_count
         self._beaten_at = self._monotonic()

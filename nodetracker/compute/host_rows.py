@@ -59,7 +59,7 @@ class HostRows(Mapping[str, NodeRecord]):
         """False when the next `load` reads all rows whatever their stamps say."""
         return self._loaded_at is not None
 
-    def distrust(self) -> None:
+    def invalidate(self) -> None:
         """Let the next `load` read all rows."""
         self._loaded_at = None
 
@@ -80,7 +80,7 @@ class HostRows(Mapping[str, NodeRecord]):
         """
         asked_at = self._clock()
         try:
-            stamps = self._store.load_stamps(agent.host, agent.binary)
+            stamps = self._store.load_versions(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
         self.database_clock.tell(stamps.now)

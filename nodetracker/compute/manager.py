@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from nodetracker.clock import DatabaseClock, utc_clock
-from nodetracker.compute.audit_book import AuditBook
+from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.events import EventBatch, EventQueue
 from nodetracker.compute.heartbeat import Heartbeat
 from nodetracker.compute.identity import find_state_problem
@@ -23,7 +23,14 @@ from nodetracker.model.service import AUTO_PREFIX, Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.outage import OutageLog
-from nodetracker.ports import AgentKey, AuditObserver, Driver, DriverCapability, LedgerTerms, Store
+from nodetracker.ports import (
+    AdmissionPolicy,
+    AgentKey,
+    AuditObserver,
+    Driver,
+    DriverCapability,
+    Store,
+)
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -65,7 +72,7 @@ class ComputeManager:
         self._observers = tuple(observers)
         self._monotonic = monotonic
         self._stopping = threading.Event()
-        self._audits = AuditBook(monotonic)
+        self._audits = AuditHistory(monotonic)
         takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
         self._heartbeat = Heartbeat(
             settings.host, incarnation, takeover, store, self._audits, monotonic, clock
@@ -166,9 +173,9 @@ class ComputeManager:
         self._driver.close()
 
     @property
-    def terms(self) -> LedgerTerms:
+    def policy(self) -> AdmissionPolicy:
         """What this host's claims go by, as it is configured now."""
-        return self._tracker.terms
+        return self._tracker.policy
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Run the next audit by other settings."""
@@ -186,7 +193,7 @@ class ComputeManager:
             StoreError: the database did not take it; the observers are told that too.
         """
         return self._audit(
-            lambda agent: self._tracker.audit(agent, startup, self._judge_state_path())
+            lambda agent: self._tracker.audit(agent, startup, self._evaluate_state_path())
         )
 
     def _take_urgent(self, is_wanted: Callable[[str], bool]) -> frozenset[str]:
@@ -195,16 +202,16 @@ class ComputeManager:
         The events of nodes that it does not want stay until it is over.
         """
         batch = self._events.take(is_wanted)
-        self._tracker.note_gone(batch.gone)
+        self._tracker.mark_deleted(batch.gone)
         return batch.nodenames
 
     def _audit_events(self, batch: EventBatch) -> AuditReport:
         with self._audit_lock:  # first, so that it is known however this audit ends
-            self._tracker.note_gone(batch.gone)
+            self._tracker.mark_deleted(batch.gone)
 
         def audit(agent: AgentKey) -> AuditReport:
             if "" in batch.nodenames:
-                return self._tracker.audit(agent, standing=self._judge_state_path())
+                return self._tracker.audit(agent, standing=self._evaluate_state_path())
             return self._tracker.audit_nodes(agent, batch.nodenames)
 
         return self._audit(audit)
@@ -225,10 +232,10 @@ class ComputeManager:
                 self._audits.note(report)
                 self._mark(agent, report)
         finally:
-            self._tell_all()
+            self._notify_all()
         return report
 
-    def beat(self) -> None:
+    def report_state(self) -> None:
         """Write one heartbeat; one that gets through an outage asks for an audit.
 
         Raises:
@@ -236,7 +243,7 @@ class ComputeManager:
         """
         was_out = self._database.is_out
         before = self._heartbeat.report_count
-        self._database.run("heartbeat", self._heartbeat.beat)
+        self._database.run("heartbeat", self._heartbeat.report_state)
         if was_out and self._heartbeat.report_count > before:
             self._want_audit()
 
@@ -270,17 +277,17 @@ class ComputeManager:
         self._watching()
         return self._stopping.wait(seconds)
 
-    def _judge_state_path(self) -> list[HostWarning]:
+    def _evaluate_state_path(self) -> list[HostWarning]:
         problem = find_state_problem(Path(self._settings.state_path))
         return [HostWarning(WarningKind.STATE_PATH, "", "", problem)] if problem else []
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         """Tell what audits left, the oldest first, while the next audit may run already."""
         with self._telling:
             while self._untold:
-                self._tell(self._untold.popleft())
+                self._notify(self._untold.popleft())
 
-    def _tell(self, report: AuditReport) -> None:
+    def _notify(self, report: AuditReport) -> None:
         for observer in self._observers:
             try:
                 observer.audited(report)

@@ -15,7 +15,7 @@ LOG = logging.getLogger(__name__)
 SETTLE_SECONDS = 1.0
 """Nodes that are read by then are written at once and do not wait for slow ones."""
 
-_LOOK_SECONDS = 0.05
+_POLL_INTERVAL = 0.05
 """How often events are looked for while a slow node is waited for."""
 
 _DOES_NOT_ANSWER = "does not answer"
@@ -125,7 +125,7 @@ class NodeReader:
                     late[name] = other
             if quick:
                 yield quick
-            task.wait_until(time.monotonic() + _LOOK_SECONDS)
+            task.wait_until(time.monotonic() + _POLL_INTERVAL)
 
     def _is_hung(self, nodename: str) -> bool:
         """Tell whether the reading of a node that hung has not returned yet."""

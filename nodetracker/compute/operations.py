@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from nodetracker.accounting.ledger.grants import check_counts
-from nodetracker.accounting.ledger.moves import check_goes_on
+from nodetracker.accounting.ledger.grants import require_active
+from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.compute.only_node import find_only_node
+from nodetracker.compute.node_resolution import resolve_only_node
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest
@@ -46,9 +46,9 @@ class HostOperations:
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
         """See `HostAgent`."""
         parsed = self._parse(request)
-        nodename = parsed.nodename or find_only_node(self._store, self._host)
-        terms = self._manager.terms
-        return check_counts(self._store.create_claim(parsed, self._host, nodename, terms))
+        nodename = parsed.nodename or resolve_only_node(self._store, self._host)
+        policy = self._manager.policy
+        return require_active(self._store.create_claim(parsed, self._host, nodename, policy))
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
@@ -60,14 +60,14 @@ class HostOperations:
 
     def renew_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
-        return self._store.renew_claim(claim_uuid, self._manager.terms)
+        return self._store.renew_claim(claim_uuid, self._manager.policy)
 
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
         """See `HostAgent`."""
         parsed = self._parse(request)
-        nodename = parsed.nodename or find_only_node(self._store, self._host)
-        terms = self._manager.terms
-        return check_goes_on(self._store.create_migration(parsed, self._host, nodename, terms))
+        nodename = parsed.nodename or resolve_only_node(self._store, self._host)
+        policy = self._manager.policy
+        return require_open(self._store.create_migration(parsed, self._host, nodename, policy))
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `HostAgent`."""

@@ -39,13 +39,13 @@ class Orphans:
         return [HostWarning(WarningKind.ORPHAN_NODE_KEPT, name, "", text) for name, text in stay]
 
 
-class OrphanBook:
+class OrphanTracker:
     """Counts for each node the complete audits in a row that missed it."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
-    def judge(self, listing: NodeListing, rows: Mapping[str, NodeRecord]) -> Orphans:
+    def evaluate(self, listing: NodeListing, rows: Mapping[str, NodeRecord]) -> Orphans:
         """Count a listing and say what becomes of the rows that it lacks."""
         orphans = sorted(rows.keys() - set(listing.nodenames))
         if listing.unreachable:

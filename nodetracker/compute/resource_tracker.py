@@ -16,15 +16,15 @@ from datetime import datetime, timedelta
 from nodetracker.accounting.audit.inventory import unusable_cpu_sets
 from nodetracker.accounting.audit.planner import plan, plan_delete
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.ledger.grants import check_counts
+from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.clock import DatabaseClock, utc_clock
-from nodetracker.compute.absences import AbsenceBook
 from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
+from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.node_reader import NodeReader, TakeUrgent
-from nodetracker.compute.only_node import find_only_node
-from nodetracker.compute.orphans import OrphanBook
-from nodetracker.compute.warning_book import WarningBook, explain_split_brain
+from nodetracker.compute.node_resolution import resolve_only_node
+from nodetracker.compute.orphans import OrphanTracker
+from nodetracker.compute.warning_registry import WarningRegistry, explain_split_brain
 from nodetracker.errors import (
     ConfigError,
     ConflictError,
@@ -39,7 +39,7 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeView, failed_snapshot
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AgentKey, Driver, LedgerTerms, Store
+from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, Store
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -81,16 +81,16 @@ class ResourceTracker:
         self._monotonic = monotonic
         self._progress: Callable[[], None] = _ignore
         self._rows = HostRows(store, monotonic, clock)
-        self._book = WarningBook(store)
+        self._warnings = WarningRegistry(store)
         self._told_loads = 0
-        self._orphans = OrphanBook()
-        self._absences = AbsenceBook()
+        self._orphans = OrphanTracker()
+        self._missing_guests = MissingGuestTracker()
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
         self._is_driver_ready = True
         self._unreported: list[NodeChange] = []
         self._reader = NodeReader(driver, settings.probe_timeout, settings.max_concurrent_audits)
-        self._reader.begins = self._absences.begin
+        self._reader.begins = self._missing_guests.begin
 
     @property
     def database_clock(self) -> DatabaseClock:
@@ -110,13 +110,13 @@ class ResourceTracker:
         """Ask for nodes that events concern while an audit waits for slow ones."""
         self._reader.take_urgent = take_urgent
 
-    def note_gone(self, gone: Mapping[str, Collection[str]]) -> None:
+    def mark_deleted(self, gone: Mapping[str, Collection[str]]) -> None:
         """Take note of guests that were undefined or destroyed, until a listing has judged it.
 
         Args:
             gone: nodename -> their uuids.
         """
-        self._absences.note_gone(gone)
+        self._missing_guests.mark_deleted(gone)
 
     def audit_nodes(self, agent: AgentKey, nodenames: Collection[str]) -> AuditReport:
         """Bring the rows of some nodes up to date, as `audit` does for all.
@@ -131,7 +131,7 @@ class ResourceTracker:
         run = AuditRun(agent, (), self._monotonic())
         for snapshots in self._read(sorted(named)):
             self._write(run, snapshots)
-        run.warnings += [w for w in self._book.standing if w.nodename not in named]
+        run.warnings += [w for w in self._warnings.standing if w.nodename not in named]
         run.warnings += [
             explain_split_brain(found)
             for found in self._rows.split_brains
@@ -173,21 +173,21 @@ class ResourceTracker:
             self._listing_error = "; ".join(listing.unreachable) or None
             for snapshots in self._read(listing.nodenames):
                 if startup:
-                    self._judge_configuration(snapshots)
+                    self._evaluate_configuration(snapshots)
                 self._write(run, snapshots)
-            self._settle_orphans(run, listing)
+            self._reconcile_orphans(run, listing)
         if self._listing_error is not None:
             run.warnings.append(
                 HostWarning(WarningKind.DRIVER_NOT_READY, "", "", self._listing_error)
             )
-        run.warnings += self._book.judge_clock(self._rows.clock_skew_seconds or 0.0)
+        run.warnings += self._warnings.evaluate_clock(self._rows.clock_skew_seconds or 0.0)
         run.warnings += [explain_split_brain(found) for found in self._rows.split_brains]
         self._errors = run.errors
         return self._report(run)
 
     def _report(self, run: AuditRun, read: frozenset[str] | None = None) -> AuditReport:
         loads = self._rows.full_loads
-        self._book.tell(run.agent, run.warnings, is_due=loads != self._told_loads)
+        self._warnings.tell(run.agent, run.warnings, is_due=loads != self._told_loads)
         self._told_loads = loads
         changes, self._unreported = tuple(self._unreported), []
         return AuditReport(
@@ -205,10 +205,10 @@ class ResourceTracker:
     # Claims.
 
     @property
-    def terms(self) -> LedgerTerms:
+    def policy(self) -> AdmissionPolicy:
         """What this host's claims go by."""
         settings = self._settings
-        return LedgerTerms(
+        return AdmissionPolicy(
             settings.service_down_time,
             settings.claim_timeout,
             settings.is_packing_cells,
@@ -231,8 +231,8 @@ class ResourceTracker:
                 claim was granted before and is released by now.
         """
         host = self._settings.host
-        node = nodename or request.nodename or find_only_node(self._store, host)
-        claim = check_counts(self._store.create_claim(request, host, node, self.terms))
+        node = nodename or request.nodename or resolve_only_node(self._store, host)
+        claim = require_active(self._store.create_claim(request, host, node, self.policy))
         try:
             yield claim
         except BaseException:
@@ -263,7 +263,7 @@ class ResourceTracker:
         if not is_gone:
             run.forget(pending)
         for snapshot in snapshots:
-            self._absences.count(snapshot, self._rows.get(snapshot.nodename))
+            self._missing_guests.count(snapshot, self._rows.get(snapshot.nodename))
         for _ in range(MAX_CONFLICT_ROUNDS):
             now = self._load(run.agent)
             began_at = now - timedelta(seconds=self._monotonic() - run.began)
@@ -273,7 +273,7 @@ class ResourceTracker:
                     self._rows.get(name),
                     policy,
                     now,
-                    self._absences.time(name, began_at),
+                    self._missing_guests.time(name, began_at),
                 )
                 for name, snapshot in pending.items()
             }
@@ -288,11 +288,11 @@ class ResourceTracker:
             )
             conflicts = self._apply(run, changes)
             if has_reopened:
-                self._rows.distrust()  # a workload that came late may hold a claim elsewhere
+                self._rows.invalidate()  # a workload that came late may hold a claim elsewhere
             for name, view in views.items():
                 if name not in conflicts and not is_gone:
                     run.note(view)
-                    self._absences.settle(pending[name])
+                    self._missing_guests.update(pending[name])
             pending = {name: pending[name] for name in conflicts}
             if not pending:
                 return
@@ -337,9 +337,9 @@ class ResourceTracker:
     def _derive_uuid(self, agent: AgentKey, nodename: str) -> str:
         return str(uuid_module.uuid5(uuid_module.UUID(agent.agent_id), nodename))
 
-    def _settle_orphans(self, run: AuditRun, listing: NodeListing) -> None:
+    def _reconcile_orphans(self, run: AuditRun, listing: NodeListing) -> None:
         """Keep or delete the rows of nodes that a listing lacks."""
-        orphans = self._orphans.judge(listing, self._rows)
+        orphans = self._orphans.evaluate(listing, self._rows)
         due = [plan_delete(self._rows[name]) for name in orphans.due]
         if orphans.waiting:
             self._write(run, [failed_snapshot(n, "driver", _WAITS) for n in orphans.waiting])
@@ -359,7 +359,7 @@ class ResourceTracker:
 
     # Judge and tell.
 
-    def _judge_configuration(self, snapshots: Sequence[HostSnapshot]) -> None:
+    def _evaluate_configuration(self, snapshots: Sequence[HostSnapshot]) -> None:
         for snapshot in snapshots:
             if snapshot.cpu.value is None:
                 continue

@@ -45,11 +45,13 @@ class ComputeService:
             "audits", manager.inventory_host, settings.audit_interval, self._fail, _FATAL
         )
         self._heartbeats = PeriodicLoop(
-            "heartbeats", manager.beat, settings.report_interval, self._fail, _FATAL
+            "heartbeats", manager.report_state, settings.report_interval, self._fail, _FATAL
         )
         self._events = PeriodicLoop("events", manager.handle_events, None, self._fail, _FATAL)
         self._loops = (self._audits, self._heartbeats, self._events)
-        manager.bind(self._audits.wake, self._audits_moved, self._all_moved, self._events.wake)
+        manager.bind(
+            self._audits.wake, self._audits_progressed, self._all_progressed, self._events.wake
+        )
 
     @property
     def graceful_shutdown_timeout(self) -> float:
@@ -87,10 +89,10 @@ class ComputeService:
         self._audits.change_interval(settings.audit_interval)
         self._audits.wake()
 
-    def is_moving(self) -> bool:
+    def is_making_progress(self) -> bool:
         """Tell whether the threads live and get on."""
         limit = _STALL_SECONDS + 2 * self._settings.probe_timeout
-        return all(loop.is_moving(limit) for loop in self._loops)
+        return all(loop.is_making_progress(limit) for loop in self._loops)
 
     def describe(self) -> str:
         """Return a line on how the service does, for systemd."""
@@ -101,7 +103,7 @@ class ComputeService:
             self._manager.init_host()
             self._heartbeats.start()
             self._audit_first()
-            self._manager.beat()  # carries the outcome of that audit
+            self._manager.report_state()  # carries the outcome of that audit
             self._manager.post_start_hook()
             self._audits.start()
             if self._manager.has_events:
@@ -124,11 +126,11 @@ class ComputeService:
         except BaseException:  # as at any later audit: the next one may do better
             LOG.exception("The first audit failed")
 
-    def _audits_moved(self) -> None:
+    def _audits_progressed(self) -> None:
         self._audits.moved()
         self._events.moved()
 
-    def _all_moved(self) -> None:
+    def _all_progressed(self) -> None:
         for loop in self._loops:
             loop.moved()
 

@@ -28,8 +28,8 @@ LOG = logging.getLogger(__name__)
 COMPUTE_TOPIC = "compute"
 
 _ATTEMPTS = 5
-_WATCHED_BEATS = 2
-_LOOKS_PER_BEAT = 5
+_WATCHED_HEARTBEATS = 2
+_POLLS_PER_HEARTBEAT = 5
 
 Wait = Callable[[float], bool]
 """Waits for some seconds; True when the process is to end instead."""
@@ -104,8 +104,8 @@ class Takeover:
                     "machine; one agent answers for a host, so stop that one first",
                 )
             return
-        moved = self._watch(own)
-        if moved is None:
+        holder_now = self._watch(own)
+        if holder_now is None:
             return
         cure = (
             f"if this machine is a copy of the other, delete {self._id_file} and give it a "
@@ -114,8 +114,8 @@ class Takeover:
             else "give one of them another name in [DEFAULT] host"
         )
         self._refuse(
-            moved,
-            f"host {own.host} has an agent already: {self._describe(moved)}, and it is alive; "
+            holder_now,
+            f"host {own.host} has an agent already: {self._describe(holder_now)}, and it is alive; "
             f"this is {self._describe_self()}; {cure}",
         )
 
@@ -155,21 +155,21 @@ class Takeover:
         Raises:
             StoppingError: the process ends meanwhile.
         """
-        beat = max(self._settings.report_interval, record.incarnation.report_interval)
+        interval = max(self._settings.report_interval, record.incarnation.report_interval)
         LOG.info(
             "Host %s is held by %s; watching its heartbeats for %d s",
             record.host,
             self._describe(record),
-            beat * _WATCHED_BEATS,
+            interval * _WATCHED_HEARTBEATS,
         )
-        until = self._monotonic() + beat * _WATCHED_BEATS
+        until = self._monotonic() + interval * _WATCHED_HEARTBEATS
         while (left := until - self._monotonic()) > 0:
-            if self._wait(min(left, beat / _LOOKS_PER_BEAT)):
+            if self._wait(min(left, interval / _POLLS_PER_HEARTBEAT)):
                 raise StoppingError("stopped while another agent's heartbeats were watched")
             found = self._store.list_services(record.host, COMPUTE_BINARY)
             if not found:
                 return None
-            if _stamp(found[0]) != _stamp(record):
+            if _version(found[0]) != _version(record):
                 return found[0]
         LOG.info("Host %s: no heartbeat was seen; taking it over", record.host)
         return None
@@ -216,5 +216,5 @@ def describe_run(incarnation: Incarnation, address: str, epoch: int | None = Non
     return ", ".join([*parts, f"boot {incarnation.boot_id or 'unknown'})"])
 
 
-def _stamp(record: ServiceRecord) -> tuple[str, int, int]:
+def _version(record: ServiceRecord) -> tuple[str, int, int]:
     return record.incarnation.agent_id, record.epoch, record.report_count

@@ -58,14 +58,14 @@ class ConductorStore:
         self._caller = caller
         self._timeout = timeout_seconds
         self._host_clock = host_clock
-        self._beat_seconds = beat_seconds
+        self._heartbeat_timeout = beat_seconds
         self._proxy = CONDUCTOR.make_proxy(self._call)
 
     def __getattr__(self, name: str) -> Any:
         """Return one of the store's methods."""
         return getattr(self._proxy, name)
 
-    def beat(
+    def report_state(
         self,
         agent: AgentKey,
         report_count: int,
@@ -74,7 +74,7 @@ class ConductorStore:
     ) -> None:
         """See `Store`; says that it came by the broker, and this host's time."""
         told = replace(state, by_broker=True)
-        self._proxy.beat(agent, report_count, told, host_time or self._host_clock())
+        self._proxy.report_state(agent, report_count, told, host_time or self._host_clock())
 
     def close(self) -> None:
         """Do nothing: the connections are the process's."""
@@ -86,7 +86,7 @@ class ConductorStore:
         return self._ask(method, arguments, ATTEMPTS)
 
     def _ask(self, method: Method, arguments: dict[str, Any], attempts: int) -> Any:
-        timeout = self._beat_seconds if method.name == "beat" else self._timeout
+        timeout = self._heartbeat_timeout if method.name == "beat" else self._timeout
         while True:
             attempts -= 1
             try:

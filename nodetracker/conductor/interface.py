@@ -8,7 +8,7 @@ CONDUCTOR = Interface(Store, topic="conductor", version="1.0", local=frozenset({
 REPEATABLE = frozenset(
     {
         # Nothing is written.
-        "load_stamps", "load_nodes", "load_ledger_stamps", "load_ledger_nodes", "list_claims",
+        "load_versions", "load_nodes", "load_ledger_versions", "load_ledger_nodes", "list_claims",
         "list_history", "list_migrations", "list_nodes", "list_services", "list_split_brains",
         "list_warnings", "now",
         "try_claim",

@@ -50,7 +50,7 @@ class Membership:
         self._count = 0
         self._has_told = False
 
-    def beat(self) -> None:
+    def report_state(self) -> None:
         """Write one heartbeat, taking the row first when it is not this process's.
 
         Raises:
@@ -59,7 +59,7 @@ class Membership:
         key = self._key or self._register()
         self._count += 1  # never the same twice: one whose answer was lost may have been written
         try:
-            self._store.beat(key, self._count, self._state())
+            self._store.report_state(key, self._count, self._state())
         except FencedError:
             self._key = None
             if not self._has_told:
@@ -73,9 +73,9 @@ class Membership:
 
     def _register(self) -> AgentKey:
         found = self._store.list_services(self._host, self._binary)
-        seen: ServiceRecord | None = found[0] if found else None
+        expected: ServiceRecord | None = found[0] if found else None
         record = self._store.register_agent(
-            self._host, self._binary, self._topic, self._version, self._incarnation, seen
+            self._host, self._binary, self._topic, self._version, self._incarnation, expected
         )
         self._count = record.report_count
         self._key = AgentKey(

@@ -5,18 +5,18 @@ from typing import Protocol
 from nodetracker.rpc.interface import Interface
 
 
-class Pinged(Protocol):
+class PingEndpoint(Protocol):
     """Whoever answers, as soon as the broker has brought the question."""
 
     def ping(self) -> None:
         """Do nothing."""
 
 
-class Echo:
-    """`Pinged`."""
+class PingResponder:
+    """`PingEndpoint`."""
 
     def ping(self) -> None:
-        """See `Pinged`."""
+        """See `PingEndpoint`."""
 
 
-PING = Interface(Pinged, topic="conductor-ping", version="1.0")
+PING = Interface(PingEndpoint, topic="conductor-ping", version="1.0")

@@ -51,7 +51,7 @@ class ConductorService:
         self._notifier = notifier
         self._database = OutageLog("The database", StoreError, LOG)
         self._loops = (
-            PeriodicLoop("heartbeats", self._beat, report_interval, self._fail),
+            PeriodicLoop("heartbeats", self._report_state, report_interval, self._fail),
             PeriodicLoop("broker", self._look, report_interval, self._fail),
         )
         self._on_fatal: Callable[[BaseException], None] | None = None
@@ -87,17 +87,17 @@ class ConductorService:
             self._notifier.flush(min(FLUSH_SECONDS, deadline - time.monotonic()))
         return is_answered and has_beaten
 
-    def is_moving(self) -> bool:
+    def is_making_progress(self) -> bool:
         """Tell whether its own threads live and get on."""
-        return all(loop.is_moving(_STALL_SECONDS) for loop in self._loops)
+        return all(loop.is_making_progress(_STALL_SECONDS) for loop in self._loops)
 
     def describe(self) -> str:
         """Return a line on how it does, for systemd."""
         problem = self._database.error or self._watch.error
         return f"Conductor {self._host}: {problem or 'fine'}"
 
-    def _beat(self) -> None:
-        self._database.run("heartbeat", self._membership.beat)
+    def _report_state(self) -> None:
+        self._database.run("heartbeat", self._membership.report_state)
 
     def _look(self) -> None:
         self._watch.look()

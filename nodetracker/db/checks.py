@@ -93,19 +93,19 @@ def check_rename(
     return found[0] if found else None
 
 
-def check_seen(seen: ServiceRecord | None, found: ServiceRecord | None) -> None:
+def check_expected(expected: ServiceRecord | None, found: ServiceRecord | None) -> None:
     """Make sure that a services row is as it was when something was concluded from it.
 
     Raises:
         ConflictError: it is not.
     """
-    if _stamp(seen) != _stamp(found):
-        row = found or seen
+    if _version(expected) != _version(found):
+        row = found or expected
         assert row is not None
         raise ConflictError(f"host {row.host} was taken over or heard of meanwhile")
 
 
-def _stamp(service: ServiceRecord | None) -> tuple[str, int, int] | None:
+def _version(service: ServiceRecord | None) -> tuple[str, int, int] | None:
     if service is None:
         return None
     return service.incarnation.agent_id, service.epoch, service.report_count

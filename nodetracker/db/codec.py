@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.sanitize import storable_json
+from nodetracker.accounting.sanitize import sanitize_json
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
@@ -307,6 +307,6 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:
     """Return what a heartbeat stores of the audits, as plain data."""
-    nodes = storable_json(state.nodes)
+    nodes = sanitize_json(state.nodes)
     stored = {"age_seconds": state.age_seconds, "nodes": nodes}
     return stored | {"by_broker": True} if state.by_broker else stored

@@ -9,7 +9,7 @@ from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.locked_nodes import LEDGER_COLUMNS
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES, Claim
-from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
+from nodetracker.model.fleet import LedgerNode, LedgerVersion, LedgerVersions
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
@@ -25,8 +25,8 @@ _SERVICE = "service_"
 _MAX_IDS = 1000
 
 
-def load_ledger_stamps(connection: sa.Connection) -> LedgerStamps:
-    """See `Store.load_ledger_stamps`."""
+def load_ledger_versions(connection: sa.Connection) -> LedgerVersions:
+    """See `Store.load_ledger_versions`."""
     # One row to join to, as the time is wanted of an empty fleet too.
     always = sa.select(sa.literal(1).label("one")).subquery()
     rows = connection.execute(
@@ -42,9 +42,9 @@ def load_ledger_stamps(connection: sa.Connection) -> LedgerStamps:
         )
     ).all()
     found = [row for row in rows if row.id is not None]
-    return LedgerStamps(
+    return LedgerVersions(
         now=rows[0].now,
-        nodes=tuple(_decode_stamp(row) for row in found),
+        nodes=tuple(_decode_version(row) for row in found),
         services={
             row.host: ServiceGate(
                 **{name: getattr(row, _SERVICE + name) for name in codec.GATE_COLUMNS}
@@ -98,7 +98,7 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
         )
     return [
         LedgerNode(
-            stamp=_decode_stamp(row),
+            stamp=_decode_version(row),
             values=codec.decode_some_values(row._mapping, LEDGER_COLUMNS),
             claims=tuple(claims.get(node_id, ())),
             unclaimed=guests.get(node_id, {}),
@@ -108,5 +108,5 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
     ]
 
 
-def _decode_stamp(row: "sa.Row[tuple[object, ...]]") -> LedgerStamp:
-    return LedgerStamp(row.id, row.host, row.hypervisor_hostname, row.generation, row.created_at)
+def _decode_version(row: "sa.Row[tuple[object, ...]]") -> LedgerVersion:
+    return LedgerVersion(row.id, row.host, row.hypervisor_hostname, row.generation, row.created_at)

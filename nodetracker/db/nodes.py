@@ -14,7 +14,7 @@ from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
-from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
+from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.pci import TrackedDevice
 
 _nodes = tables.compute_nodes.c
@@ -24,8 +24,8 @@ _claims = tables.claims.c
 _MAX_IDS = 1000
 
 
-def load_stamps(connection: sa.Connection, host: str, binary: str) -> HostStamps:
-    """See `Store.load_stamps`."""
+def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVersions:
+    """See `Store.load_versions`."""
     rows = connection.execute(
         sa.select(
             _services.epoch,
@@ -41,12 +41,12 @@ def load_stamps(connection: sa.Connection, host: str, binary: str) -> HostStamps
     ).all()
     if not rows:
         raise NotFoundError(f"host {host} has no services row for {binary}")
-    return HostStamps(
+    return HostVersions(
         now=rows[0].now,
         epoch=rows[0].epoch,
         service_uuid=rows[0].service_uuid,
         by_nodename={
-            row.hypervisor_hostname: NodeStamp(row.id, row.generation, row.node_epoch)
+            row.hypervisor_hostname: NodeVersion(row.id, row.generation, row.node_epoch)
             for row in rows
             if row.id is not None
         },

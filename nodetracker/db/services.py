@@ -56,7 +56,7 @@ def register_agent(
     topic: str,
     version: str,
     incarnation: Incarnation,
-    seen: ServiceRecord | None,
+    expected: ServiceRecord | None,
 ) -> ServiceRecord:
     """See `Store.register_agent`. The services row comes first, then the nodes in id order."""
     one = sa.and_(_services.host == host, _services.binary == binary)
@@ -64,14 +64,14 @@ def register_agent(
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
-    epoch = max(node_epoch, 0 if seen is None else seen.epoch) + 1
+    epoch = max(node_epoch, 0 if expected is None else expected.epoch) + 1
     columns = codec.encode_incarnation(incarnation) | {
         "topic": topic,
         "version": version,
         "epoch": epoch,
         "updated_at": utc_now(),
     }
-    if seen is None:
+    if expected is None:
         connection.execute(
             sa.insert(tables.services).values(
                 uuid=str(uuid.uuid4()),
@@ -91,9 +91,9 @@ def register_agent(
             sa.update(tables.services)
             .where(
                 one,
-                _services.agent_id == seen.incarnation.agent_id,
-                _services.epoch == seen.epoch,
-                _services.report_count == seen.report_count,
+                _services.agent_id == expected.incarnation.agent_id,
+                _services.epoch == expected.epoch,
+                _services.report_count == expected.report_count,
             )
             .values(columns)
         )
@@ -185,7 +185,7 @@ def delete_service(
 
 
 def rename_host(
-    connection: sa.Connection, old: str, new: str, binary: str, seen: ServiceRecord | None
+    connection: sa.Connection, old: str, new: str, binary: str, expected: ServiceRecord | None
 ) -> int:
     """See `Store.rename_host`."""
     rows = connection.execute(
@@ -202,7 +202,7 @@ def rename_host(
         .with_for_update()
     ).all()
     found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
-    checks.check_seen(seen, found)
+    checks.check_expected(expected, found)
     epochs = [row.epoch for row in nodes] + ([found.epoch] if found else [])
     moved = {"host": new, "epoch": max(epochs) + 1, "updated_at": utc_now()}
     connection.execute(
@@ -260,7 +260,7 @@ def _lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
     return {row[0]: row[1] for row in rows}
 
 
-def beat(
+def report_state(
     connection: sa.Connection,
     agent: AgentKey,
     report_count: int,

@@ -16,12 +16,12 @@ from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.errors import ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
-from nodetracker.model.fleet import LedgerNode, LedgerStamps
+from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.node import HostStamps, NodeRecord
+from nodetracker.model.node import HostVersions, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import AgentKey, ApplyResult, LedgerTerms
+from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult
 
 Clock = Callable[[], datetime]
 
@@ -52,9 +52,9 @@ class SqlStore:
         """The SQLAlchemy engine, for migrations and tests."""
         return self._database.engine
 
-    def load_stamps(self, host: str, binary: str) -> HostStamps:
+    def load_versions(self, host: str, binary: str) -> HostVersions:
         """See `Store`."""
-        return self._database.read(lambda c: nodes.load_stamps(c, host, binary))
+        return self._database.read(lambda c: nodes.load_versions(c, host, binary))
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""
@@ -68,19 +68,19 @@ class SqlStore:
             return ApplyResult()
         return self._database.write(
             lambda c: node_changes.apply_changes(c, agent, changes, service_down_time),
-            again_on_duplicate=True,
+            retry_on_duplicate=True,
         )
 
     def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
         """See `Store`."""
         return self._database.write(
-            lambda c: host_warnings.sync_warnings(c, agent, active), again_on_duplicate=True
+            lambda c: host_warnings.sync_warnings(c, agent, active), retry_on_duplicate=True
         )
 
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """See `Store`."""
         self._database.write(
-            lambda c: host_warnings.raise_warning(c, host, warning), again_on_duplicate=True
+            lambda c: host_warnings.raise_warning(c, host, warning), retry_on_duplicate=True
         )
 
     def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
@@ -94,14 +94,16 @@ class SqlStore:
         topic: str,
         version: str,
         incarnation: Incarnation,
-        seen: ServiceRecord | None,
+        expected: ServiceRecord | None,
     ) -> ServiceRecord:
         """See `Store`."""
         return self._database.write(
-            lambda c: services.register_agent(c, host, binary, topic, version, incarnation, seen)
+            lambda c: services.register_agent(
+                c, host, binary, topic, version, incarnation, expected
+            )
         )
 
-    def beat(
+    def report_state(
         self,
         agent: AgentKey,
         report_count: int,
@@ -110,34 +112,36 @@ class SqlStore:
     ) -> None:
         """See `Store`."""
         asked_at = host_time or self._clock()
-        self._database.write(lambda c: services.beat(c, agent, report_count, state, asked_at))
+        self._database.write(
+            lambda c: services.report_state(c, agent, report_count, state, asked_at)
+        )
 
     def mark_service(self, agent: AgentKey, reason: str | None) -> None:
         """See `Store`."""
         self._database.write(lambda c: services.mark_service(c, agent, reason))
 
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Claim:
         """See `Store`."""
         return self._grant(
-            lambda c: claims.create_claim(c, request, host, nodename, terms),
-            lambda c: claims.answer_again(c, request),
+            lambda c: claims.create_claim(c, request, host, nodename, policy),
+            lambda c: claims.find_existing_grant(c, request),
         )
 
     def try_claim(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Admission:
         """See `Store`."""
-        return self._database.write(lambda c: claims.try_claim(c, request, host, nodename, terms))
+        return self._database.write(lambda c: claims.try_claim(c, request, host, nodename, policy))
 
     def confirm_claim(self, uuid: str) -> Claim:
         """See `Store`."""
         return self._database.write(lambda c: claims.confirm_claim(c, uuid))
 
-    def renew_claim(self, uuid: str, terms: LedgerTerms) -> Claim:
+    def renew_claim(self, uuid: str, policy: AdmissionPolicy) -> Claim:
         """See `Store`."""
-        return self._database.write(lambda c: claims.renew_claim(c, uuid, terms))
+        return self._database.write(lambda c: claims.renew_claim(c, uuid, policy))
 
     def abort_claim(self, uuid: str) -> Claim:
         """See `Store`."""
@@ -156,21 +160,21 @@ class SqlStore:
         """See `Store`."""
         return self._database.read(lambda c: split_brains.list_split_brains(c, host))
 
-    def load_ledger_stamps(self) -> LedgerStamps:
+    def load_ledger_versions(self) -> LedgerVersions:
         """See `Store`."""
-        return self._database.read(fleet.load_ledger_stamps)
+        return self._database.read(fleet.load_ledger_versions)
 
     def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
         """See `Store`."""
         return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
 
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Migration:
         """See `Store`."""
         return self._grant(
-            lambda c: migrations.create_migration(c, request, host, nodename, terms),
-            lambda c: migrations.answer_again(c, request),
+            lambda c: migrations.create_migration(c, request, host, nodename, policy),
+            lambda c: migrations.find_existing_grant(c, request),
         )
 
     def confirm_migration(self, uuid: str) -> Migration:
@@ -208,9 +212,9 @@ class SqlStore:
         """See `Store`."""
         self._database.write(lambda c: services.delete_service(c, host, binary, service_down_time))
 
-    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+    def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
         """See `Store`."""
-        return self._database.write(lambda c: services.rename_host(c, old, new, binary, seen))
+        return self._database.write(lambda c: services.rename_host(c, old, new, binary, expected))
 
     def now(self) -> datetime:
         """See `Store`."""
@@ -252,13 +256,13 @@ class SqlStore:
     def _grant(
         self,
         grant: Callable[[sa.Connection], T],
-        answer_again: Callable[[sa.Connection], T | None],
+        find_existing_grant: Callable[[sa.Connection], T | None],
     ) -> T:
         """Grant a request, or answer what the same one was granted at the same time."""
         try:
             return self._database.write(grant)
         except ConflictError:
-            again = self._database.read(answer_again)
+            again = self._database.read(find_existing_grant)
             if again is None:
                 raise
             return again

@@ -157,7 +157,7 @@ def list_directory(path: Path) -> tuple[str, ...] | None:
     try:
         names = tuple(sorted(os.listdir(path)))  # noqa: PTH208 names, not paths: half the price
     except OSError as error:
-        _tell_failure(observer, path, error)
+        _log_failure(observer, path, error)
         if error.errno in _ABSENT:
             return None
         raise HostDataError(str(path), describe_os_error(error)) from error
@@ -217,16 +217,14 @@ def _read_bytes(path: Path) -> bytes:
     try:
         data = _read_file(path)
     except (OSError, HostDataError) as error:
-        _tell_failure(observer, path, error)
+        _log_failure(observer, path, error)
         raise
     if observer is not None:
         observer.was_read(path, data)
     return data
 
 
-def _tell_failure(
-    observer: ReadObserver | None, path: Path, error: OSError | HostDataError
-) -> None:
+def _log_failure(observer: ReadObserver | None, path: Path, error: OSError | HostDataError) -> None:
     if observer is None or (isinstance(error, OSError) and error.errno in _ABSENT):
         return
     reason = describe_os_error(error) if isinstance(error, OSError) else error.reason

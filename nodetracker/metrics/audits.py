@@ -19,7 +19,7 @@ BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of durations in seconds: a steady audit takes milliseconds, a hung probe 20 s."""
 
 
-class AuditOutcome(enum.StrEnum):
+class AuditResult(enum.StrEnum):
     """How one audit ended."""
 
     COMPLETE = "complete"  # every node read in full and stored
@@ -40,7 +40,7 @@ class AuditTally:
     """Counts audits since the start. Not safe for several threads."""
 
     def __init__(self) -> None:
-        self._outcomes: Counter[AuditOutcome] = Counter()
+        self._outcomes: Counter[AuditResult] = Counter()
         self._errors: Counter[StoreErrorKind] = Counter()
         self._changes: Counter[ChangeKind] = Counter()
         self._durations = [0] * (len(BUCKETS) + 1)
@@ -61,7 +61,7 @@ class AuditTally:
             "audits",
             "Audits by how they ended.",
             ("outcome",),
-            [((outcome.value,), self._outcomes[outcome]) for outcome in AuditOutcome],
+            [((outcome.value,), self._outcomes[outcome]) for outcome in AuditResult],
         )
         durations = HistogramMetricFamily(
             f"{PREFIX}audit_duration_seconds", "How long audits took, stored or not."
@@ -84,10 +84,10 @@ class AuditTally:
         )
 
 
-def _outcome_of(report: AuditReport) -> AuditOutcome:
+def _outcome_of(report: AuditReport) -> AuditResult:
     if report.store_error is not None:
-        return AuditOutcome.NOT_STORED
-    return AuditOutcome.COMPLETE if report.is_good else AuditOutcome.INCOMPLETE
+        return AuditResult.NOT_STORED
+    return AuditResult.COMPLETE if report.is_good else AuditResult.INCOMPLETE
 
 
 def _kind_of(error: StoreError) -> StoreErrorKind:

@@ -23,7 +23,7 @@ RETRY_SECONDS = 30.0
 
 MAX_CONNECTIONS = 500
 
-SILENCE_SECONDS = 30
+IDLE_TIMEOUT = 30
 """A connection on which nothing moves for so long is closed."""
 
 LOOP_SECONDS = 10
@@ -88,7 +88,7 @@ class Endpoint:
             threads=THREADS,
             ident=None,
             connection_limit=MAX_CONNECTIONS,
-            channel_timeout=SILENCE_SECONDS,
+            channel_timeout=IDLE_TIMEOUT,
             cleanup_interval=LOOP_SECONDS,
             max_request_body_size=_MAX_BODY_BYTES,
             log_socket_errors=False,

@@ -21,7 +21,9 @@ class _Answer(NamedTuple):
     headers: list[tuple[str, str]]
 
 
-def make_application(registry: CollectorRegistry, judge: Callable[[], Health]) -> WSGIApplication:
+def make_application(
+    registry: CollectorRegistry, evaluate: Callable[[], Health]
+) -> WSGIApplication:
     """Make the application.
 
     ``/metrics`` is in the format that the client asks for, compressed if it
@@ -33,7 +35,7 @@ def make_application(registry: CollectorRegistry, judge: Callable[[], Health]) -
     """
     pages: dict[str, Callable[[WSGIEnvironment], _Answer]] = {
         "/metrics": lambda environ: _render_metrics(registry, environ),
-        "/health": lambda environ: _render_health(judge()),
+        "/health": lambda environ: _render_health(evaluate()),
     }
 
     def answer(environ: WSGIEnvironment) -> _Answer:

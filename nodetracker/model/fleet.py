@@ -12,7 +12,7 @@ from nodetracker.model.service import ServiceGate
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerStamp:
+class LedgerVersion:
     """Just enough of a row to know whether it is the one that was read, and unchanged since.
 
     Attributes:
@@ -27,7 +27,7 @@ class LedgerStamp:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerStamps:
+class LedgerVersions:
     """The stamps of all nodes with their services' gates, read by one statement.
 
     Attributes:
@@ -36,7 +36,7 @@ class LedgerStamps:
     """
 
     now: datetime
-    nodes: tuple[LedgerStamp, ...]
+    nodes: tuple[LedgerVersion, ...]
     services: Mapping[str, ServiceGate]
 
 
@@ -51,7 +51,7 @@ class LedgerNode:
         devices: by address.
     """
 
-    stamp: LedgerStamp
+    stamp: LedgerVersion
     values: NodeValues
     claims: tuple[Claim, ...]
     unclaimed: Mapping[str, Guest]

@@ -18,7 +18,7 @@ _WORST_FIRST = (HealthState.FAIL, HealthState.WARN)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """One thing that was looked at.
 
     Attributes:
@@ -40,7 +40,7 @@ class Check:
 class Health:
     """All checks of one agent, by name."""
 
-    checks: Mapping[str, Check]
+    checks: Mapping[str, HealthCheck]
 
     @property
     def state(self) -> HealthState:

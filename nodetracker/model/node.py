@@ -183,7 +183,7 @@ VOLATILE_COLUMNS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStamp:
+class NodeVersion:
     """Just enough of a row to know whether it moved since it was last read."""
 
     id: int
@@ -192,7 +192,7 @@ class NodeStamp:
 
 
 @dataclass(frozen=True, slots=True)
-class HostStamps:
+class HostVersions:
     """All stamps of one host with the database's time, read by one statement.
 
     Attributes:
@@ -204,7 +204,7 @@ class HostStamps:
     now: datetime
     epoch: int
     service_uuid: str
-    by_nodename: Mapping[str, NodeStamp]
+    by_nodename: Mapping[str, NodeVersion]
 
 
 @dataclass(frozen=True, slots=True)

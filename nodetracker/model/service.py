@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.errors import RequestError
-from nodetracker.model.text import LONG_TEXT_LENGTH, storable_text
+from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
 
 COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
@@ -114,7 +114,7 @@ class ServiceChange:
             raise RequestError("disabled_reason", f"{reason!r} begins as agents' own reasons do")
         if len(reason) > LONG_TEXT_LENGTH:
             raise RequestError("disabled_reason", f"is longer than {LONG_TEXT_LENGTH} characters")
-        if storable_text(reason, LONG_TEXT_LENGTH) != reason:
+        if sanitize_text(reason, LONG_TEXT_LENGTH) != reason:
             problem = f"{reason!r} has characters that no database holds"
             raise RequestError("disabled_reason", problem)
 

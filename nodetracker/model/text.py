@@ -10,10 +10,10 @@ PCI_ID_LENGTH = 16
 """Characters of a PCI id and of a PCI address."""
 
 
-def storable_text(text: str, length: int = TEXT_LENGTH) -> str:
+def sanitize_text(text: str, length: int = TEXT_LENGTH) -> str:
     r"""Return text cut to a column's length, without what some database refuses.
 
-    >>> storable_text("a\0b\ud800c", 4)
+    >>> sanitize_text("a\0b\ud800c", 4)
     'a?b?'
     """
     if text.isascii() and "\0" not in text:

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nodetracker.model.text import LONG_TEXT_LENGTH, storable_text
+from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
 
 
 class WarningKind(enum.StrEnum):
@@ -76,9 +76,9 @@ class HostWarning:
         """
         return HostWarning(
             self.kind,
-            storable_text(self.nodename),
-            storable_text(self.item, WARNING_ITEM_LENGTH),
-            storable_text(self.message, LONG_TEXT_LENGTH),
+            sanitize_text(self.nodename),
+            sanitize_text(self.item, WARNING_ITEM_LENGTH),
+            sanitize_text(self.message, LONG_TEXT_LENGTH),
         )
 
 

@@ -6,10 +6,11 @@ passes, and a fake that ships in the package (``virt/fake``, ``db/memory``).
 
 from nodetracker.ports.agent import AgentDirectory, AuditObserver, CallServer, HostAgent, Notifier
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
-from nodetracker.ports.store import AgentKey, ApplyResult, LedgerTerms, Store
+from nodetracker.ports.store import AdmissionPolicy, AgentKey, ApplyResult, Store
 
 __all__ = [
     "POWER_ACTIONS",
+    "AdmissionPolicy",
     "AgentDirectory",
     "AgentKey",
     "ApplyResult",
@@ -18,7 +19,6 @@ __all__ = [
     "Driver",
     "DriverCapability",
     "HostAgent",
-    "LedgerTerms",
     "Notifier",
     "Store",
 ]

@@ -8,9 +8,9 @@ from typing import Protocol
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
-from nodetracker.model.fleet import LedgerNode, LedgerStamps
+from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.node import HostStamps, NodeRecord
+from nodetracker.model.node import HostVersions, NodeRecord
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
@@ -51,7 +51,7 @@ class ApplyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerTerms:
+class AdmissionPolicy:
     """What a ledger transaction goes by, beside what is stored.
 
     Attributes:
@@ -77,7 +77,7 @@ class Store(Protocol):
 
     # The agent's own path.
 
-    def load_stamps(self, host: str, binary: str) -> HostStamps:
+    def load_versions(self, host: str, binary: str) -> HostVersions:
         """Return id, generation and epoch of the host's rows and the time, by one statement.
 
         Raises:
@@ -139,7 +139,7 @@ class Store(Protocol):
         topic: str,
         version: str,
         incarnation: Incarnation,
-        seen: ServiceRecord | None,
+        expected: ServiceRecord | None,
     ) -> ServiceRecord:
         """Make or take the services row and raise its epoch and that of the host's nodes.
 
@@ -151,7 +151,7 @@ class Store(Protocol):
             ConflictError: the row is another by now; decide again.
         """
 
-    def beat(
+    def report_state(
         self,
         agent: AgentKey,
         report_count: int,
@@ -197,7 +197,7 @@ class Store(Protocol):
             RefusedError: it was heard of within `service_down_time` seconds.
         """
 
-    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+    def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
         """Move a host's rows to another host name and raise their epoch; return its nodes' number.
 
         The node that is called as the host was is renamed too; every node keeps its uuid.
@@ -215,7 +215,7 @@ class Store(Protocol):
     # The ledger: any process with the store may call these.
 
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Claim:
         """Hold what a workload asks for on one node, in one ledger transaction.
 
@@ -228,7 +228,7 @@ class Store(Protocol):
         """
 
     def try_claim(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Admission:
         """Judge a claim as `create_claim` does, and write nothing.
 
@@ -244,7 +244,7 @@ class Store(Protocol):
             RefusedError: it is released.
         """
 
-    def renew_claim(self, uuid: str, terms: LedgerTerms) -> Claim:
+    def renew_claim(self, uuid: str, policy: AdmissionPolicy) -> Claim:
         """Let a held claim expire later, counted from now.
 
         Raises: as `confirm_claim`.
@@ -270,7 +270,7 @@ class Store(Protocol):
         """Return claims, oldest first."""
 
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Migration:
         """Hold a move's destination beside its source, in one ledger transaction on both nodes.
 
@@ -325,7 +325,7 @@ class Store(Protocol):
 
     # Schedulers.
 
-    def load_ledger_stamps(self) -> LedgerStamps:
+    def load_ledger_versions(self) -> LedgerVersions:
         """Return the stamps of all hosts' nodes, their services' gates and the time.
 
         One statement, however many nodes there are.

@@ -27,7 +27,7 @@ MAX_STUCK = 8
 SLACK_SECONDS = 1.0
 """What the library gets beyond its own timeout, to say more than we could."""
 
-SILENCE_SECONDS = 10
+IDLE_TIMEOUT = 10
 """A server at work says so; one that is silent for this long has died with the call."""
 
 _THREADS = 64
@@ -80,11 +80,11 @@ class RpcCaller:
         context = self._make_context(timeout_seconds)
 
         # The other side says that it is at work only where that prolongs the wait.
-        silence = SILENCE_SECONDS if timeout_seconds > SILENCE_SECONDS else None
+        idle_timeout = IDLE_TIMEOUT if timeout_seconds > IDLE_TIMEOUT else None
 
         def send() -> Any:
             prepared = client.prepare(
-                server=server, timeout=timeout_seconds, call_monitor_timeout=silence
+                server=server, timeout=timeout_seconds, call_monitor_timeout=idle_timeout
             )
             return prepared.call(context, method.name, **arguments)
 
@@ -99,7 +99,7 @@ class RpcCaller:
                 f"cannot read: {error}"
             ) from None
 
-    def forget(self, interface: Interface, server: str, timeout_seconds: float) -> None:
+    def delete_queue(self, interface: Interface, server: str, timeout_seconds: float) -> None:
         """Delete the queue of a server that is gone; one that somebody listens to stays.
 
         Raises:
@@ -187,7 +187,7 @@ def _translate(
     if kind == "MessagingTimeout":
         if waited_seconds < timeout_seconds - SLACK_SECONDS:
             return RpcUnavailableError(
-                f"{name} did not answer {method} and is silent for {SILENCE_SECONDS} s: "
+                f"{name} did not answer {method} and is silent for {IDLE_TIMEOUT} s: "
                 "it does not run, or hangs"
             )
         return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")

@@ -166,9 +166,9 @@ class NotificationSender:
             if self._error is not None:
                 LOG.info("Notifications are sent again")
                 self._error = None
-            self._tell_dropped()
+            self._log_dropped()
 
-    def _tell_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         dropped = self._queue.dropped
         if dropped != self._told_dropped and not self.waiting:
             LOG.warning(

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodetracker.accounting.ledger.admission import Check
+from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 from nodetracker.scheduler.host_state import HostState
 
 
@@ -28,24 +28,24 @@ class Filtered:
     """
 
     passed: tuple[HostState, ...]
-    dropped: Mapping[Check, int]
+    dropped: Mapping[AdmissionCheck, int]
     total: int
 
     def explain(self) -> str:
         """Say what speaks against the nodes that did not pass; "" when all did.
 
-        >>> Filtered((), {Check.CPU: 3, Check.UP: 1}, 5).explain()
+        >>> Filtered((), {AdmissionCheck.CPU: 3, AdmissionCheck.UP: 1}, 5).explain()
         'up: 1 of 5 nodes, cpu: 3 of 5 nodes'
         """
         return ", ".join(
             f"{check}: {self.dropped[check]} of {self.total} nodes"
-            for check in Check
+            for check in AdmissionCheck
             if self.dropped.get(check)
         )
 
 
 def filter_states(
-    states: Iterable[HostState], request: ClaimRequest, now: datetime, terms: LedgerTerms
+    states: Iterable[HostState], request: ClaimRequest, now: datetime, policy: AdmissionPolicy
 ) -> Filtered:
     """Judge every node by the ledger's checks.
 
@@ -53,11 +53,11 @@ def filter_states(
         now: the database's time.
     """
     passed = []
-    dropped: Counter[Check] = Counter()
+    dropped: Counter[AdmissionCheck] = Counter()
     total = 0
     for state in states:
         total += 1
-        refusals = state.judge(request, now, terms).refusals
+        refusals = state.evaluate(request, now, policy).refusals
         dropped.update({refusal.check for refusal in refusals})
         if not refusals:
             passed.append(state)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nodetracker.model.claim import Claim
-from nodetracker.model.fleet import LedgerStamp
+from nodetracker.model.fleet import LedgerVersion
 from nodetracker.ports import Store
 from nodetracker.scheduler.host_state import HostState
 
@@ -46,7 +46,7 @@ class HostManager:
         One statement while nothing moved, three more whatever the number that did.
         """
         known = {} if self._fleet is None else self._fleet.states
-        stamps = self._store.load_ledger_stamps()
+        stamps = self._store.load_ledger_versions()
         moved = [stamp.id for stamp in stamps.nodes if not _is_current(known, stamp)]
         fresh = {node.stamp.id: node for node in self._store.load_ledger_nodes(moved)}
         states = {}
@@ -71,6 +71,6 @@ class HostManager:
             self._fleet = replace(fleet, states=states)
 
 
-def _is_current(known: Mapping[tuple[str, str], HostState], stamp: LedgerStamp) -> bool:
+def _is_current(known: Mapping[tuple[str, str], HostState], stamp: LedgerVersion) -> bool:
     state = known.get((stamp.host, stamp.nodename))
     return state is not None and not state.is_estimate and state.node.stamp == stamp

@@ -13,7 +13,7 @@ from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.service import ServiceGate
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class HostState:
         """What the node can still give by its own word; may be negative."""
         return free_amounts(self.node.values)
 
-    def judge(self, request: ClaimRequest, now: datetime, terms: LedgerTerms) -> Admission:
+    def evaluate(self, request: ClaimRequest, now: datetime, policy: AdmissionPolicy) -> Admission:
         """Judge a claim as the ledger would now, if nothing changed since the node was read.
 
         Args:
@@ -51,8 +51,8 @@ class HostState:
         for claim in self.node.claims:
             used.update(claim.amounts.resources)
         locked = self._as_locked(request.workload.uuid, now)
-        return grants.judge_claim(
-            request, locked, used, terms.service_down_time, terms.is_packing, terms.aliases
+        return grants.evaluate_claim(
+            request, locked, used, policy.service_down_time, policy.is_packing, policy.aliases
         )
 
     def consume(self, claim: Claim) -> "HostState":
@@ -75,7 +75,7 @@ class HostState:
             if uuid != claim.workload.uuid
         }
         try:
-            devices = grants.give_devices(locked, claim)
+            devices = grants.assign_devices(locked, claim)
         except RefusedError:
             devices = dict(self.node.devices)
         node = replace(

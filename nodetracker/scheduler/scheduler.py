@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.grants import answer_again
+from nodetracker.accounting.ledger.grants import find_existing_grant
 from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import STAYS_ON_NODE, Migration
-from nodetracker.ports import LedgerTerms, Store
+from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.selection import Candidate, Selection, select_candidates
 from nodetracker.scheduler.weighers import EVEN, Multipliers
@@ -32,18 +32,18 @@ class Scheduler:
         self,
         store: Store,
         manager: HostManager,
-        terms: LedgerTerms,
+        policy: AdmissionPolicy,
         multipliers: Multipliers = EVEN,
     ) -> None:
         self._store = store
         self._manager = manager
-        self._terms = terms
+        self._policy = policy
         self._multipliers = multipliers
 
     def select(self, request: ClaimRequest) -> Selection:
         """Return the candidates of a request, the best first."""
-        terms = self._terms
-        return select_candidates(self._manager.fleet, request, terms, self._multipliers)
+        policy = self._policy
+        return select_candidates(self._manager.fleet, request, policy, self._multipliers)
 
     def create_claim(self, request: ClaimRequest) -> Claim:
         """Claim on the best candidate that grants it; the same request answers the same claim.
@@ -53,12 +53,12 @@ class Scheduler:
                 reason is named with its node.
             ClaimConflictError: its uuid stands for another request.
         """
-        known = answer_again(self._store.list_claims(uuid=request.uuid), request)
+        known = find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
         if known is not None:
             return known
         claim = self._ask_each(
             request,
-            lambda c: self._store.create_claim(request, c.host, c.nodename, self._terms),
+            lambda c: self._store.create_claim(request, c.host, c.nodename, self._policy),
         )
         self._manager.consume(claim)
         return claim
@@ -81,10 +81,10 @@ class Scheduler:
             if place is None:
                 raise ClaimRefusedError([f"there is no claim {wanted.source_claim} to move from"])
         if place is not None:
-            return self._store.create_migration(request, place.host, place.nodename, self._terms)
+            return self._store.create_migration(request, place.host, place.nodename, self._policy)
         return self._ask_each(
             request,
-            lambda c: self._store.create_migration(request, c.host, c.nodename, self._terms),
+            lambda c: self._store.create_migration(request, c.host, c.nodename, self._policy),
         )
 
     def _find_claim(self, uuid: str) -> Claim | None:
@@ -100,7 +100,7 @@ class Scheduler:
         def ask(candidate: Candidate) -> tuple[Candidate, Admission]:
             host, nodename = candidate.host, candidate.nodename
             try:
-                answer = self._store.try_claim(request, host, nodename, self._terms)
+                answer = self._store.try_claim(request, host, nodename, self._policy)
             except NotFoundError as error:
                 raise ClaimRefusedError([str(error)]) from None
             if answer.reasons:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nodetracker.accounting.usage import Charge
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 from nodetracker.scheduler.filters import filter_states
 from nodetracker.scheduler.host_manager import Fleet
 from nodetracker.scheduler.weighers import Multipliers, weigh
@@ -38,7 +38,7 @@ class Selection:
 
 
 def select_candidates(
-    fleet: Fleet, request: ClaimRequest, terms: LedgerTerms, multipliers: Multipliers
+    fleet: Fleet, request: ClaimRequest, policy: AdmissionPolicy, multipliers: Multipliers
 ) -> Selection:
     """Choose and order the candidates; of equal weight, by host and nodename.
 
@@ -54,7 +54,7 @@ def select_candidates(
         names = [("on host", request.host), ("called", request.nodename)]
         told = "".join(f" {word} {name}" for word, name in names if name is not None)
         return Selection((), f"there is no node{told}")
-    filtered = filter_states(states, request, fleet.now, terms)
+    filtered = filter_states(states, request, fleet.now, policy)
     weights = weigh([state.free for state in filtered.passed], multipliers)
     candidates = [
         Candidate(*state.key, weight, state.free)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from nodetracker.accounting.audit.merge import Reading, merge_readings
+from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.guest import WorkloadKind
@@ -94,7 +94,7 @@ class CompositeDriver:
         ]
         return merge_readings(
             [
-                self._judge(name, driver, self._await(name, nodename, task))
+                self._evaluate(name, driver, self._await(name, nodename, task))
                 for name, driver, task in tasks
             ]
         )
@@ -117,7 +117,7 @@ class CompositeDriver:
         """Let the first do it."""
         self._first.host_power_action(action)
 
-    def _judge(self, name: str, driver: Driver, snapshot: HostSnapshot) -> Reading:
+    def _evaluate(self, name: str, driver: Driver, snapshot: HostSnapshot) -> DriverReading:
         """Add the kinds that a driver's guests may be of: declared, else listed last, else any.
 
         And where their disks were when that was read last, as who does not
@@ -127,7 +127,7 @@ class CompositeDriver:
             self._kinds[name] = frozenset(guest.kind for guest in snapshot.guests.value.guests)
         declared = frozenset(kind for word, kind in _KINDS.items() if word in driver.capabilities)
         kinds = declared or self._kinds.get(name) or frozenset(WorkloadKind)
-        reading = Reading(name, kinds, snapshot, self._disks.get(name))
+        reading = DriverReading(name, kinds, snapshot, self._disks.get(name))
         self._disks[name] = reading.disk
         return reading
 

@@ -87,7 +87,7 @@ def _measure_audits(url: str, directory: Path) -> list[AuditCosts]:
         revisions.sync(store.engine)
         measured = []
         for nodes, guests in SIZES:
-            _tell(f"audits of {nodes} nodes with {guests} guests each")
+            _notify(f"audits of {nodes} nodes with {guests} guests each")
             measured.append(measure_audits(store, directory, nodes, guests))
         return measured
     finally:
@@ -99,7 +99,7 @@ def _measure_claims(url: str, directory: Path) -> list[ClaimCosts]:
     try:
         measured = []
         for guests in CLAIMED_NODES:
-            _tell(f"claims on a node with {guests} guests")
+            _notify(f"claims on a node with {guests} guests")
             measured.append(measure_claims(store, directory, guests))
         return measured
     finally:
@@ -112,19 +112,19 @@ def _measure_containers(directory: Path) -> list[dict[str, int | float]]:
         return []
     measured = []
     for count in CONTAINERS:
-        _tell(f"readings of a dockerd with {count} containers")
+        _notify(f"readings of a dockerd with {count} containers")
         measured.append(dataclasses.asdict(measure_containers(directory, count)))
     return measured
 
 
 def _measure_hypervisors(url: str, directory: Path) -> list[HypervisorCosts]:
     if find_missing():
-        _tell(f"no libvirtd: {find_missing()}")
+        _notify(f"no libvirtd: {find_missing()}")
         return []
     store = open_store(DatabaseSettings(url))
     measured = []
     for domains in DOMAINS:
-        _tell(f"audits of a libvirtd with {domains} domains")
+        _notify(f"audits of a libvirtd with {domains} domains")
         libvirtd = Libvirtd()
         try:
             define_domains(libvirtd, domains)
@@ -136,11 +136,11 @@ def _measure_hypervisors(url: str, directory: Path) -> list[HypervisorCosts]:
 
 
 def _measure_programs(directory: Path) -> dict[str, dict[str, float]]:
-    _tell("starts of the agent")
+    _notify("starts of the agent")
     start = measure_start(directory)
-    _tell("the agent at rest on this machine")
+    _notify("the agent at rest on this machine")
     local = measure_rest(directory)
-    _tell(f"the agent at rest with {MANY_GUESTS} guests of the fake driver")
+    _notify(f"the agent at rest with {MANY_GUESTS} guests of the fake driver")
     many = measure_rest(directory, MANY_GUESTS)
     return {
         "start to first row, seconds": dataclasses.asdict(start),
@@ -156,7 +156,7 @@ def _print_table(rows: Sequence[Mapping[str, int | float]]) -> None:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
-def _tell(what: str) -> None:
+def _notify(what: str) -> None:
     print(f"measuring {what}", file=sys.stderr, flush=True)
 
 

@@ -117,11 +117,11 @@ class BenchHost:
         self.seconds += FULL_LOAD_SECONDS
         return self.audit()
 
-    def beat(self) -> Statements:
+    def report_state(self) -> Statements:
         """Write a heartbeat and return what was sent."""
         self._beats += 1
         with count_statements(self._store) as seen:
-            self._store.beat(self.agent, self._beats, AuditState(1.0))
+            self._store.report_state(self.agent, self._beats, AuditState(1.0))
         return tuple(seen.statements)
 
     def measure_cpu(self) -> float:
@@ -169,6 +169,6 @@ def measure_audits(
         reread,
         one_guest_more,
         every_node_changed,
-        host.beat(),
+        host.report_state(),
         cpu_seconds,
     )

@@ -8,14 +8,14 @@ from pathlib import Path
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import Claim
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 from tests.bench.audits import BenchHost, Statements
 from tests.statements import count_statements
 
 PAIRS = 200
 """Timed, after a tenth of them that warm up."""
 
-TERMS = LedgerTerms(service_down_time=3600, claim_timeout=600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def measure_claims(store: SqlStore, directory: Path, guests: int) -> ClaimCosts:
     host.nodes[0] |= {"vcpus": 4096, "memory_mb": 2**20, "disk_gb": 2**20}
     host.add_guests(host.nodes, guests)
     host.audit()
-    host.beat()
+    host.report_state()
     name = host.agent.host
     with count_statements(store) as claimed:
         claim = _claim(store, name)
@@ -70,7 +70,7 @@ def _claim(store: SqlStore, host: str) -> Claim:
             "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
         }
     )
-    return store.create_claim(request, host, "node-0", TERMS)
+    return store.create_claim(request, host, "node-0", ADMISSION_POLICY)
 
 
 def _time_pairs(store: SqlStore, host: str, pairs: int) -> float:

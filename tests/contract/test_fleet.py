@@ -8,14 +8,14 @@ from nodetracker.ports import Store
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import StoreMaker
-from tests.contract.test_ledger import TERMS, ask, make_node, node
+from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node, node
 from tests.contract.values import create, delete, make_guest, make_values, register, update
 
 
 def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
     register(store)
     before = store.now()
-    stamps = store.load_ledger_stamps()
+    stamps = store.load_ledger_versions()
     assert (stamps.nodes, stamps.services) == ((), {})
     assert before <= stamps.now <= store.now()
 
@@ -23,11 +23,11 @@ def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
 def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
     for host in ("alpha", "beta"):
         agent = register(store, host, agent_id=f"agent-{host}")
-        store.beat(agent, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
         store.apply_changes(agent, [create(agent, f"{host}-{i}") for i in range(2)], 60)
     change = ServiceChange(disabled=True, disabled_reason="disk")
     store.set_service("beta", COMPUTE_BINARY, change)
-    stamps = store.load_ledger_stamps()
+    stamps = store.load_ledger_versions()
     records = [record for host in ("alpha", "beta") for record in store.load_nodes(host)]
     assert {(s.id, s.host, s.nodename, s.generation, s.created_at) for s in stamps.nodes} == {
         (r.id, r.host, r.nodename, r.generation, r.created_at) for r in records
@@ -43,17 +43,17 @@ def test_what_changes_the_ledger_moves_the_stamp_and_a_measurement_does_not(stor
     agent = make_node(store)
 
     def stamp() -> object:
-        return store.load_ledger_stamps().nodes
+        return store.load_ledger_versions().nodes
 
     seen = [stamp()]
-    granted = store.create_claim(ask(VCPU=1), "alpha", "node-1", TERMS)
+    granted = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
     seen.append(stamp())
     store.abort_claim(granted.uuid)
     seen.append(stamp())
     store.apply_changes(agent, [update(node(store), vcpus=16)], 60)
     seen.append(stamp())
     assert len(set(map(repr, seen))) == 4
-    store.beat(agent, 2, AuditState())
+    store.report_state(agent, 2, AuditState())
     assert stamp() == seen[-1]
     store.apply_changes(agent, [delete(node(store))], 60)
     assert stamp() == ()
@@ -61,20 +61,20 @@ def test_what_changes_the_ledger_moves_the_stamp_and_a_measurement_does_not(stor
 
 def test_a_row_made_anew_has_another_stamp(store: Store) -> None:
     agent = make_node(store)
-    before = store.load_ledger_stamps().nodes
+    before = store.load_ledger_versions().nodes
     store.apply_changes(agent, [delete(node(store))], 60)
     store.apply_changes(agent, [create(agent, "node-1")], 60)
-    assert store.load_ledger_stamps().nodes != before
+    assert store.load_ledger_versions().nodes != before
 
 
 def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) -> None:
     adopted, alone = make_guest("adopted"), make_guest("alone")
     make_node(store, (adopted, alone))
-    held = store.create_claim(ask(VCPU=1, CUSTOM_FPGA=1), "alpha", "node-1", TERMS)
-    covers = store.create_claim(ask(adopted.uuid, VCPU=1), "alpha", "node-1", TERMS)
-    released = store.create_claim(ask(VCPU=1), "alpha", "node-1", TERMS)
+    held = store.create_claim(ask(VCPU=1, CUSTOM_FPGA=1), "alpha", "node-1", ADMISSION_POLICY)
+    covers = store.create_claim(ask(adopted.uuid, VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
+    released = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
     store.abort_claim(released.uuid)
-    (stamp,) = store.load_ledger_stamps().nodes
+    (stamp,) = store.load_ledger_versions().nodes
     (found,) = store.load_ledger_nodes([stamp.id])
     record = node(store)
     assert found.stamp == stamp
@@ -88,7 +88,7 @@ def test_only_the_nodes_asked_for_come(store: Store) -> None:
     agent = register(store)
     changes = [create(agent, f"n{i}", make_values(), (make_guest(f"g{i}"),)) for i in range(3)]
     store.apply_changes(agent, changes, 60)
-    ids = {stamp.nodename: stamp.id for stamp in store.load_ledger_stamps().nodes}
+    ids = {stamp.nodename: stamp.id for stamp in store.load_ledger_versions().nodes}
     found = store.load_ledger_nodes([ids["n0"], ids["n2"], 99999999])
     assert {n.stamp.nodename: [g.name for g in n.unclaimed.values()] for n in found} == {
         "n0": ["g0"],
@@ -109,7 +109,11 @@ def test_of_many_schedulers_at_once_each_finds_what_is_left_or_is_told_why(
     def one(number: int) -> str:
         store = stores.open()
         try:
-            return Scheduler(store, HostManager(store), TERMS).create_claim(ask(VCPU=1)).nodename
+            return (
+                Scheduler(store, HostManager(store), ADMISSION_POLICY)
+                .create_claim(ask(VCPU=1))
+                .nodename
+            )
         except ClaimRefusedError as error:
             assert "cpu: " in str(error) or "Free vcpu 0.00" in str(error)
             return ""

@@ -16,7 +16,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey, ApplyResult
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import TERMS
+from tests.contract.test_ledger import ADMISSION_POLICY
 from tests.contract.test_ledger import make_node as make_ledger_node
 from tests.contract.values import create, make_guest, make_values, register, update
 
@@ -71,7 +71,7 @@ def test_a_heartbeat_that_waited_for_a_takeover_is_fenced(
 ) -> None:
     agent = register(store)
     take_over(rival)
-    future = pool.submit(store.beat, agent, 1, AuditState())
+    future = pool.submit(store.report_state, agent, 1, AuditState())
     with pytest.raises(TimeoutError):
         future.result(timeout=WAIT_SECONDS)
     rival.commit()
@@ -136,9 +136,11 @@ def test_a_confirmation_that_waited_for_an_audit_sees_the_guest_that_it_found(
     for host in ("alpha", "beta"):
         make_ledger_node(store, host=host)
     body = {"workload": {"uuid": guest.uuid}, "resources": {"VCPU": 2}}
-    claim = store.create_claim(parse_claim_request(body), "alpha", "node-1", TERMS)
+    claim = store.create_claim(parse_claim_request(body), "alpha", "node-1", ADMISSION_POLICY)
     move = {"migration": {"type": "migration", "source_claim": claim.uuid}}
-    migration = store.create_migration(parse_claim_request(body | move), "beta", "node-1", TERMS)
+    migration = store.create_migration(
+        parse_claim_request(body | move), "beta", "node-1", ADMISSION_POLICY
+    )
     rival.execute(
         sa.update(tables.compute_nodes)
         .where(tables.compute_nodes.c.host == "alpha")
@@ -165,7 +167,7 @@ def test_readers_wait_for_nobody(store: SqlStore, rival: sa.Connection) -> None:
     record = make_node(store, agent)
     take_over(rival)
     assert store.load_nodes("alpha") == [record]
-    assert store.load_stamps("alpha", agent.binary).epoch == 1
+    assert store.load_versions("alpha", agent.binary).epoch == 1
     rival.rollback()
 
 

@@ -25,12 +25,12 @@ from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
-from nodetracker.ports import AgentKey, LedgerTerms, Store
+from nodetracker.ports import AdmissionPolicy, AgentKey, Store
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.values import create, make_device, make_guest, make_values, register, update
 from tests.statements import count_statements
 
-TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
 
 
@@ -49,7 +49,7 @@ def make_node(
     """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store, host, f"agent-of-{host}")
     (service,) = store.list_services(host)
-    store.beat(agent, service.report_count + 1, AuditState())
+    store.report_state(agent, service.report_count + 1, AuditState())
     values = make_values(
         vcpus=8,
         pcpus=2,
@@ -105,7 +105,7 @@ def ask(workload: str | None = None, claim: str | None = None, **resources: Any)
 
 
 def claim(store: Store, request: Any) -> Claim:
-    return store.create_claim(request, "alpha", "node-1", TERMS)
+    return store.create_claim(request, "alpha", "node-1", ADMISSION_POLICY)
 
 
 def node(store: Store) -> NodeRecord:
@@ -146,7 +146,7 @@ class TestGranting:
     def test_a_dry_run_writes_nothing(self, store: Store) -> None:
         make_node(store)
         before = node(store)
-        answer = store.try_claim(ask(VCPU=2, MEMORY_MB=9999), "alpha", "node-1", TERMS)
+        answer = store.try_claim(ask(VCPU=2, MEMORY_MB=9999), "alpha", "node-1", ADMISSION_POLICY)
         assert answer.reasons == ("Free memory 7680.00 MB < requested 9999 MB",)
         assert answer.verdicts[0].free == 7
         assert node(store) == before
@@ -160,7 +160,7 @@ class TestGranting:
     def test_a_node_that_is_not_there_refuses(self, store: Store) -> None:
         make_node(store)
         with pytest.raises(ClaimRefusedError, match="there is no node"):
-            store.create_claim(ask(VCPU=1), "alpha", "ghost", TERMS)
+            store.create_claim(ask(VCPU=1), "alpha", "ghost", ADMISSION_POLICY)
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -182,7 +182,7 @@ class TestGranting:
 
     def test_a_service_that_is_silent_refuses(self, store: Store) -> None:
         make_node(store)
-        silent = LedgerTerms(service_down_time=-1, claim_timeout=600)
+        silent = AdmissionPolicy(service_down_time=-1, claim_timeout=600)
         with pytest.raises(ClaimRefusedError, match="alpha is down"):
             store.create_claim(ask(VCPU=1), "alpha", "node-1", silent)
 
@@ -242,7 +242,7 @@ class TestReleasing:
         for call in (
             lambda: store.abort_claim("ghost"),
             lambda: store.confirm_claim("ghost"),
-            lambda: store.renew_claim("ghost", TERMS),
+            lambda: store.renew_claim("ghost", ADMISSION_POLICY),
         ):
             with pytest.raises(NotFoundError, match="ghost"):
                 call()
@@ -253,12 +253,12 @@ class TestReleasing:
         confirmed = store.confirm_claim(claim(store, ask(VCPU=2)).uuid)
         assert (confirmed.state, confirmed.expires_at) == (ClaimState.CONFIRMED, None)
         assert store.confirm_claim(confirmed.uuid) == confirmed
-        assert store.renew_claim(confirmed.uuid, TERMS) == confirmed
+        assert store.renew_claim(confirmed.uuid, ADMISSION_POLICY) == confirmed
 
     def test_renewing_counts_from_now(self, store: Store) -> None:
         make_node(store)
         granted = claim(store, ask(VCPU=2))
-        renewed = store.renew_claim(granted.uuid, LedgerTerms(60, 6000))
+        renewed = store.renew_claim(granted.uuid, AdmissionPolicy(60, 6000))
         assert granted.expires_at is not None
         assert renewed.expires_at is not None
         assert (renewed.expires_at - granted.expires_at).total_seconds() >= 5400
@@ -267,7 +267,7 @@ class TestReleasing:
         make_node(store)
         granted = claim(store, ask(VCPU=2))
         store.abort_claim(granted.uuid)
-        for call in (store.confirm_claim, lambda name: store.renew_claim(name, TERMS)):
+        for call in (store.confirm_claim, lambda name: store.renew_claim(name, ADMISSION_POLICY)):
             with pytest.raises(RefusedError, match=r"is released \(aborted\)"):
                 call(granted.uuid)
 
@@ -317,7 +317,7 @@ class TestNuma:
 
     def test_a_dry_run_tells_of_every_cell(self, store: Store) -> None:
         make_node(store)
-        answer = store.try_claim(ask(PCPU=2), "alpha", "node-1", TERMS)
+        answer = store.try_claim(ask(PCPU=2), "alpha", "node-1", ADMISSION_POLICY)
         assert len(answer.reasons) == 1
         assert [text.split(":")[0] for text in answer.numa_reasons] == [
             "guest cell 0 on host cell 0",
@@ -353,7 +353,7 @@ class TestBoundGuests:
     CHARGE = Charge(0, 1024, 10240, 1)
     HELD = make_device("10000:81:00.1", status=PciStatus.ALLOCATED, claim_uuid=GUEST.uuid)
     FREE = make_device("10000:81:00.2")
-    TERMS = LedgerTerms(
+    ADMISSION_POLICY = AdmissionPolicy(
         60, 600, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)}
     )
 
@@ -364,7 +364,7 @@ class TestBoundGuests:
         return ask(workload, pci_requests=[{"alias": "nic", "count": count}])
 
     def claim(self, store: Store, request: Any) -> Claim:
-        return store.create_claim(request, "alpha", "node-1", self.TERMS)
+        return store.create_claim(request, "alpha", "node-1", self.ADMISSION_POLICY)
 
     def holders(self, store: Store) -> dict[str, str | None]:
         return {address: device.claim_uuid for address, device in node(store).devices.items()}
@@ -414,12 +414,12 @@ class TestBoundGuests:
 
 class TestPci:
     ALIAS = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
-    TERMS = LedgerTerms(60, 600, aliases={"nic": ALIAS})
+    ADMISSION_POLICY = AdmissionPolicy(60, 600, aliases={"nic": ALIAS})
     VFS = tuple(make_device(f"10000:81:00.{number}", numa_node=number - 1) for number in (1, 2))
 
     def claim(self, store: Store, count: int = 1, **more: Any) -> Claim:
         request = ask(pci_requests=[{"alias": "nic", "count": count}], **more)
-        return store.create_claim(request, "alpha", "node-1", self.TERMS)
+        return store.create_claim(request, "alpha", "node-1", self.ADMISSION_POLICY)
 
     def held(self, store: Store) -> dict[str, tuple[str, str | None]]:
         return {

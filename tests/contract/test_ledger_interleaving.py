@@ -13,7 +13,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.claim import Claim
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import TERMS, ask, claim, make_node
+from tests.contract.test_ledger import ADMISSION_POLICY, ask, claim, make_node
 from tests.contract.values import make_guest
 from tests.oracle import check_usage
 
@@ -24,7 +24,7 @@ CHARGE = Charge(2000, 1024, 10240)
 
 
 def claim_by(rival: sa.Connection, request: Any) -> Claim:
-    return claims.create_claim(rival, request, "alpha", "node-1", TERMS)
+    return claims.create_claim(rival, request, "alpha", "node-1", ADMISSION_POLICY)
 
 
 def assert_waits(future: "Future[Claim]") -> None:

@@ -27,9 +27,9 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import PciDeviceType
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.ports import LedgerTerms, Store
+from nodetracker.ports import AdmissionPolicy, Store
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.test_ledger import TERMS, make_node
+from tests.contract.test_ledger import ADMISSION_POLICY, make_node
 from tests.contract.values import make_device, make_guest, update
 from tests.statements import count_statements
 
@@ -49,11 +49,11 @@ def ask_move(source: Claim, kind: str = "migration", **more: Any) -> Any:
 
 
 def claim(store: Store, request: Any, host: str = "alpha") -> Claim:
-    return store.create_claim(request, host, "node-1", TERMS)
+    return store.create_claim(request, host, "node-1", ADMISSION_POLICY)
 
 
 def move(store: Store, request: Any, host: str = "beta") -> Migration:
-    return store.create_migration(request, host, "node-1", TERMS)
+    return store.create_migration(request, host, "node-1", ADMISSION_POLICY)
 
 
 def node(store: Store, host: str = "alpha") -> NodeRecord:
@@ -324,7 +324,7 @@ class TestCellsAndDevices:
     """A pinned workload with a network function: each end gives back what its side had."""
 
     ALIAS = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
-    TERMS = LedgerTerms(60, 600, aliases={"nic": ALIAS})
+    ADMISSION_POLICY = AdmissionPolicy(60, 600, aliases={"nic": ALIAS})
     VFS = tuple(make_device(f"10000:81:00.{number}", numa_node=number - 1) for number in (1, 2))
     ASKED: ClassVar[dict[str, Any]] = {
         "resources": {"VCPU": 0, "PCPU": 1},
@@ -335,12 +335,12 @@ class TestCellsAndDevices:
     def pinned(self, store: Store) -> Claim:
         make_node(store, devices=self.VFS)
         make_node(store, host="beta", devices=self.VFS)
-        held = store.create_claim(ask(**self.ASKED), "alpha", "node-1", self.TERMS)
+        held = store.create_claim(ask(**self.ASKED), "alpha", "node-1", self.ADMISSION_POLICY)
         return store.confirm_claim(held.uuid)
 
     def move(self, store: Store, source: Claim, kind: str, host: str) -> Migration:
         request = ask_move(source, kind, **self.ASKED)
-        return store.create_migration(request, host, "node-1", self.TERMS)
+        return store.create_migration(request, host, "node-1", self.ADMISSION_POLICY)
 
     def taken(self, store: Store, host: str) -> tuple[int, dict[str, str | None], int]:
         """Return how many CPUs are pinned, whose each device in use is, and how many are free."""
@@ -383,7 +383,9 @@ class TestCellsAndDevices:
         dest = migration.dest_claim
         assert self.taken(store, "alpha") == (2, {"allocated": pinned.uuid, "claimed": dest}, 0)
         with pytest.raises(ClaimRefusedError, match="nic"):
-            store.create_claim(ask(str(uuid.uuid4()), **self.ASKED), "alpha", "node-1", self.TERMS)
+            store.create_claim(
+                ask(str(uuid.uuid4()), **self.ASKED), "alpha", "node-1", self.ADMISSION_POLICY
+            )
         end = store.confirm_migration if is_confirmed else store.revert_migration
         end(migration.uuid)
         stays = dest if is_confirmed else pinned.uuid
@@ -472,7 +474,9 @@ class TestPurging:
         self, store: Store, source: Claim
     ) -> None:
         migration = move(store, ask_move(source))
-        store.abort_claim(store.create_claim(ask(str(uuid.uuid4())), "beta", "node-1", TERMS).uuid)
+        store.abort_claim(
+            store.create_claim(ask(str(uuid.uuid4())), "beta", "node-1", ADMISSION_POLICY).uuid
+        )
         later = store.now() + timedelta(seconds=1)
         assert counted(store.purge(later)) == (0, 1)
         store.confirm_migration(migration.uuid)
@@ -695,6 +699,6 @@ def test_statements_are_bounded_however_many_guests_there_are(store: SqlStore, g
 
 
 def test_a_silent_destination_refuses(store: Store, source: Claim) -> None:
-    silent = LedgerTerms(service_down_time=-1, claim_timeout=600)
+    silent = AdmissionPolicy(service_down_time=-1, claim_timeout=600)
     with pytest.raises(ClaimRefusedError, match="host beta is down"):
         store.create_migration(ask_move(source), "beta", "node-1", silent)

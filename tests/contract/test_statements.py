@@ -7,7 +7,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 from nodetracker.scheduler.host_manager import HostManager
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.values import (
@@ -34,7 +34,7 @@ def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count:
     with count_statements(store) as created:
         store.apply_changes(agent, changes, 60)
     with count_statements(store) as stamps:
-        store.load_stamps("alpha", COMPUTE_BINARY)
+        store.load_versions("alpha", COMPUTE_BINARY)
     with count_statements(store) as nodes:
         records = store.load_nodes("alpha")
     with count_statements(store) as some:
@@ -47,7 +47,7 @@ def test_a_heartbeat_is_one_statement(store: SqlStore) -> None:
     agent = register(store)
     for count in (1, 2):
         with count_statements(store) as seen:
-            store.beat(agent, count, AuditState(1.0))
+            store.report_state(agent, count, AuditState(1.0))
         assert len(seen) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
     store: SqlStore, guests: int
 ) -> None:
     agent = register(store)
-    store.beat(agent, 1, AuditState())
+    store.report_state(agent, 1, AuditState())
     below = tuple(make_guest(f"guest-{number}") for number in range(guests))
     store.apply_changes(agent, [create(agent, "node-1", guests=below)], 60)
     request = parse_claim_request(
@@ -129,9 +129,9 @@ def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
             "resources": {"MEMORY_MB": 1},
         }
     )
-    terms = LedgerTerms(60, 600)
+    policy = AdmissionPolicy(60, 600)
     with count_statements(store) as claimed:
-        claim = store.create_claim(request, "alpha", "node-1", terms)
+        claim = store.create_claim(request, "alpha", "node-1", policy)
     with count_statements(store) as aborted:
         store.abort_claim(claim.uuid)
     assert (len(claimed), len(aborted)) == (4, 4)
@@ -146,7 +146,7 @@ def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None
         ]
         store.apply_changes(agent, changes, 60)
     with count_statements(store) as stamps:
-        ids = [stamp.id for stamp in store.load_ledger_stamps().nodes]
+        ids = [stamp.id for stamp in store.load_ledger_versions().nodes]
     for some in (ids[:1], ids):
         with count_statements(store) as nodes:
             assert len(store.load_ledger_nodes(some)) == len(some)

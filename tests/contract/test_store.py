@@ -8,7 +8,7 @@ import pytest
 
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.node import NodeRecord, NodeStamp
+from nodetracker.model.node import NodeRecord, NodeVersion
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
@@ -120,20 +120,20 @@ class TestStamps:
         agent, other = register(store), register(store, "beta", "agent-b")
         record = create_one(store, agent)
         create_one(store, other, "beta")
-        stamps = store.load_stamps("alpha", COMPUTE_BINARY)
-        assert stamps.by_nodename == {"alpha": NodeStamp(record.id, 1, 1)}
+        stamps = store.load_versions("alpha", COMPUTE_BINARY)
+        assert stamps.by_nodename == {"alpha": NodeVersion(record.id, 1, 1)}
         assert stamps.epoch == 1
 
     def test_time_and_epoch_come_without_nodes(self, store: Store) -> None:
         register(store)
-        stamps = store.load_stamps("alpha", COMPUTE_BINARY)
+        stamps = store.load_versions("alpha", COMPUTE_BINARY)
         assert stamps.by_nodename == {}
         assert stamps.now.tzinfo is UTC
         assert abs(datetime.now(UTC) - stamps.now) < timedelta(seconds=5)
 
     def test_a_host_without_service_is_not_found(self, store: Store) -> None:
         with pytest.raises(NotFoundError, match="ghost"):
-            store.load_stamps("ghost", COMPUTE_BINARY)
+            store.load_versions("ghost", COMPUTE_BINARY)
 
     def test_the_stores_time_is_utc_with_microseconds(self, store: Store) -> None:
         times = [store.now() for _ in range(20)]
@@ -439,7 +439,7 @@ class TestAgents:
     def test_a_takeover_raises_the_epoch_of_service_and_rows(self, store: Store) -> None:
         first = register(store)
         node = create_one(store, first)
-        store.beat(first, 5, AuditState())
+        store.report_state(first, 5, AuditState())
         before = store.list_services()[0]
         run = make_incarnation("agent-b", boot_id="boot-2")
         record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.2", run, before)
@@ -466,7 +466,7 @@ class TestAgents:
         register(theirs, "alpha", "agent-b")
         history = mine.list_history("alpha")
         with pytest.raises(FencedError):
-            mine.beat(old, 1, AuditState())
+            mine.report_state(old, 1, AuditState())
         for change in (update(record, vcpus=1), measure(record, mem_available=1), delete(record),
                        create(old, "new")):  # fmt: skip
             with pytest.raises(FencedError):
@@ -504,7 +504,7 @@ class TestAgents:
         with pytest.raises(FencedError):
             store.apply_changes(ghost, [create(ghost, "n1")], DOWN_TIME)
         with pytest.raises(FencedError):
-            store.beat(ghost, 1, AuditState())
+            store.report_state(ghost, 1, AuditState())
 
     def test_services_come_in_order_and_can_be_chosen(self, store: Store) -> None:
         for host, binary in [("b", "y"), ("B", "x"), ("a", "z"), ("a", "x")]:
@@ -537,16 +537,16 @@ class TestAgents:
     def test_a_row_that_was_heard_of_meanwhile_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         (seen,) = store.list_services()
-        store.beat(agent, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
         with pytest.raises(ConflictError):
             store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), seen)
-        store.beat(agent, 2, AuditState())
+        store.report_state(agent, 2, AuditState())
 
 
 class TestAdministration:
     def test_it_leaves_what_the_agent_writes_alone(self, store: Store) -> None:
         agent = register(store)
-        store.beat(agent, 1, AuditState(1.0))
+        store.report_state(agent, 1, AuditState(1.0))
         (before,) = store.list_services()
         change = ServiceChange(disabled=True, disabled_reason="bröken", forced_down=True)
         after = store.set_service("alpha", COMPUTE_BINARY, change)
@@ -554,7 +554,7 @@ class TestAdministration:
         assert (after.disabled, after.disabled_reason) == (True, "bröken")
         assert after.forced_down
         assert (after.report_count, after.last_seen_up) == (1, before.last_seen_up)
-        store.beat(agent, 2, AuditState())
+        store.report_state(agent, 2, AuditState())
         assert store.list_services()[0].disabled_reason == "bröken"
 
     def test_what_is_not_named_stays(self, store: Store) -> None:
@@ -604,20 +604,20 @@ class TestAdministration:
     def test_a_row_that_was_made_again_is_not_the_former_agent_s(self, store: Store) -> None:
         """Its epochs are counted anew, and its count of heartbeats may be overtaken."""
         old = register(store)
-        store.beat(old, 7, AuditState())
+        store.report_state(old, 7, AuditState())
         store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
         new = register(store)
         record = create_one(store, new)
         assert (new.epoch, new.agent_id) == (old.epoch, old.agent_id)
         for call in (
-            lambda: store.beat(old, 8, AuditState()),
+            lambda: store.report_state(old, 8, AuditState()),
             lambda: store.apply_changes(old, [create(old, "n1")], DOWN_TIME),
             lambda: store.apply_changes(old, [update(record, vcpus=1)], DOWN_TIME),
             lambda: store.sync_warnings(old, []),
         ):
             with pytest.raises(FencedError):
                 call()
-        store.beat(new, 1, AuditState())
+        store.report_state(new, 1, AuditState())
 
     def test_a_restart_does_not_enable(self, store: Store) -> None:
         register(store)
@@ -636,7 +636,7 @@ class TestAdministration:
 
     def test_a_service_that_is_alive_is_not_deleted(self, store: Store) -> None:
         agent = register(store)
-        store.beat(agent, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
         store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=True))
         with pytest.raises(RefusedError, match="alpha is alive"):
             store.delete_service("alpha", COMPUTE_BINARY, DOWN_TIME)
@@ -657,7 +657,7 @@ class TestAdministration:
         assert [r.host for r in store.list_warnings()] == ["beta"]
         assert store.list_history("alpha")[-1].what is ChangeKind.DELETE
         with pytest.raises(FencedError):
-            store.beat(agent, 1, AuditState())
+            store.report_state(agent, 1, AuditState())
         assert register(store).epoch == 1
 
 
@@ -708,7 +708,7 @@ class TestRename:
         record = create_one(store, old)
         self.rename(store)
         with pytest.raises(FencedError):
-            store.beat(old, 1, AuditState())
+            store.report_state(old, 1, AuditState())
         with pytest.raises(FencedError):
             store.apply_changes(old, [create(old, "new")], DOWN_TIME)
         assert store.apply_changes(
@@ -734,10 +734,10 @@ class TestRename:
     def test_a_host_that_came_to_life_meanwhile_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         (seen,) = store.list_services()
-        store.beat(agent, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
         with pytest.raises(ConflictError):
             store.rename_host("alpha", "omega", COMPUTE_BINARY, seen)
-        store.beat(agent, 2, AuditState())
+        store.report_state(agent, 2, AuditState())
 
     def test_nodes_without_a_service_move_too(self, store: Store) -> None:
         agent = register(store)
@@ -757,7 +757,7 @@ class TestHeartbeat:
         agent = register(store)
         before = store.now()
         state = AuditState(1.25, {"nöde": {"age_seconds": None, "error": "no answer"}})
-        store.beat(agent, 1, state)
+        store.report_state(agent, 1, state)
         (service,) = store.list_services()
         assert service.report_count == 1
         assert service.last_seen_up is not None
@@ -771,18 +771,18 @@ class TestHeartbeat:
 
     def test_the_count_must_rise(self, store: Store) -> None:
         agent = register(store)
-        store.beat(agent, 3, AuditState())
+        store.report_state(agent, 3, AuditState())
         for count in (3, 2):
             with pytest.raises(FencedError):
-                store.beat(agent, count, AuditState())
-        store.beat(agent, 4, AuditState())
+                store.report_state(agent, count, AuditState())
+        store.report_state(agent, 4, AuditState())
         assert store.list_services()[0].report_count == 4
 
     @pytest.mark.parametrize("change", [{"agent_id": "other"}, {"epoch": 2}, {"binary": "other"}])
     def test_only_its_own_row(self, store: Store, change: dict[str, object]) -> None:
         agent = register(store)
         with pytest.raises(FencedError):
-            store.beat(dataclasses.replace(agent, **change), 1, AuditState())  # type: ignore[arg-type]
+            store.report_state(dataclasses.replace(agent, **change), 1, AuditState())  # type: ignore[arg-type]
         assert store.list_services()[0].report_count == 0
 
     @pytest.mark.parametrize("seconds", [3600, -90, 0])
@@ -790,7 +790,7 @@ class TestHeartbeat:
         self, stores: StoreMaker, seconds: int
     ) -> None:
         store = stores.open(clock=lambda: datetime.now(UTC) + timedelta(seconds=seconds))
-        store.beat(register(store), 1, AuditState())
+        store.report_state(register(store), 1, AuditState())
         skew = store.list_services()[0].clock_skew_ms
         assert skew is not None
         assert abs(skew - seconds * 1000) < 2000
@@ -954,11 +954,11 @@ NO_CLAIMS = {"migrations": 0, "claims": 0}
 def test_two_agents_take_a_host_over_one_after_the_other(stores: StoreMaker) -> None:
     mine, theirs = stores.open(), stores.open()
     first = register(mine)
-    mine.beat(first, 1, AuditState())
+    mine.report_state(first, 1, AuditState())
     second = register(theirs, "alpha", "agent-b")
     with pytest.raises(FencedError):
-        mine.beat(first, 2, AuditState())
-    theirs.beat(second, 2, AuditState())
+        mine.report_state(first, 2, AuditState())
+    theirs.report_state(second, 2, AuditState())
     third = register(mine)
     assert third.epoch == 3
     with pytest.raises(FencedError):
@@ -1014,7 +1014,7 @@ class TestOtherServices:
 
     def test_a_heartbeat_may_bring_the_hosts_own_time(self, store: Store) -> None:
         agent = register(store)
-        store.beat(agent, 1, AuditState(), store.now() - timedelta(hours=1))
+        store.report_state(agent, 1, AuditState(), store.now() - timedelta(hours=1))
         (service,) = store.list_services("alpha")
         assert service.clock_skew_ms == pytest.approx(-3_600_000, abs=60_000)
 

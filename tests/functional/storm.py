@@ -21,9 +21,9 @@ from nodetracker.conf.opts import register_options
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.errors import ClaimRefusedError
-from nodetracker.ports import LedgerTerms, Store
+from nodetracker.ports import AdmissionPolicy, Store
 
-TERMS = LedgerTerms(service_down_time=3600, claim_timeout=3600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=3600)
 
 
 class Claimer:
@@ -38,15 +38,17 @@ class Claimer:
 
     def claim(self, body: dict[str, Any]) -> None:
         """Ask for one claim."""
-        self._tell("asked", body["uuid"], body=body)
+        self._notify("asked", body["uuid"], body=body)
         host = self._random.choice(self._hosts) if len(self._hosts) > 1 else self._hosts[0]
         try:
-            claim = self._store.create_claim(parse_claim_request(body), host, "node-1", TERMS)
+            claim = self._store.create_claim(
+                parse_claim_request(body), host, "node-1", ADMISSION_POLICY
+            )
         except ClaimRefusedError as error:
-            self._tell("refused", body["uuid"], reasons=error.reasons)
+            self._notify("refused", body["uuid"], reasons=error.reasons)
             return
         self._held.append(claim.uuid)
-        self._tell("granted", claim.uuid, state=claim.state)
+        self._notify("granted", claim.uuid, state=claim.state)
 
     def go_on(self) -> None:
         """Do one more thing: mostly claim and abort, so that the node is nearly full."""
@@ -56,16 +58,16 @@ class Claimer:
             return
         name = self._random.choice(self._held)
         if choice < 0.9:
-            self._tell("aborting", name)
+            self._notify("aborting", name)
             self._store.abort_claim(name)
             self._held.remove(name)
-            self._tell("aborted", name)
+            self._notify("aborted", name)
         elif choice < 0.97:
             self._store.confirm_claim(name)
-            self._tell("confirmed", name)
+            self._notify("confirmed", name)
         else:
-            self._store.renew_claim(name, TERMS)
-            self._tell("renewed", name)
+            self._store.renew_claim(name, ADMISSION_POLICY)
+            self._notify("renewed", name)
 
     def _make_body(self) -> dict[str, Any]:
         is_container = self._random.random() < 0.5
@@ -83,7 +85,7 @@ class Claimer:
             "disk": {"root_gb": self._random.randrange(20), "swap_mb": 512},
         }
 
-    def _tell(self, what: str, name: str, **more: Any) -> None:
+    def _notify(self, what: str, name: str, **more: Any) -> None:
         self._told.write(json.dumps({"what": what, "uuid": name, **more}) + "\n")
         self._told.flush()
 

@@ -32,7 +32,7 @@ THREADS = 7  # main, audits, heartbeats, and two that read each of two nodes
 _numbers = itertools.count(1)
 
 
-class Agent:
+class RunningAgent:
     """The real agent with the fake driver on one database, and what is seen of it."""
 
     def __init__(self, directory: Path, url: str) -> None:
@@ -159,10 +159,10 @@ def list_files(pid: int) -> list[str]:
     return names
 
 
-def make_agent(server: Any, directory: Path) -> Agent:
+def make_agent(server: Any, directory: Path) -> RunningAgent:
     """Prepare an agent on a new database of a server."""
     url = server.create_database(f"nt_agent_{next(_numbers)}")
-    agent = Agent(directory, f"{url}?connect_timeout=2&read_timeout=3")
+    agent = RunningAgent(directory, f"{url}?connect_timeout=2&read_timeout=3")
     revisions.sync(agent.store.engine)
     return agent
 
@@ -176,7 +176,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def lasting_agent(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+def lasting_agent(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
     """One agent that goes through all outages of its server, one after another."""
     made = make_agent(server, tmp_path_factory.mktemp("agent"))
     made.start()
@@ -185,7 +185,7 @@ def lasting_agent(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def agent(lasting_agent: Agent) -> Agent:
+def agent(lasting_agent: RunningAgent) -> RunningAgent:
     """The agent, at work and with right rows."""
     lasting_agent.settle()
     return lasting_agent
@@ -214,7 +214,7 @@ def test_a_server_that_is_away_at_the_start_is_said_once_and_served_later(
 
 
 def test_a_server_that_was_stopped_is_caught_up_with_and_said_twice(
-    server: Any, agent: Agent
+    server: Any, agent: RunningAgent
 ) -> None:
     server.stop()
     agent.change()
@@ -225,7 +225,7 @@ def test_a_server_that_was_stopped_is_caught_up_with_and_said_twice(
     agent.assert_said_twice()
 
 
-def test_a_restart_of_the_server_loses_no_change(server: Any, agent: Agent) -> None:
+def test_a_restart_of_the_server_loses_no_change(server: Any, agent: RunningAgent) -> None:
     agent.change()
     server.stop()
     server.start()
@@ -234,7 +234,7 @@ def test_a_restart_of_the_server_loses_no_change(server: Any, agent: Agent) -> N
         agent.assert_said_twice()
 
 
-def test_a_frozen_server_is_given_up_and_caught_up_with(server: Any, agent: Agent) -> None:
+def test_a_frozen_server_is_given_up_and_caught_up_with(server: Any, agent: RunningAgent) -> None:
     server.process.freeze()
     try:
         agent.change()
@@ -247,7 +247,7 @@ def test_a_frozen_server_is_given_up_and_caught_up_with(server: Any, agent: Agen
 
 
 def test_a_server_frozen_for_less_than_its_patience_loses_no_change(
-    server: Any, agent: Agent
+    server: Any, agent: RunningAgent
 ) -> None:
     server.process.freeze()
     agent.change()
@@ -260,7 +260,7 @@ def test_a_server_frozen_for_less_than_its_patience_loses_no_change(
         assert ENDS in ends
 
 
-def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: Agent) -> None:
+def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: RunningAgent) -> None:
     """Reading works all the while, and an audit that finds nothing to write succeeds."""
     server.set_read_only(True)
     try:
@@ -289,7 +289,7 @@ def test_a_server_without_room_is_an_outage_that_ends(kind: str, tmp_path: Path)
         server.remove()
 
 
-def fill_and_free(agent: Agent, disk: SmallDisk, guests: int) -> None:
+def fill_and_free(agent: RunningAgent, disk: SmallDisk, guests: int) -> None:
     """Let the disk be full while the agent has much to write."""
     agent.settle()
     disk.fill()
@@ -301,7 +301,7 @@ def fill_and_free(agent: Agent, disk: SmallDisk, guests: int) -> None:
     agent.assert_said_twice()
 
 
-def test_cut_connections_lose_no_change(server: Any, agent: Agent) -> None:
+def test_cut_connections_lose_no_change(server: Any, agent: RunningAgent) -> None:
     for _ in range(4):
         server.kill_connections()
         agent.change()
@@ -313,7 +313,9 @@ def test_cut_connections_lose_no_change(server: Any, agent: Agent) -> None:
         assert ENDS in ends
 
 
-def test_a_connection_cut_in_a_transaction_loses_no_change(server: Any, agent: Agent) -> None:
+def test_a_connection_cut_in_a_transaction_loses_no_change(
+    server: Any, agent: RunningAgent
+) -> None:
     other = agent.store.engine.connect()
     other.execute(sa.select(tables.compute_nodes.c.id).with_for_update())
     agent.change()
@@ -326,7 +328,7 @@ def test_a_connection_cut_in_a_transaction_loses_no_change(server: Any, agent: A
         agent.assert_said_twice()
 
 
-def test_a_deadlock_costs_no_change_and_no_line(server: Any, agent: Agent) -> None:
+def test_a_deadlock_costs_no_change_and_no_line(server: Any, agent: RunningAgent) -> None:
     """Another client locks the agent's rows the other way round; one of the two gives way."""
     before = server.count_deadlocks()
     nodes = tables.compute_nodes.c
@@ -346,7 +348,7 @@ def test_a_deadlock_costs_no_change_and_no_line(server: Any, agent: Agent) -> No
     assert agent.new_lines() == []
 
 
-class AgentOnSmallDisk(Agent):
+class AgentOnSmallDisk(RunningAgent):
     """An agent that alone sees the disk with its SQLite file."""
 
     def list_memory_mb(self) -> list[int]:

@@ -131,9 +131,9 @@ def test_two_hundred_changed_nodes_cost_two_transactions_of_statements(
 def test_a_heartbeat_is_one_statement_and_one_row(store: SqlStore, tmp_path: Path) -> None:
     host = BenchHost(store, tmp_path, nodes=1, guests_per_node=0)
     host.audit()
-    host.beat()
+    host.report_state()
     before = read_rows(store)
-    assert len(host.beat()) == 1
+    assert len(host.report_state()) == 1
     assert count_written(before, read_rows(store)) == {"services": 1}
 
 

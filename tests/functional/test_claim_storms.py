@@ -28,7 +28,7 @@ from nodetracker.model.service import AuditState
 from tests.contract.stores import SQL_BACKENDS, make_url
 from tests.contract.values import create, make_values, register
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.storm import TERMS
+from tests.functional.storm import ADMISSION_POLICY
 from tests.oracle import COUNTING, check_rows
 from tests.programs import Programs, wait_until
 
@@ -157,7 +157,7 @@ def check_answers(store: SqlStore, told: list[dict[str, Any]]) -> None:
     for name, claim in by_uuid.items():
         request = parse_claim_request(bodies[name])
         assert (claim.workload, claim.amounts) == (request.workload, request.amounts)
-        assert store.create_claim(request, HOST, "node-1", TERMS) == claim
+        assert store.create_claim(request, HOST, "node-1", ADMISSION_POLICY) == claim
         if name in by_what.get("aborted", set()):
             assert claim.reason == "aborted"
         elif name not in aborting:
@@ -174,7 +174,7 @@ def test_of_many_processes_exactly_as_many_succeed_as_fit(
     connection = make_url(backend, request, tmp_path)
     store = open_store(DatabaseSettings(connection))
     agent = register(store, HOST)
-    store.beat(agent, 1, AuditState())
+    store.report_state(agent, 1, AuditState())
     reserved = {"memory_mb": RESERVED_MB}
     values = make_values(
         vcpus=16, memory_mb=65536, local_gb=500, cpu_allocation_ratio=4.0,
@@ -199,7 +199,7 @@ def test_of_many_processes_exactly_as_many_succeed_as_fit(
     store.close()
 
 
-class Site:
+class StormedHost:
     """An agent's programs, the storm on its node, and a client that looks on."""
 
     def __init__(self, directory: Path, connection: str) -> None:
@@ -249,45 +249,47 @@ class Site:
 
 
 @pytest.fixture(params=SQL_BACKENDS)
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path, make_url(request.param, request, tmp_path))
-    with site.storm:
-        yield site
-    site.store.close()
+def stormed_host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StormedHost]:
+    stormed_host = StormedHost(tmp_path, make_url(request.param, request, tmp_path))
+    with stormed_host.storm:
+        yield stormed_host
+    stormed_host.store.close()
 
 
-def test_a_storm_of_claims_aborts_and_confirms_beside_an_agent_that_audits(site: Site) -> None:
-    with site.programs.start() as agent:
+def test_a_storm_of_claims_aborts_and_confirms_beside_an_agent_that_audits(
+    stormed_host: StormedHost,
+) -> None:
+    with stormed_host.programs.start() as agent:
         agent.wait_for("is at work")
-        site.storm.begin(PROCESSES, "--steps=40")
-        while any(claimer.process.poll() is None for claimer in site.storm.claimers):
-            check_now(site.store)
-            site.shuffle_guests()
+        stormed_host.storm.begin(PROCESSES, "--steps=40")
+        while any(claimer.process.poll() is None for claimer in stormed_host.storm.claimers):
+            check_now(stormed_host.store)
+            stormed_host.shuffle_guests()
             time.sleep(0.2)
-        site.storm.wait()
+        stormed_host.storm.wait()
         assert agent.stop() == 0
         assert "Traceback" not in agent.output()
-    site.settle()
+    stormed_host.settle()
 
 
 def test_claimers_and_agents_that_are_killed_lose_nothing(
     mariadb: MariaDB, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    site = Site(tmp_path, make_url("mariadb", request, tmp_path))
+    stormed_host = StormedHost(tmp_path, make_url("mariadb", request, tmp_path))
     instants = random.Random(7)
-    with site.storm:
-        with site.programs.start() as agent:
+    with stormed_host.storm:
+        with stormed_host.programs.start() as agent:
             agent.wait_for("is at work")
         for kill in range(KILLS):
             if kill % 3 == 0:
-                site.storm.begin(2)
-            site.shuffle_guests()
-            with site.programs.start():
+                stormed_host.storm.begin(2)
+            stormed_host.shuffle_guests()
+            with stormed_host.programs.start():
                 time.sleep(instants.uniform(0.3, 3.0))
-                check_now(site.store)
-            check_now(site.store)  # left as the kill left it
+                check_now(stormed_host.store)
+            check_now(stormed_host.store)  # left as the kill left it
             if kill % 3 == 2:
-                site.storm.kill_one(instants.randrange(8))
-                site.storm.kill_one(instants.randrange(8))
-        site.settle()
-    site.store.close()
+                stormed_host.storm.kill_one(instants.randrange(8))
+                stormed_host.storm.kill_one(instants.randrange(8))
+        stormed_host.settle()
+    stormed_host.store.close()

@@ -79,12 +79,12 @@ def test_a_stopped_server_is_unavailable_and_comes_back(server: Any, store: SqlS
     agent = register(store)
     server.stop()
     started = time.monotonic()
-    said = assert_unavailable(lambda: store.load_stamps("alpha", COMPUTE_BINARY))
+    said = assert_unavailable(lambda: store.load_versions("alpha", COMPUTE_BINARY))
     assert "refused" in said
     assert_unavailable(lambda: store.apply_changes(agent, [create(agent, "n-stopped")], 60))
     assert time.monotonic() - started < 8
     server.start()
-    assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
+    assert store.load_versions("alpha", COMPUTE_BINARY).epoch == agent.epoch
     assert "n-stopped" in store.apply_changes(agent, [create(agent, "n-stopped")], 60).records
 
 
@@ -119,7 +119,7 @@ def test_a_server_killed_in_mid_transaction_leaves_nothing(server: Any, store: S
 def test_a_cut_connection_in_the_pool_is_not_noticed(server: Any, store: SqlStore) -> None:
     agent = register(store)
     assert server.kill_connections() >= 1
-    store.beat(agent, 10**9 + agent.epoch, AuditState())
+    store.report_state(agent, 10**9 + agent.epoch, AuditState())
 
 
 def test_a_connection_cut_in_mid_transaction(server: Any, store: SqlStore) -> None:
@@ -139,12 +139,12 @@ def test_a_read_only_server_is_unavailable_until_it_is_not(server: Any, store: S
     agent = register(store)
     server.set_read_only(True)
     try:
-        said = assert_unavailable(lambda: store.beat(agent, 2 * 10**9, AuditState()))
+        said = assert_unavailable(lambda: store.report_state(agent, 2 * 10**9, AuditState()))
         assert "read-only" in said
-        assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
+        assert store.load_versions("alpha", COMPUTE_BINARY).epoch == agent.epoch
     finally:
         server.set_read_only(False)
-    store.beat(agent, 2 * 10**9, AuditState())
+    store.report_state(agent, 2 * 10**9, AuditState())
 
 
 def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,13 +154,13 @@ def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.Monk
     blocker = lock_service(store)
     try:
         started = time.monotonic()
-        said = assert_unavailable(lambda: store.beat(agent, 3 * 10**9, AuditState()))
+        said = assert_unavailable(lambda: store.report_state(agent, 3 * 10**9, AuditState()))
         assert "lock" in said.lower()
         assert 0.5 < time.monotonic() - started < 8
     finally:
         blocker.rollback()
         blocker.close()
-    store.beat(agent, 3 * 10**9, AuditState())
+    store.report_state(agent, 3 * 10**9, AuditState())
     store.close()
 
 
@@ -274,11 +274,11 @@ def test_a_server_that_hangs_under_an_open_connection_is_given_up(server: Any) -
     try:
         for _ in range(2):
             started = time.monotonic()
-            assert_unavailable(lambda: store.beat(agent, 4 * 10**9, AuditState()))
+            assert_unavailable(lambda: store.report_state(agent, 4 * 10**9, AuditState()))
             assert time.monotonic() - started < 15
     finally:
         server.process.thaw()
-    store.beat(agent, 4 * 10**9, AuditState())
+    store.report_state(agent, 4 * 10**9, AuditState())
     store.close()
 
 
@@ -354,7 +354,7 @@ class TestSqlite:
         with store.engine.connect() as writer:
             writer.execute(sa.text("UPDATE services SET topic = 'other'"))
             started = time.monotonic()
-            assert store.load_stamps("alpha", COMPUTE_BINARY).epoch == agent.epoch
+            assert store.load_versions("alpha", COMPUTE_BINARY).epoch == agent.epoch
             assert store.list_services()[0].topic == "compute"
             assert time.monotonic() - started < 4
             writer.rollback()
@@ -371,7 +371,7 @@ class TestSqlite:
 
         store.load_nodes("alpha")
         store.now()
-        store.beat(agent, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
         store.sync_warnings(agent, [])
         assert begun == ["BEGIN", "BEGIN", "BEGIN IMMEDIATE", "BEGIN IMMEDIATE"]
 
@@ -393,10 +393,10 @@ class TestSqlite:
         agent = register(store)
         with store.engine.connect() as writer:
             writer.execute(sa.text("UPDATE services SET topic = 'other'"))
-            said = assert_unavailable(lambda: store.beat(agent, 1, AuditState()))
+            said = assert_unavailable(lambda: store.report_state(agent, 1, AuditState()))
             assert "locked" in said
             writer.rollback()
-        store.beat(agent, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
 
     def test_a_missing_directory_is_named(self, tmp_path: Path) -> None:
         path = tmp_path / "absent" / "nt.sqlite"
@@ -422,7 +422,7 @@ class TestSqlite:
         def forbid(connection: Any, record: object) -> None:
             connection.execute("PRAGMA query_only = ON")
 
-        assert "readonly" in assert_unavailable(lambda: store.beat(agent, 1, AuditState()))
+        assert "readonly" in assert_unavailable(lambda: store.report_state(agent, 1, AuditState()))
 
     def test_a_full_disk_is_unavailable(self, url: str) -> None:
         store = open_store(DatabaseSettings(url))

@@ -43,7 +43,7 @@ def dockerd() -> Iterator[Dockerd]:
     made.remove()
 
 
-class Agent:
+class RunningAgent:
     """A running agent on one engine, and its row as the database has it."""
 
     def __init__(
@@ -95,9 +95,9 @@ class Agent:
 
 
 @pytest.fixture
-def agent(engine: Engine, tmp_path: Path) -> Iterator[Agent]:
+def agent(engine: Engine, tmp_path: Path) -> Iterator[RunningAgent]:
     """An agent that has made its row."""
-    made = Agent(tmp_path / "agent", engine.url)
+    made = RunningAgent(tmp_path / "agent", engine.url)
     try:
         made.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
         yield made
@@ -136,7 +136,7 @@ def adds_up(node: NodeRecord) -> bool:
 
 
 def test_the_row_follows_a_container_within_a_second(
-    engine: Engine, agent: Agent, record_property: Any
+    engine: Engine, agent: RunningAgent, record_property: Any
 ) -> None:
     client = engine.client()
     took = {}
@@ -170,7 +170,7 @@ def test_the_row_follows_a_container_within_a_second(
     assert max(took.values()) < 10
 
 
-def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: Agent) -> None:
+def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: RunningAgent) -> None:
     node = agent.node()
     assert node is not None
     values = node.values
@@ -194,7 +194,7 @@ def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: Agent) ->
     assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
 
 
-def test_real_use_is_written_along_with_what_changes(engine: Engine, agent: Agent) -> None:
+def test_real_use_is_written_along_with_what_changes(engine: Engine, agent: RunningAgent) -> None:
     client = engine.client()
     container = create(client, "busy")
     wanted = {"images_disk_used_mb", "containers_cpu_used_milli", "containers_memory_used_mb"}
@@ -219,7 +219,7 @@ def test_cpus_that_a_container_is_pinned_to_are_kept_from_claims(
     engine: Engine, tmp_path: Path
 ) -> None:
     pins = "[compute]\ncpu_shared_set = 0\ncpu_dedicated_set = 1\n"
-    agent, client = Agent(tmp_path / "agent", engine.url, extra=pins), engine.client()
+    agent, client = RunningAgent(tmp_path / "agent", engine.url, extra=pins), engine.client()
     request = tmp_path / "request.json"
     request.write_text(
         '{"workload": {"uuid": "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"},'
@@ -248,7 +248,7 @@ def test_cpus_that_a_container_is_pinned_to_are_kept_from_claims(
         agent.stop()
 
 
-def test_containers_without_a_limit_are_measured(engine: Engine, agent: Agent) -> None:
+def test_containers_without_a_limit_are_measured(engine: Engine, agent: RunningAgent) -> None:
     client = engine.client()
     container = create(client, "free", mem_limit=None, cpu_shares=None)
     try:
@@ -263,7 +263,9 @@ def test_containers_without_a_limit_are_measured(engine: Engine, agent: Agent) -
         client.close()
 
 
-def test_an_engine_that_is_stopped_is_held_and_comes_back(engine: Engine, agent: Agent) -> None:
+def test_an_engine_that_is_stopped_is_held_and_comes_back(
+    engine: Engine, agent: RunningAgent
+) -> None:
     client = engine.client()
     container = create(client, "kept")
     agent.wait(is_in("kept", PowerState.SHUTDOWN))
@@ -286,7 +288,9 @@ def test_an_engine_that_is_stopped_is_held_and_comes_back(engine: Engine, agent:
     client.close()
 
 
-def test_a_frozen_engine_costs_no_heartbeat_and_comes_back(engine: Engine, agent: Agent) -> None:
+def test_a_frozen_engine_costs_no_heartbeat_and_comes_back(
+    engine: Engine, agent: RunningAgent
+) -> None:
     engine.freeze()
     try:
         lost = agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
@@ -312,7 +316,7 @@ def test_a_frozen_engine_costs_no_heartbeat_and_comes_back(engine: Engine, agent
 
 def test_an_agent_starts_without_its_engine(engine: Engine, tmp_path: Path) -> None:
     engine.stop()
-    agent = Agent(tmp_path / "agent", engine.url)
+    agent = RunningAgent(tmp_path / "agent", engine.url)
     try:
         wait_until(lambda: bool(agent.store.list_services(HOST)))
         agent.running.wait_for("is at work")
@@ -328,7 +332,7 @@ def test_an_agent_starts_without_its_engine(engine: Engine, tmp_path: Path) -> N
         agent.stop()
 
 
-def test_every_field_that_zun_shows_is_answered(engine: Engine, agent: Agent) -> None:
+def test_every_field_that_zun_shows_is_answered(engine: Engine, agent: RunningAgent) -> None:
     client = engine.client()
     container = create(client, "zun")
     client.start(container)
@@ -369,7 +373,7 @@ def test_every_field_that_zun_shows_is_answered(engine: Engine, agent: Agent) ->
 def test_a_daemon_that_is_killed_is_held_and_its_containers_are_seen_again(
     dockerd: Dockerd, tmp_path: Path
 ) -> None:
-    agent = Agent(tmp_path / "agent", dockerd.url)
+    agent = RunningAgent(tmp_path / "agent", dockerd.url)
     client = dockerd.client()
     try:
         container = create(client, "survivor")
@@ -391,7 +395,7 @@ def test_a_daemon_that_is_killed_is_held_and_its_containers_are_seen_again(
 
 
 def test_labels_follow_the_daemons_configuration(dockerd: Dockerd, tmp_path: Path) -> None:
-    agent = Agent(tmp_path / "agent", dockerd.url)
+    agent = RunningAgent(tmp_path / "agent", dockerd.url)
     try:
         agent.wait(lambda node: node.values.labels == {})
         dockerd.config.write_text('{"labels": ["url=a=b", "empty=", "name=wéb"]}')
@@ -404,7 +408,7 @@ def test_labels_follow_the_daemons_configuration(dockerd: Dockerd, tmp_path: Pat
 
 
 def test_memory_that_ran_out_is_an_event(dockerd: Dockerd, tmp_path: Path) -> None:
-    agent = Agent(tmp_path / "agent", dockerd.url)
+    agent = RunningAgent(tmp_path / "agent", dockerd.url)
     client = dockerd.client()
     config = client.create_host_config(
         network_mode="none", mem_limit="8m", memswap_limit="8m", nano_cpus=250_000_000
@@ -425,7 +429,7 @@ def test_memory_that_ran_out_is_an_event(dockerd: Dockerd, tmp_path: Path) -> No
 def test_a_host_of_another_name_is_inventoried_and_warned_of_once(
     dockerd: Dockerd, tmp_path: Path
 ) -> None:
-    agent = Agent(tmp_path / "agent", dockerd.url, host="quite-another")
+    agent = RunningAgent(tmp_path / "agent", dockerd.url, host="quite-another")
     try:
         agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
         client = dockerd.client()
@@ -440,7 +444,7 @@ def test_a_host_of_another_name_is_inventoried_and_warned_of_once(
 def test_the_driver_reads_without_the_kernels_files_of_containers(
     dockerd: Dockerd, tmp_path: Path
 ) -> None:
-    agent = Agent(tmp_path / "agent", dockerd.url)
+    agent = RunningAgent(tmp_path / "agent", dockerd.url)
     agent.stop()
     sysfs = tmp_path / "sys"
     sysfs.mkdir()
@@ -482,7 +486,7 @@ def test_an_engine_is_read_over_tcp_with_certificates(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     dockerd = Dockerd(tls, url)
     try:
-        agent = Agent(tmp_path / "agent", url, tls_ca_cert=cert, tls_cert=cert, tls_key=key)
+        agent = RunningAgent(tmp_path / "agent", url, tls_ca_cert=cert, tls_cert=cert, tls_key=key)
         try:
             agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
             client = dockerd.client()
@@ -493,7 +497,7 @@ def test_an_engine_is_read_over_tcp_with_certificates(
             agent.wait(lambda node: not node.guests)
         finally:
             agent.stop()
-        stranger = Agent(tmp_path / "stranger", url)
+        stranger = RunningAgent(tmp_path / "stranger", url)
         try:
             stranger.running.wait_for("is at work")
             assert stranger.node() is None

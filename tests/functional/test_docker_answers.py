@@ -34,7 +34,7 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
 
 
-class World:
+class DriverOnStub:
     """A stub and a driver on it; `now` is the driver's clock."""
 
     def __init__(self, directory):
@@ -65,15 +65,15 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
-    made = World(tmp_path)
+def driver_on_stub(tmp_path):
+    made = DriverOnStub(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def stub(world):
-    return world.stub
+def stub(driver_on_stub):
+    return driver_on_stub.stub
 
 
 def guests_of(snapshot):
@@ -114,10 +114,10 @@ class TestOddAnswers:
             pytest.param({"Name": "host-1.example.com"}, [], id="a domain more"),
         ],
     )
-    def test_no_fact_fails_for_them(self, world, stub, changes, warned):
+    def test_no_fact_fails_for_them(self, driver_on_stub, stub, changes, warned):
         stub.info |= changes
         stub.add(describe_container())
-        snapshot = world.driver().get_available_resource(HOST)
+        snapshot = driver_on_stub.driver().get_available_resource(HOST)
         assert errors_of(snapshot) == {}
         view = account(snapshot, None, Policy(), NOW)
         assert view.missing == ()
@@ -128,49 +128,51 @@ class TestOddAnswers:
         assert all(text in message for text, message in zip(warned, found, strict=True))
 
     @pytest.mark.parametrize("memory", ["512m", "1.5g", "x", 1.5])
-    def test_a_container_that_cannot_be_read_costs_itself_alone(self, world, stub, memory):
+    def test_a_container_that_cannot_be_read_costs_itself_alone(self, driver_on_stub, stub, memory):
         stub.add(describe_container(1), describe_container(2, Memory=memory))
-        listing = world.driver().get_available_resource(HOST).guests.value
+        listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert not listing.is_complete
         assert "container web-2: Memory" in listing.unreadable[0]
 
     @pytest.mark.parametrize("memory", ["", None, 0])
-    def test_no_memory_limit_may_be_said_in_several_ways(self, world, stub, memory):
+    def test_no_memory_limit_may_be_said_in_several_ways(self, driver_on_stub, stub, memory):
         stub.add(describe_container(1, Memory=memory))
-        assert guests_of(world.driver().get_available_resource(HOST))["web-1"].memory_mb == 64
+        assert (
+            guests_of(driver_on_stub.driver().get_available_resource(HOST))["web-1"].memory_mb == 64
+        )
 
-    def test_a_container_that_goes_while_it_is_read_is_gone(self, world, stub):
+    def test_a_container_that_goes_while_it_is_read_is_gone(self, driver_on_stub, stub):
         stub.add(describe_container(1), describe_container(2))
         stub.statuses[f"/containers/{2:064x}/json"] = (404, "No such container")
-        listing = world.driver().get_available_resource(HOST).guests.value
+        listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.is_complete
 
-    def test_a_container_that_the_engine_fails_on_costs_itself_alone(self, world, stub):
+    def test_a_container_that_the_engine_fails_on_costs_itself_alone(self, driver_on_stub, stub):
         stub.add(describe_container(1), describe_container(2))
         stub.statuses[f"/containers/{2:064x}/json"] = (500, "broken")
-        listing = world.driver().get_available_resource(HOST).guests.value
+        listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.unreadable == ("container web-2: answered 500: broken",)
 
-    def test_a_container_that_links_name_too_is_told_by_its_own_name(self, world, stub):
+    def test_a_container_that_links_name_too_is_told_by_its_own_name(self, driver_on_stub, stub):
         stub.add(describe_container(2, Memory="odd"))
         stub.names[f"{2:064x}"] = ["/shop/db", "/web-2", "/blog/db"]
-        listing = world.driver().get_available_resource(HOST).guests.value
+        listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert listing.unreadable[0].startswith("container web-2: Memory")
 
-    def test_what_a_container_is_bound_to_is_the_machines(self, world, stub):
+    def test_what_a_container_is_bound_to_is_the_machines(self, driver_on_stub, stub):
         stub.add(describe_container(1, CpusetCpus="1", NanoCpus=0))
-        guest = guests_of(world.driver().get_available_resource(HOST))["web-1"]
+        guest = guests_of(driver_on_stub.driver().get_available_resource(HOST))["web-1"]
         assert [list(cell.pins.values()) for cell in guest.pins.cells] == [[1]]
 
-    def test_of_two_containers_with_one_workload_the_older_is_it(self, world, stub):
+    def test_of_two_containers_with_one_workload_the_older_is_it(self, driver_on_stub, stub):
         for number in (1, 2):
             raw = describe_container(number)
             raw["Config"]["Labels"] = {WORKLOAD_LABEL: UUID}
             stub.add(raw)
-        snapshot = world.driver().get_available_resource(HOST)
+        snapshot = driver_on_stub.driver().get_available_resource(HOST)
         guests = guests_of(snapshot)
         assert guests["web-1"].uuid == UUID != guests["web-2"].uuid
         assert [w.item for w in snapshot.warnings] == ["web-2"]
@@ -184,26 +186,28 @@ class TestOddAnswers:
             ("disk_use", [], set()),
         ],
     )
-    def test_an_answer_of_another_type_fails_its_fact_alone(self, world, stub, name, answer, facts):
+    def test_an_answer_of_another_type_fails_its_fact_alone(
+        self, driver_on_stub, stub, name, answer, facts
+    ):
         if name == "containers":
             stub.statuses["/containers/json"] = (200, "no list")
         else:
             setattr(stub, name, answer)
-        assert set(errors_of(world.driver().get_available_resource(HOST))) == facts
+        assert set(errors_of(driver_on_stub.driver().get_available_resource(HOST))) == facts
 
-    def test_an_engine_that_is_too_old_is_not_read(self, world, stub):
+    def test_an_engine_that_is_too_old_is_not_read(self, driver_on_stub, stub):
         stub.version["ApiVersion"] = "1.39"
-        errors = errors_of(world.driver().get_available_resource(HOST))
+        errors = errors_of(driver_on_stub.driver().get_available_resource(HOST))
         assert errors["engine"] == "speaks API 1.39, and 1.40 is the least"
         assert {"engine", "guests", "hypervisor", "storage"} == set(errors)
 
-    def test_an_engine_that_tells_no_version_is_not_read(self, world, stub):
+    def test_an_engine_that_tells_no_version_is_not_read(self, driver_on_stub, stub):
         stub.version = {"ApiVersion": None}
-        errors = errors_of(world.driver().get_available_resource(HOST))
+        errors = errors_of(driver_on_stub.driver().get_available_resource(HOST))
         assert errors["guests"] == "does not tell its API's version"
 
-    def test_an_engine_that_is_upgraded_is_connected_to_anew(self, world, stub):
-        driver = world.driver()
+    def test_an_engine_that_is_upgraded_is_connected_to_anew(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver()
         driver.get_available_resource(HOST)
         stub.version["ApiVersion"] = "1.44"
         stub.statuses["/info"] = (400, "client version 1.43 is too old")
@@ -212,16 +216,16 @@ class TestOddAnswers:
         snapshot = driver.get_available_resource(HOST)
         assert snapshot.engine.value.api_version == "1.44"
 
-    def test_an_engine_that_is_away_is_a_source_that_does_not_answer(self, world, stub):
-        driver = world.driver()
+    def test_an_engine_that_is_away_is_a_source_that_does_not_answer(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver()
         assert driver.get_available_nodes().unreachable == ()
         stub.stop()
         listing = driver.get_available_nodes()
         assert listing.nodenames == (HOST,)
         assert listing.unreachable == (f"{stub.url}: No such file or directory",)
 
-    def test_an_engine_that_hangs_fails_its_facts_within_the_budget(self, world, stub):
-        driver = world.driver(timeout=1)
+    def test_an_engine_that_hangs_fails_its_facts_within_the_budget(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver(timeout=1)
         driver.get_available_resource(HOST)
         stub.is_open.clear()
         began = time.monotonic()
@@ -241,27 +245,27 @@ class TestRequests:
         driver.get_available_resource(HOST)
         return sorted(path for path in stub.requests if not path.endswith(("/stats", "/system/df")))
 
-    def test_a_steady_audit_is_one_request_while_events_are_told(self, world, stub):
+    def test_a_steady_audit_is_one_request_while_events_are_told(self, driver_on_stub, stub):
         stub.add(*(describe_container(number) for number in range(1, 21)))
-        driver = world.driver()
+        driver = driver_on_stub.driver()
         listen(driver)
-        world.now += 1
+        driver_on_stub.now += 1
         driver.get_available_resource(HOST)
         assert self.count(stub, driver) == ["/containers/json"]
 
-    def test_a_report_is_asked_for_every_minute(self, world, stub):
-        driver = world.driver()
+    def test_a_report_is_asked_for_every_minute(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver()
         listen(driver)
-        world.now += 1
+        driver_on_stub.now += 1
         driver.get_available_resource(HOST)
-        world.now += 60
+        driver_on_stub.now += 60
         assert self.count(stub, driver) == ["/containers/json", "/info", "/version"]
 
-    def test_an_event_costs_one_request_more(self, world, stub):
+    def test_an_event_costs_one_request_more(self, driver_on_stub, stub):
         stub.add(*(describe_container(number) for number in range(1, 21)))
-        driver = world.driver()
+        driver = driver_on_stub.driver()
         told = listen(driver)
-        world.now += 1
+        driver_on_stub.now += 1
         driver.get_available_resource(HOST)
         stub.containers[f"{3:064x}"]["HostConfig"]["Memory"] = 128 << 20
         stub.tell(event_of(3))
@@ -269,32 +273,34 @@ class TestRequests:
         assert self.count(stub, driver) == [f"/containers/{3:064x}/json", "/containers/json"]
         assert guests_of(driver.get_available_resource(HOST))["web-3"].memory_mb == 128
 
-    def test_a_state_that_is_another_in_the_list_is_asked_for_without_an_event(self, world, stub):
+    def test_a_state_that_is_another_in_the_list_is_asked_for_without_an_event(
+        self, driver_on_stub, stub
+    ):
         stub.add(describe_container(1))
-        driver = world.driver()
+        driver = driver_on_stub.driver()
         listen(driver)
-        world.now += 1
+        driver_on_stub.now += 1
         driver.get_available_resource(HOST)
         stub.containers[f"{1:064x}"]["State"]["Status"] = "paused"
         assert self.count(stub, driver) == [f"/containers/{1:064x}/json", "/containers/json"]
 
-    def test_every_container_is_asked_for_every_ten_minutes(self, world, stub):
+    def test_every_container_is_asked_for_every_ten_minutes(self, driver_on_stub, stub):
         stub.add(describe_container(1))
-        driver = world.driver()
+        driver = driver_on_stub.driver()
         listen(driver)
-        world.now += 1
+        driver_on_stub.now += 1
         driver.get_available_resource(HOST)
-        world.now += 601
+        driver_on_stub.now += 601
         assert f"/containers/{1:064x}/json" in self.count(stub, driver)
 
-    def test_without_events_nothing_is_believed(self, world, stub):
+    def test_without_events_nothing_is_believed(self, driver_on_stub, stub):
         stub.add(describe_container(1))
-        driver = world.driver()
+        driver = driver_on_stub.driver()
         driver.get_available_resource(HOST)
         assert f"/containers/{1:064x}/json" in self.count(stub, driver)
 
-    def test_images_are_measured_every_ten_minutes(self, world, stub):
-        driver = world.driver()
+    def test_images_are_measured_every_ten_minutes(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver()
 
         def is_measured():
             return driver.get_available_resource(HOST).measured.get("images_disk_used_mb") == 5
@@ -304,42 +310,42 @@ class TestRequests:
         stub.requests.clear()
         assert is_measured()  # as a reading that nothing else changes is not written
         assert "/system/df" not in stub.requests
-        world.now += 601
+        driver_on_stub.now += 601
         stub.disk_use = {"LayersSize": 6 << 20}
         wait_until(lambda: not is_measured())
         stub.statuses["/system/df"] = (500, "busy")
-        world.now += 601
+        driver_on_stub.now += 601
         assert driver.get_available_resource(HOST).measured["images_disk_used_mb"] is not None
 
-    def test_no_reading_waits_for_images_that_take_long(self, world, stub):
+    def test_no_reading_waits_for_images_that_take_long(self, driver_on_stub, stub):
         stub.is_slow_with.add("/system/df")
-        driver = world.driver()
+        driver = driver_on_stub.driver()
         began = time.monotonic()
         for _ in range(3):
             assert driver.get_available_resource(HOST).guests.is_fresh
         assert time.monotonic() - began < 4
         assert stub.requests.count("/system/df") <= 1
 
-    def test_what_is_measured_and_not_at_hand_has_no_number(self, world, stub):
+    def test_what_is_measured_and_not_at_hand_has_no_number(self, driver_on_stub, stub):
         stub.add(describe_container(1))
         stub.counters[f"{1:064x}"] = {
             "cpu_stats": {"cpu_usage": {"total_usage": 1}},
             "memory_stats": {"usage": 100 << 20},
         }
         stub.is_slow_with.add("/system/df")
-        assert world.driver().get_available_resource(HOST).measured == {
+        assert driver_on_stub.driver().get_available_resource(HOST).measured == {
             "containers_memory_used_mb": 100,
             "containers_cpu_used_milli": None,
             "images_disk_used_mb": None,
         }
 
-    def test_measuring_may_be_switched_off_but_not_charging(self, world, stub):
+    def test_measuring_may_be_switched_off_but_not_charging(self, driver_on_stub, stub):
         stub.add(describe_container(1), describe_container(2, Memory=0))
         stub.counters[f"{2:064x}"] = {
             "cpu_stats": {"cpu_usage": {"total_usage": 1}},
             "memory_stats": {"usage": 100 << 20},
         }
-        driver = world.driver(measures_containers=False)
+        driver = driver_on_stub.driver(measures_containers=False)
         snapshot = driver.get_available_resource(HOST)
         assert snapshot.measured == {}
         assert guests_of(snapshot)["web-2"].memory_mb == 128
@@ -347,11 +353,11 @@ class TestRequests:
         assert f"/containers/{1:064x}/stats" not in stub.requests
 
 
-def test_what_containers_are_bound_to_is_nobody_elses(world, stub):
+def test_what_containers_are_bound_to_is_nobody_elses(driver_on_stub, stub):
     with tarfile.open(HOSTS / "8amd64-1pa2n2c2t-sriov.tar.xz") as tar:
-        tar.extractall(world.directory, filter="data")
-    machine = world.directory / "8amd64-1pa2n2c2t-sriov"
-    roots = Roots(machine / "proc", machine / "sys", world.root)
+        tar.extractall(driver_on_stub.directory, filter="data")
+    machine = driver_on_stub.directory / "8amd64-1pa2n2c2t-sriov"
+    roots = Roots(machine / "proc", machine / "sys", driver_on_stub.root)
     stub.add(
         describe_container(
             1,
@@ -362,7 +368,7 @@ def test_what_containers_are_bound_to_is_nobody_elses(world, stub):
         ),
         describe_container(2, NanoCpus=0, CpusetCpus="3"),
     )
-    driver = world.driver(roots=roots)
+    driver = driver_on_stub.driver(roots=roots)
     policy = Policy(cpu_shared_set=frozenset(range(8)) - {2}, cpu_dedicated_set=frozenset({2}))
     snapshot = driver.get_available_resource(HOST)
     view = account(snapshot, None, policy, NOW)
@@ -381,42 +387,44 @@ def test_what_containers_are_bound_to_is_nobody_elses(world, stub):
 class TestDisk:
     """The filesystem of the engine's root directory is the node's disk."""
 
-    def roots(self, world, options):
-        proc = world.directory / "proc"
+    def roots(self, driver_on_stub, options):
+        proc = driver_on_stub.directory / "proc"
         (proc / "self").mkdir(parents=True, exist_ok=True)
-        line = f"36 1 98:0 / {world.root} rw - xfs /dev/sda1 rw,{options}\n"
+        line = f"36 1 98:0 / {driver_on_stub.root} rw - xfs /dev/sda1 rw,{options}\n"
         (proc / "self/mountinfo").write_text("1 1 98:1 / / rw - ext4 /dev/sda10 rw\n" + line)
-        return Roots(procfs=proc, rootfs=world.root)
+        return Roots(procfs=proc, rootfs=driver_on_stub.root)
 
-    def test_quotas_are_noticed_after_a_remount(self, world):
-        driver = world.driver(roots=self.roots(world, "noquota"))
+    def test_quotas_are_noticed_after_a_remount(self, driver_on_stub):
+        driver = driver_on_stub.driver(roots=self.roots(driver_on_stub, "noquota"))
         assert not driver.get_available_resource(HOST).engine.value.has_disk_quotas
-        self.roots(world, "prjquota")
+        self.roots(driver_on_stub, "prjquota")
         assert driver.get_available_resource(HOST).engine.value.has_disk_quotas
 
-    def test_quotas_are_noticed_while_the_report_still_stands(self, world):
-        driver = world.driver(roots=self.roots(world, "prjquota"))
+    def test_quotas_are_noticed_while_the_report_still_stands(self, driver_on_stub):
+        driver = driver_on_stub.driver(roots=self.roots(driver_on_stub, "prjquota"))
         listen(driver)
-        world.now += 1
+        driver_on_stub.now += 1
         assert driver.get_available_resource(HOST).engine.value.has_disk_quotas
-        self.roots(world, "noquota")
+        self.roots(driver_on_stub, "noquota")
         assert not driver.get_available_resource(HOST).engine.value.has_disk_quotas
 
-    def test_a_root_directory_elsewhere_is_measured_below_the_hosts_root(self, world, stub):
+    def test_a_root_directory_elsewhere_is_measured_below_the_hosts_root(
+        self, driver_on_stub, stub
+    ):
         stub.info["DockerRootDir"] = "/var/lib/docker"
-        storage = world.driver().get_available_resource(HOST).storage.value
-        assert storage.instances.path == str(world.root / "var/lib/docker")
+        storage = driver_on_stub.driver().get_available_resource(HOST).storage.value
+        assert storage.instances.path == str(driver_on_stub.root / "var/lib/docker")
 
-    def test_a_share_for_images_counts_as_used(self, world):
-        snapshot = world.driver(reserve_disk_for_image=0.25).get_available_resource(HOST)
+    def test_a_share_for_images_counts_as_used(self, driver_on_stub):
+        snapshot = driver_on_stub.driver(reserve_disk_for_image=0.25).get_available_resource(HOST)
         storage = snapshot.storage.value
         assert storage.reserved_mb == storage.instances.total_mb // 4
         values = account(snapshot, None, Policy(), NOW).values
         assert values.reserved["disk_mb"] == storage.reserved_mb
         assert values.local_gb == storage.instances.total_mb // 1024
 
-    def test_the_disk_is_measured_while_the_engine_is_away(self, world, stub):
-        driver = world.driver()
+    def test_the_disk_is_measured_while_the_engine_is_away(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver()
         driver.get_available_resource(HOST)
         stub.stop()
         assert driver.get_available_resource(HOST).storage.is_fresh
@@ -425,23 +433,25 @@ class TestDisk:
 class TestEvents:
     """The stream is kept up, whatever ends it."""
 
-    def test_a_stream_that_ends_silently_is_opened_again_and_both_are_told(self, world, stub):
-        told = listen(world.driver())
+    def test_a_stream_that_ends_silently_is_opened_again_and_both_are_told(
+        self, driver_on_stub, stub
+    ):
+        told = listen(driver_on_stub.driver())
         stub.end_streams()
         assert told.get(timeout=10).kind is EventKind.SOURCE
         assert told.get(timeout=10).kind is EventKind.SOURCE
         stub.tell(event_of(1, "destroy"))
         assert told.get(timeout=10).kind is EventKind.GONE
 
-    def test_an_engine_that_comes_later_is_listened_to(self, world, stub):
+    def test_an_engine_that_comes_later_is_listened_to(self, driver_on_stub, stub):
         stub.stop()
         told = queue.Queue()
-        world.driver().events(told.put)
+        driver_on_stub.driver().events(told.put)
         stub.start()
         assert told.get(timeout=20).kind is EventKind.SOURCE
 
-    def test_an_event_names_its_workload(self, world, stub):
-        told = listen(world.driver())
+    def test_an_event_names_its_workload(self, driver_on_stub, stub):
+        told = listen(driver_on_stub.driver())
         event = event_of(1, "die")
         event["Actor"]["Attributes"][WORKLOAD_LABEL] = UUID
         stub.tell(event)
@@ -485,8 +495,8 @@ class TestEvents:
             stub.is_open.set()
             watch.stop()
 
-    def test_closing_ends_the_thread(self, world):
-        driver = world.driver()
+    def test_closing_ends_the_thread(self, driver_on_stub):
+        driver = driver_on_stub.driver()
         listen(driver)
         thread = driver._watch._thread
         driver.close()
@@ -542,13 +552,13 @@ def test_why_an_engine_does_not_answer_is_told(tmp_path):
 
 @pytest.mark.parametrize("text", ["[]", '{"proxies": []}', '{"auths": 3}'])
 def test_a_configuration_file_of_dockers_own_that_is_odd_is_told_and_ends_no_thread(
-    world, monkeypatch, text
+    driver_on_stub, monkeypatch, text
 ):
-    path = world.directory / "config.json"
+    path = driver_on_stub.directory / "config.json"
     path.write_text(text)
-    monkeypatch.setenv("DOCKER_CONFIG", str(world.directory))
+    monkeypatch.setenv("DOCKER_CONFIG", str(driver_on_stub.directory))
     told = queue.Queue()
-    driver = world.driver()
+    driver = driver_on_stub.driver()
     driver.events(told.put)
     reason = "the Docker configuration file of the agent's user cannot be used"
     assert errors_of(driver.get_available_resource(HOST))["guests"] == reason

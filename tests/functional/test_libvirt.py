@@ -56,7 +56,7 @@ def mortal() -> Iterator[Libvirtd]:
     server.remove()
 
 
-class Agent:
+class RunningAgent:
     """The real agent on SQLite with the libvirt driver, and what is seen of it."""
 
     def __init__(self, directory: Path, *uris: str, interval: int = -1, **options: Any) -> None:
@@ -73,7 +73,7 @@ class Agent:
         self.store = open_store(DatabaseSettings(self.programs.connection))
         self.running: Running | None = None
 
-    def __enter__(self) -> "Agent":
+    def __enter__(self) -> "RunningAgent":
         self.running = self.programs.start()
         self.running.wait_for("is at work")
         return self
@@ -129,12 +129,14 @@ class Agent:
 
 
 @pytest.fixture
-def agent(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Agent]:
-    with Agent(tmp_path, libvirtd.uri) as agent:
+def agent(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[RunningAgent]:
+    with RunningAgent(tmp_path, libvirtd.uri) as agent:
         yield agent
 
 
-def test_the_row_follows_a_domain_s_whole_life_by_events(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_the_row_follows_a_domain_s_whole_life_by_events(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
     disk = libvirtd.create_disk("web.qcow2", "2G")
     reserved = agent.node().values.memory_mb_used
     steps: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
@@ -166,7 +168,9 @@ def test_the_row_follows_a_domain_s_whole_life_by_events(libvirtd: Libvirtd, age
     assert agent.node().values.vcpus_used == 0
 
 
-def test_a_stop_that_is_half_of_a_restart_is_not_seen(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_a_stop_that_is_half_of_a_restart_is_not_seen(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
     libvirtd.define(domain_xml("web", FIRST))
     libvirtd.define(domain_xml("db", SECOND))
     libvirtd.virsh("start", "web")
@@ -186,7 +190,7 @@ def test_a_stop_that_is_half_of_a_restart_is_not_seen(libvirtd: Libvirtd, agent:
     assert states == [["running", "paused"]]
 
 
-def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     disk, more = libvirtd.create_disk("a.qcow2", "1G"), libvirtd.create_disk("b.qcow2", "3G")
     libvirtd.define(domain_xml("web", FIRST, disk=disk))
     libvirtd.virsh("start", "web")
@@ -195,7 +199,9 @@ def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent)
     agent.follows(lambda: agent.node().guests[FIRST].disk_mb == 4096, "attach-disk")
 
 
-def test_an_owner_that_is_written_is_seen_by_its_event(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_an_owner_that_is_written_is_seen_by_its_event(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
     libvirtd.define(domain_xml("web", FIRST))
     agent.follows(lambda: agent.guest() is not None, "define")
     namespace = "http://openstack.org/xmlns/libvirt/nova/1.1"
@@ -204,7 +210,7 @@ def test_an_owner_that_is_written_is_seen_by_its_event(libvirtd: Libvirtd, agent
     agent.follows(lambda: getattr(agent.guest(), "project_id", "") == "p1", "owner")
 
 
-def test_a_domain_of_many_parts_is_told_in_full(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_a_domain_of_many_parts_is_told_in_full(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     more = """
       <maxMemory slots='4' unit='GiB'>4</maxMemory>
       <memoryBacking><hugepages><page size='2048' nodeset='0'/></hugepages></memoryBacking>
@@ -244,7 +250,7 @@ def test_a_domain_of_many_parts_is_told_in_full(libvirtd: Libvirtd, agent: Agent
 
 def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -> None:
     sets = {"cpu_shared_set": "0", "cpu_dedicated_set": "1"}
-    with Agent(tmp_path, libvirtd.uri, **sets) as agent:
+    with RunningAgent(tmp_path, libvirtd.uri, **sets) as agent:
         libvirtd.define(domain_xml("web", FIRST))
         libvirtd.virsh("start", "web")
         agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
@@ -273,7 +279,7 @@ def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -
 
 
 def test_memory_is_the_kernel_s_and_what_libvirt_says_else_is_warned_of(
-    libvirtd: Libvirtd, agent: Agent
+    libvirtd: Libvirtd, agent: RunningAgent
 ) -> None:
     total = read_memory_info(Roots()).total_mb
     assert agent.node().values.memory_mb == total
@@ -284,7 +290,7 @@ def test_memory_is_the_kernel_s_and_what_libvirt_says_else_is_warned_of(
     assert all(str(total) in text for text in found)
 
 
-def test_a_domain_is_told_by_name_and_uuid(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_a_domain_is_told_by_name_and_uuid(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     libvirtd.define(domain_xml("web", FIRST))
     agent.follows(lambda: agent.guest(), "define")
     (row,) = agent.programs.ask("workload", "list")
@@ -297,7 +303,7 @@ def test_a_domain_is_told_by_name_and_uuid(libvirtd: Libvirtd, agent: Agent) -> 
     assert shown["cpu_info"]["features"]
 
 
-def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     claim = agent.claim(FIRST, VCPU=2, MEMORY_MB=128)
 
     def is_claim(state: str) -> bool:
@@ -320,7 +326,7 @@ def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: Ag
 
 
 def test_a_missing_disk_is_one_warning_and_its_guest_counts(
-    libvirtd: Libvirtd, agent: Agent
+    libvirtd: Libvirtd, agent: RunningAgent
 ) -> None:
     disk = libvirtd.create_disk("lost.qcow2", "1G")
     libvirtd.define(domain_xml("web", FIRST, 2, disk=disk))
@@ -339,7 +345,7 @@ def test_a_missing_disk_is_one_warning_and_its_guest_counts(
 
 
 def test_disk_available_least_counts_what_disks_may_grow_by(
-    libvirtd: Libvirtd, agent: Agent, tmp_path: Path
+    libvirtd: Libvirtd, agent: RunningAgent, tmp_path: Path
 ) -> None:
     free_gb = agent.node().values.disk_available_least
     assert free_gb is not None
@@ -357,7 +363,7 @@ def test_a_libvirtd_that_stops_holds_the_row_and_marks_the_service(
     mortal: Libvirtd, tmp_path: Path
 ) -> None:
     mortal.define(domain_xml("web", FIRST))
-    with Agent(tmp_path, mortal.uri) as agent:
+    with RunningAgent(tmp_path, mortal.uri) as agent:
         before = agent.node()
         mortal.stop()
         agent.follows(lambda: agent.service().disabled, "stopped")
@@ -380,7 +386,7 @@ def test_what_happened_while_libvirtd_was_away_is_seen_when_it_is_back(
     mortal: Libvirtd, tmp_path: Path
 ) -> None:
     mortal.define(domain_xml("web", FIRST))
-    with Agent(tmp_path, mortal.uri) as agent:
+    with RunningAgent(tmp_path, mortal.uri) as agent:
         agent.store.set_service("host-1", COMPUTE_BINARY, ServiceChange(True, "disk swap"))
         mortal.kill_daemon()
         wait_until(lambda: "driver_not_ready" in agent.warnings())
@@ -399,7 +405,7 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
     mortal: Libvirtd, tmp_path: Path
 ) -> None:
     mortal.define(domain_xml("web", FIRST))
-    with Agent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
+    with RunningAgent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
         mortal.freeze()
         try:
             wait_until(lambda: agent.service().disabled, 30)
@@ -423,7 +429,7 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
 def test_a_frozen_qemu_does_not_hide_the_other_guests(mortal: Libvirtd, tmp_path: Path) -> None:
     mortal.define(domain_xml("web", FIRST))
     mortal.virsh("start", "web")
-    with Agent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
+    with RunningAgent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
         pid = int((mortal.directory / "run" / "qemu" / "web.pid").read_text())
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -440,7 +446,7 @@ def test_one_hypervisor_that_is_away_costs_the_others_nothing(
     mortal: Libvirtd, libvirtd: Libvirtd, tmp_path: Path, interval: int
 ) -> None:
     uris = f"one={mortal.uri}", f"two={libvirtd.uri}"
-    with Agent(tmp_path, *uris, interval=interval) as agent:
+    with RunningAgent(tmp_path, *uris, interval=interval) as agent:
         assert set(agent.nodes()) == {"one", "two"}
         mortal.freeze()
         try:
@@ -460,7 +466,7 @@ def test_one_hypervisor_that_is_away_costs_the_others_nothing(
 
 
 def test_two_agents_do_not_manage_one_hypervisor(libvirtd: Libvirtd, tmp_path: Path) -> None:
-    with Agent(tmp_path / "a", libvirtd.uri) as agent:
+    with RunningAgent(tmp_path / "a", libvirtd.uri) as agent:
         other = Programs(tmp_path / "b", agent.programs.connection, host="host-2")
         other.configure(
             driver="libvirt", extra=f"[libvirt]\nconnection_uris = mine={libvirtd.uri}\n"
@@ -471,7 +477,7 @@ def test_two_agents_do_not_manage_one_hypervisor(libvirtd: Libvirtd, tmp_path: P
         assert agent.store.load_nodes("host-2") == []
 
 
-def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: Agent) -> None:
+def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     libvirtd.define(domain_xml("web", FIRST))
     libvirtd.virsh("start", "web")
     agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")

@@ -18,7 +18,7 @@ NODES = [
 ]
 
 
-class Agent:
+class AgentWithEndpoint:
     """An agent with two nodes and an endpoint."""
 
     def __init__(self, tmp_path):
@@ -64,7 +64,7 @@ class Agent:
 
 @pytest.fixture
 def agent(tmp_path):
-    return Agent(tmp_path)
+    return AgentWithEndpoint(tmp_path)
 
 
 def test_a_broker_that_refuses_the_login_is_told_until_it_takes_it(agent, rabbitmq):

@@ -24,7 +24,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-class Site:
+class TwoHosts:
     """Two hosts on one database, and their agents."""
 
     def __init__(self, directory: Path) -> None:
@@ -79,82 +79,82 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def two_hosts(tmp_path: Path) -> TwoHosts:
+    return TwoHosts(tmp_path)
 
 
-def test_a_live_migration_and_one_that_is_reverted(site: Site) -> None:
-    with site.start("alpha") as alpha, site.start("beta") as beta:
-        claim = site.claim()
-        migration = site.move(claim, "live-migration")
+def test_a_live_migration_and_one_that_is_reverted(two_hosts: TwoHosts) -> None:
+    with two_hosts.start("alpha") as alpha, two_hosts.start("beta") as beta:
+        claim = two_hosts.claim()
+        migration = two_hosts.move(claim, "live-migration")
         assert list(migration) == COLUMNS
         assert (migration["status"], migration["migration_type"]) == ("accepted", "live-migration")
         assert (migration["source_host"], migration["dest_host"]) == ("alpha", "beta")
-        assert site.used == (2048, 2048)
-        refused = site.manage("claim", "abort", claim["uuid"])
+        assert two_hosts.used == (2048, 2048)
+        refused = two_hosts.manage("claim", "abort", claim["uuid"])
         assert refused.returncode == 1
         assert f"is the source of migration {migration['uuid']}" in refused.stderr
-        site.write("beta", GUEST)
-        wait_until(lambda: site.state(migration["dest_claim"]) == "confirmed")
+        two_hosts.write("beta", GUEST)
+        wait_until(lambda: two_hosts.state(migration["dest_claim"]) == "confirmed")
         status = ("migration", "set", migration["uuid"], "--status", "finished")
-        assert site.ask(*status)["status"] == "finished"
-        assert site.ask("migration", "confirm", migration["uuid"])["status"] == "confirmed"
-        assert site.used == (2048, 2048)  # the source's guest counts by itself
-        site.write("alpha")
-        wait_until(lambda: site.used == (0, 2048))
-        assert site.ask("migration", "confirm", migration["uuid"])["status"] == "confirmed"
-        done = site.manage("migration", "revert", migration["uuid"])
+        assert two_hosts.ask(*status)["status"] == "finished"
+        assert two_hosts.ask("migration", "confirm", migration["uuid"])["status"] == "confirmed"
+        assert two_hosts.used == (2048, 2048)  # the source's guest counts by itself
+        two_hosts.write("alpha")
+        wait_until(lambda: two_hosts.used == (0, 2048))
+        assert two_hosts.ask("migration", "confirm", migration["uuid"])["status"] == "confirmed"
+        done = two_hosts.manage("migration", "revert", migration["uuid"])
         told = f"migration {migration['uuid']} is confirmed"
         assert (done.returncode, done.stderr.strip()) == (1, told)
 
         back = {"type": "migration", "source_claim": migration["dest_claim"]}
-        request = site.request(4096, migration=back)
-        second = site.ask("migration", "create", request, "--host", "alpha")
-        assert site.used == (4096, 2048)
-        assert site.ask("migration", "revert", second["uuid"])["status"] == "reverted"
-        assert site.used == (0, 2048)
-        listed = site.ask("migration", "list")
+        request = two_hosts.request(4096, migration=back)
+        second = two_hosts.ask("migration", "create", request, "--host", "alpha")
+        assert two_hosts.used == (4096, 2048)
+        assert two_hosts.ask("migration", "revert", second["uuid"])["status"] == "reverted"
+        assert two_hosts.used == (0, 2048)
+        listed = two_hosts.ask("migration", "list")
         assert [row["status"] for row in listed] == ["confirmed", "reverted"]
-        assert listed[0] == site.ask("migration", "show", migration["uuid"])
-        assert site.ask("migration", "list", "--status", "reverted") == [listed[1]]
-        assert site.ask("warning", "list") == []
+        assert listed[0] == two_hosts.ask("migration", "show", migration["uuid"])
+        assert two_hosts.ask("migration", "list", "--status", "reverted") == [listed[1]]
+        assert two_hosts.ask("warning", "list") == []
         for agent in (alpha, beta):
             assert agent.stop() == 0
             assert "Traceback" not in agent.output()
 
 
-def test_an_evacuation_outlives_the_death_of_both_agents(site: Site) -> None:
-    with site.start("alpha") as alpha, site.start("beta") as beta:
-        claim = site.claim()
+def test_an_evacuation_outlives_the_death_of_both_agents(two_hosts: TwoHosts) -> None:
+    with two_hosts.start("alpha") as alpha, two_hosts.start("beta") as beta:
+        claim = two_hosts.claim()
         alpha.stop(signal.SIGKILL)
-        migration = site.move(claim, "evacuation", 3072)
-        assert site.used == (2048, 3072)
+        migration = two_hosts.move(claim, "evacuation", 3072)
+        assert two_hosts.used == (2048, 3072)
         beta.stop(signal.SIGKILL)
-        site.write("beta", GUEST)
-        assert site.ask("migration", "confirm", migration["uuid"])["status"] == "done"
-        assert site.used == (2048, 3072)
-        assert site.state(claim["uuid"]) == "released"
-    with site.start("alpha"), site.start("beta"):
-        assert site.used == (2048, 3072)  # the host came back with the guest still on it
-        site.write("alpha")
-        wait_until(lambda: site.used == (0, 3072))
+        two_hosts.write("beta", GUEST)
+        assert two_hosts.ask("migration", "confirm", migration["uuid"])["status"] == "done"
+        assert two_hosts.used == (2048, 3072)
+        assert two_hosts.state(claim["uuid"]) == "released"
+    with two_hosts.start("alpha"), two_hosts.start("beta"):
+        assert two_hosts.used == (2048, 3072)  # the host came back with the guest still on it
+        two_hosts.write("alpha")
+        wait_until(lambda: two_hosts.used == (0, 3072))
 
 
-def test_what_cannot_be_meant_is_one_line(site: Site) -> None:
+def test_what_cannot_be_meant_is_one_line(two_hosts: TwoHosts) -> None:
     ghost = str(uuid.uuid4())
-    with site.start("beta"):
+    with two_hosts.start("beta"):
         for arguments, told in (
-            (("create", site.request(1)), "migration: is missing"),
+            (("create", two_hosts.request(1)), "migration: is missing"),
             (("show", "ghost"), "there is no migration ghost"),
             (("confirm", "ghost"), "there is no migration ghost"),
             (("revert", "ghost"), "there is no migration ghost"),
         ):
-            done = site.manage("migration", *arguments)
+            done = two_hosts.manage("migration", *arguments)
             assert (done.returncode, done.stderr.strip()) == (1, told)
         move = {"type": "resize", "source_claim": ghost}
-        request = site.request(1, migration=move, host="beta")
-        done = site.manage("migration", "create", request)
+        request = two_hosts.request(1, migration=move, host="beta")
+        done = two_hosts.manage("migration", "create", request)
         assert done.stderr.strip() == f"there is no claim {ghost} to move from"
-        done = site.manage("claim", "create", request)
+        done = two_hosts.manage("claim", "create", request)
         assert "makes it a request for a migration" in done.stderr
-        assert site.ask("migration", "list") == []
+        assert two_hosts.ask("migration", "list") == []

@@ -94,7 +94,7 @@ def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
 
 def test_without_schema_every_call_says_what_to_run(store: SqlStore) -> None:
     for call in (
-        lambda: store.load_stamps("alpha", COMPUTE_BINARY),
+        lambda: store.load_versions("alpha", COMPUTE_BINARY),
         lambda: register(store),
         lambda: store.list_warnings(),
     ):

@@ -61,7 +61,7 @@ class FakeAgent:
         raise KeyError("a fault of ours")
 
 
-class World:
+class ServerAndClient:
     """One server and one client with a broker between them."""
 
     def __init__(
@@ -106,23 +106,23 @@ class World:
 
 
 @pytest.fixture
-def open_world() -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
+def open_world() -> Iterator[Callable[..., ServerAndClient]]:
+    worlds: list[ServerAndClient] = []
 
-    def make(*arguments: Any, **named: Any) -> World:
-        worlds.append(World(*arguments, **named))
+    def make(*arguments: Any, **named: Any) -> ServerAndClient:
+        worlds.append(ServerAndClient(*arguments, **named))
         return worlds[-1]
 
     yield make
-    for world in worlds:
-        world.server.stop(2)
+    for peers in worlds:
+        peers.server.stop(2)
 
 
 @pytest.fixture
-def world(open_world: Callable[..., World], rabbitmq: RabbitMQ) -> World:
-    world = open_world(rabbitmq.url)
-    world.serve()
-    return world
+def peers(open_world: Callable[..., ServerAndClient], rabbitmq: RabbitMQ) -> ServerAndClient:
+    peers = open_world(rabbitmq.url)
+    peers.serve()
+    return peers
 
 
 @pytest.fixture(scope="module")
@@ -133,56 +133,60 @@ def broker() -> Iterator[RabbitMQ]:
     server.remove()
 
 
-def test_values_and_errors_come_back_as_they_were_there(world: World) -> None:
-    assert world.client.get_host_uptime("n1") == timedelta(seconds=1.5)
-    assert world.agent.calls == ["n1"]
+def test_values_and_errors_come_back_as_they_were_there(peers: ServerAndClient) -> None:
+    assert peers.client.get_host_uptime("n1") == timedelta(seconds=1.5)
+    assert peers.agent.calls == ["n1"]
     with pytest.raises(NotFoundError, match="no claim u-1"):
-        world.client.confirm_claim("u-1")
+        peers.client.confirm_claim("u-1")
     with pytest.raises(ClaimRefusedError) as refused:
-        world.client.instance_claim({})
+        peers.client.instance_claim({})
     assert refused.value.reasons == ("too small", "too old")
 
 
-def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(world: World) -> None:
+def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(
+    peers: ServerAndClient,
+) -> None:
     with pytest.raises(
         RpcError, match="host-1 failed at host_power_action: KeyError; see its log"
     ) as caught:
-        world.client.host_power_action("reboot")
+        peers.client.host_power_action("reboot")
     assert not isinstance(caught.value, RpcUnavailableError)
 
 
-def test_an_argument_that_nobody_knows_is_refused(world: World) -> None:
+def test_an_argument_that_nobody_knows_is_refused(peers: ServerAndClient) -> None:
     method = COMPUTE.methods["confirm_claim"]
     with pytest.raises(RequestError, match="colour: is no known argument"):
-        world.caller.call(COMPUTE, "host-1", method, {"claim_uuid": "x", "colour": "red"}, 5)
+        peers.caller.call(COMPUTE, "host-1", method, {"claim_uuid": "x", "colour": "red"}, 5)
 
 
 @pytest.mark.parametrize("version", ["1.99", "2.0"])
-def test_a_version_that_the_other_side_does_not_know_is_said(world: World, version: str) -> None:
+def test_a_version_that_the_other_side_does_not_know_is_said(
+    peers: ServerAndClient, version: str
+) -> None:
     newer = Interface(HostAgent, COMPUTE.topic, version)
     with pytest.raises(RpcVersionError):
-        world.caller.call(newer, "host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
+        peers.caller.call(newer, "host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
 
 
-def test_a_host_that_nobody_serves_is_said_at_once(world: World) -> None:
+def test_a_host_that_nobody_serves_is_said_at_once(peers: ServerAndClient) -> None:
     began = time.monotonic()
     with pytest.raises(RpcUnavailableError, match="nobody listens as compute nobody-9"):
-        world.directory.agent_of("nobody-9").get_host_uptime("n")
+        peers.directory.agent_of("nobody-9").get_host_uptime("n")
     assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("host", ["Host.Example.ORG", "h\u00f4st-\u65e5\u672c", "a*b#c", "h" * 247])
 def test_a_host_is_called_by_its_name_to_the_letter(
-    open_world: Callable[..., World], rabbitmq: RabbitMQ, host: str
+    open_world: Callable[..., ServerAndClient], rabbitmq: RabbitMQ, host: str
 ) -> None:
-    world = open_world(rabbitmq.url, host=host)
-    world.serve()
-    assert world.answers()
+    peers = open_world(rabbitmq.url, host=host)
+    peers.serve()
+    assert peers.answers()
     with pytest.raises(RpcUnavailableError, match="nobody listens"):
-        world.directory.agent_of(host.swapcase()).get_host_uptime("n")
+        peers.directory.agent_of(host.swapcase()).get_host_uptime("n")
 
 
-def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., World]) -> None:
+def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., ServerAndClient]) -> None:
     name = "h" * 248
     with pytest.raises(ConfigError, match="host: 'hhh.*is too long"):
         open_world("rabbit://127.0.0.1:1/", host=name)
@@ -191,165 +195,167 @@ def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., World]
 
 
 def test_the_queue_of_a_server_that_is_gone_is_deleted_and_that_of_one_that_serves_stays(
-    world: World,
+    peers: ServerAndClient,
 ) -> None:
     with pytest.raises(RpcUnavailableError, match="PRECONDITION_FAILED"):
-        world.caller.forget(COMPUTE, world.host, 10)
-    assert world.answers()
-    world.caller.forget(COMPUTE, "nobody-9", 10)
-    assert world.server.stop(5)
-    world.caller.forget(COMPUTE, world.host, 10)
+        peers.caller.forget(COMPUTE, peers.host, 10)
+    assert peers.answers()
+    peers.caller.forget(COMPUTE, "nobody-9", 10)
+    assert peers.server.stop(5)
+    peers.caller.forget(COMPUTE, peers.host, 10)
     with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-1"):
-        world.client.get_host_uptime("n")
+        peers.client.get_host_uptime("n")
 
 
 def test_a_password_may_have_any_character(
-    open_world: Callable[..., World], rabbitmq: RabbitMQ
+    open_world: Callable[..., ServerAndClient], rabbitmq: RabbitMQ
 ) -> None:
     password = "a/b@c:d#e%f?g[h $é"
     rabbitmq.control("add_user", "o/dd", password)
     rabbitmq.control("set_permissions", "o/dd", ".*", ".*", ".*")
     address = rabbitmq.url.rpartition("@")[2]
-    world = open_world(f"rabbit://{quote('o/dd', safe='')}:{quote(password, safe='')}@{address}")
-    world.serve()
-    assert world.answers()
+    peers = open_world(f"rabbit://{quote('o/dd', safe='')}:{quote(password, safe='')}@{address}")
+    peers.serve()
+    assert peers.answers()
 
 
-def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(world: World) -> None:
-    world.client_clock.tell(NOW)
-    world.server_clock.tell(NOW + timedelta(seconds=6))
+def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(
+    peers: ServerAndClient,
+) -> None:
+    peers.client_clock.tell(NOW)
+    peers.server_clock.tell(NOW + timedelta(seconds=6))
     with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
-        world.client.get_host_uptime("late")
-    assert world.agent.calls == []
-    assert world.client.get_host_uptime("again")  # the answer has set the clock
+        peers.client.get_host_uptime("late")
+    assert peers.agent.calls == []
+    assert peers.client.get_host_uptime("again")  # the answer has set the clock
 
 
 def test_a_server_that_was_never_told_the_time_asks_for_it_before_a_call_that_expires(
-    world: World,
+    peers: ServerAndClient,
 ) -> None:
     def fail() -> datetime:
         raise StoreUnavailableError("the database is away")
 
-    world.client_clock.tell(NOW)
-    world.read_time = fail
+    peers.client_clock.tell(NOW)
+    peers.read_time = fail
     with pytest.raises(StoreUnavailableError, match="the database is away"):
-        world.client.get_host_uptime("unknown")
-    world.read_time = lambda: NOW + timedelta(seconds=6)
+        peers.client.get_host_uptime("unknown")
+    peers.read_time = lambda: NOW + timedelta(seconds=6)
     with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
-        world.client.get_host_uptime("late")
-    assert world.agent.calls == []
-    assert world.client.get_host_uptime("again")
+        peers.client.get_host_uptime("late")
+    assert peers.agent.calls == []
+    assert peers.client.get_host_uptime("again")
 
 
 def test_a_call_that_works_on_takes_its_time_and_one_that_takes_too_long_ends(
-    open_world: Callable[..., World], rabbitmq: RabbitMQ
+    open_world: Callable[..., ServerAndClient], rabbitmq: RabbitMQ
 ) -> None:
-    world = open_world(rabbitmq.url, timeout=3.0)
-    world.serve()
-    world.agent.block = threading.Event()
+    peers = open_world(rabbitmq.url, timeout=3.0)
+    peers.serve()
+    peers.agent.block = threading.Event()
     began = time.monotonic()
     with pytest.raises(RpcUnavailableError):
-        world.client.get_host_uptime("slow")
+        peers.client.get_host_uptime("slow")
     assert 2.5 < time.monotonic() - began < 8
-    world.agent.block.set()
+    peers.agent.block.set()
 
 
-def test_a_server_that_ends_lets_the_calls_that_run_end(world: World) -> None:
-    world.agent.block = threading.Event()
+def test_a_server_that_ends_lets_the_calls_that_run_end(peers: ServerAndClient) -> None:
+    peers.agent.block = threading.Event()
     with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(world.client.get_host_uptime, "slow")
-        wait_until(lambda: world.agent.calls == ["slow"])
-        ending = pool.submit(world.server.stop, 20)
+        running = pool.submit(peers.client.get_host_uptime, "slow")
+        wait_until(lambda: peers.agent.calls == ["slow"])
+        ending = pool.submit(peers.server.stop, 20)
         assert not ending.done()
-        world.agent.block.set()
+        peers.agent.block.set()
         assert running.result() == timedelta(seconds=1.5)
         assert ending.result() is True
 
 
-def test_a_call_that_runs_on_is_not_waited_for_for_ever(world: World) -> None:
-    world.agent.block = threading.Event()
+def test_a_call_that_runs_on_is_not_waited_for_for_ever(peers: ServerAndClient) -> None:
+    peers.agent.block = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(world.answers)
-        wait_until(lambda: world.agent.calls == ["n"])
-        assert world.server.stop(1) is False
-        world.agent.block.set()
+        running = pool.submit(peers.answers)
+        wait_until(lambda: peers.agent.calls == ["n"])
+        assert peers.server.stop(1) is False
+        peers.agent.block.set()
         running.result()
 
 
 def test_without_a_broker_every_call_ends_in_time_and_the_server_waits_for_it(
-    open_world: Callable[..., World], broker: RabbitMQ
+    open_world: Callable[..., ServerAndClient], broker: RabbitMQ
 ) -> None:
     broker.stop()
     try:
-        world = open_world(broker.url, timeout=1.0)
-        world.server.start()
+        peers = open_world(broker.url, timeout=1.0)
+        peers.server.start()
         began = time.monotonic()
         with ThreadPoolExecutor(MAX_STUCK + 4) as pool:
-            outcomes = list(pool.map(lambda _: world.answers(), range(MAX_STUCK + 4)))
+            outcomes = list(pool.map(lambda _: peers.answers(), range(MAX_STUCK + 4)))
         assert not any(outcomes)
         assert time.monotonic() - began < 10
         began = time.monotonic()
         with pytest.raises(RpcUnavailableError, match="calls hang"):
-            world.client.get_host_uptime("n")
+            peers.client.get_host_uptime("n")
         assert time.monotonic() - began < 1
-        assert not world.server.is_serving
+        assert not peers.server.is_serving
     finally:
         broker.start()
-    wait_until(lambda: world.server.is_serving, GENEROUS)
-    wait_until(world.answers, GENEROUS, 0.5)
+    wait_until(lambda: peers.server.is_serving, GENEROUS)
+    wait_until(peers.answers, GENEROUS, 0.5)
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 def test_a_broker_that_is_restarted_is_found_again(
-    open_world: Callable[..., World], broker: RabbitMQ, way: str
+    open_world: Callable[..., ServerAndClient], broker: RabbitMQ, way: str
 ) -> None:
-    world = open_world(broker.url, timeout=2.0)
-    world.serve()
-    wait_until(world.answers, GENEROUS)
+    peers = open_world(broker.url, timeout=2.0)
+    peers.serve()
+    wait_until(peers.answers, GENEROUS)
     getattr(broker, way)()
     try:
         began = time.monotonic()
-        assert not world.answers()
+        assert not peers.answers()
         assert time.monotonic() - began < 8
     finally:
         broker.start()
-    wait_until(world.answers, GENEROUS, 0.5)
+    wait_until(peers.answers, GENEROUS, 0.5)
 
 
 def test_a_frozen_broker_holds_no_call_longer_than_its_time(
-    open_world: Callable[..., World], broker: RabbitMQ
+    open_world: Callable[..., ServerAndClient], broker: RabbitMQ
 ) -> None:
-    world = open_world(broker.url, timeout=2.0)
-    world.serve()
-    wait_until(world.answers, GENEROUS)
+    peers = open_world(broker.url, timeout=2.0)
+    peers.serve()
+    wait_until(peers.answers, GENEROUS)
     broker.freeze()
     try:
         began = time.monotonic()
-        assert not world.answers()
+        assert not peers.answers()
         assert time.monotonic() - began < 8
     finally:
         broker.thaw()
-    wait_until(world.answers, GENEROUS, 0.5)
+    wait_until(peers.answers, GENEROUS, 0.5)
 
 
 def test_a_full_broker_takes_no_calls_and_goes_on_when_it_has_room(
-    open_world: Callable[..., World], broker: RabbitMQ
+    open_world: Callable[..., ServerAndClient], broker: RabbitMQ
 ) -> None:
-    world = open_world(broker.url, timeout=2.0)
-    world.serve()
-    wait_until(world.answers, GENEROUS)
+    peers = open_world(broker.url, timeout=2.0)
+    peers.serve()
+    wait_until(peers.answers, GENEROUS)
     broker.set_full(True)
     try:
         began = time.monotonic()
-        assert not world.answers()
+        assert not peers.answers()
         assert time.monotonic() - began < 8
     finally:
         broker.set_full(False)
-    wait_until(world.answers, GENEROUS, 0.5)
+    wait_until(peers.answers, GENEROUS, 0.5)
 
 
 def test_a_broker_with_another_kind_of_queues_refuses_and_says_so(
-    open_world: Callable[..., World], broker: RabbitMQ, caplog: pytest.LogCaptureFixture
+    open_world: Callable[..., ServerAndClient], broker: RabbitMQ, caplog: pytest.LogCaptureFixture
 ) -> None:
     classic = open_world(broker.url)
     classic.serve()
@@ -380,24 +386,24 @@ class TestTls:
         without_rabbit()
 
     def test_a_broker_is_reached_by_tls(
-        self, open_world: Callable[..., World], secure: SimpleNamespace
+        self, open_world: Callable[..., ServerAndClient], secure: SimpleNamespace
     ) -> None:
         conf = with_rabbit(ssl=True, ssl_ca_file=str(secure.ca))
-        world = open_world(secure.server.tls_url, conf=conf)
-        world.serve()
-        wait_until(world.answers, GENEROUS)
+        peers = open_world(secure.server.tls_url, conf=conf)
+        peers.serve()
+        wait_until(peers.answers, GENEROUS)
 
     def test_a_certificate_of_somebody_else_is_not_trusted(
-        self, open_world: Callable[..., World], secure: SimpleNamespace, tmp_path: Path
+        self, open_world: Callable[..., ServerAndClient], secure: SimpleNamespace, tmp_path: Path
     ) -> None:
         other = Authority(tmp_path)
         conf = with_rabbit(ssl=True, ssl_ca_file=str(other.certificate))
-        world = open_world(secure.server.tls_url, conf=conf, timeout=2.0)
-        world.server.start()
+        peers = open_world(secure.server.tls_url, conf=conf, timeout=2.0)
+        peers.server.start()
         began = time.monotonic()
-        assert not world.answers()
+        assert not peers.answers()
         assert time.monotonic() - began < 8
-        assert not world.server.is_serving
+        assert not peers.server.is_serving
 
 
 def with_rabbit(**values: Any) -> Any:

@@ -14,7 +14,7 @@ from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord
 from tests.functional.servers.engines import Dockerd
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
-from tests.functional.test_docker import HOST, Agent, create
+from tests.functional.test_docker import HOST, RunningAgent, create
 
 DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}
 UUIDS = [f"00000000-0000-4000-8000-{number:012d}" for number in (1, 2)]
@@ -39,7 +39,7 @@ class Host:
         directory.mkdir()
         self.inventory = directory / "inventory.yaml"
         self.write(UUIDS)
-        self.agent = Agent(directory, url, driver=drivers)
+        self.agent = RunningAgent(directory, url, driver=drivers)
 
     def write(self, uuids: list[str], **more: Any) -> None:
         guests = [DOMAIN | {"uuid": uuid, "name": uuid[-2:]} for uuid in uuids]
@@ -124,7 +124,7 @@ def test_libvirt_and_docker_are_one_row(
     libvirtd: Libvirtd, dockerd: Dockerd, tmp_path: Path
 ) -> None:
     extra = f"[libvirt]\nconnection_uris = {libvirtd.uri}\n"
-    agent = Agent(tmp_path / "agent", dockerd.url, driver="libvirt,docker", extra=extra)
+    agent = RunningAgent(tmp_path / "agent", dockerd.url, driver="libvirt,docker", extra=extra)
     try:
         agent.wait(lambda node: counts(node) == (2, 3))
         (node,) = agent.store.load_nodes(HOST)

@@ -140,28 +140,28 @@ class TestMoving:
 
         loop = PeriodicLoop("loop", tick, None, fail_test, monotonic=lambda: now[0])
         loop.start()
-        assert loop.is_moving(10)
+        assert loop.is_making_progress(10)
         loop.wake()
         assert inside.wait(5)
         now[0] = 10
-        assert loop.is_moving(10)
+        assert loop.is_making_progress(10)
         now[0] = 10.1
-        assert not loop.is_moving(10)
+        assert not loop.is_making_progress(10)
         loop.moved()
-        assert loop.is_moving(10)
+        assert loop.is_making_progress(10)
         now[0] = 1000
         leave.set()
         loop.stop()
         assert loop.join(5)
-        assert loop.is_moving(10)
+        assert loop.is_making_progress(10)
 
     def test_a_loop_that_ended_by_itself_does_not_move(self):
         loop = run_loop(Counter(9, FencedError("x")), on_fatal=lambda e: None, fatal=(FencedError,))
         assert loop.join(5)
-        assert not loop.is_moving(10)
+        assert not loop.is_making_progress(10)
 
     def test_a_loop_that_has_not_begun_is_no_trouble(self):
-        assert PeriodicLoop("loop", Counter(1), 1, fail_test).is_moving(10)
+        assert PeriodicLoop("loop", Counter(1), 1, fail_test).is_making_progress(10)
 
 
 def test_an_interval_longer_than_a_thread_may_wait_ends_nothing():

@@ -26,11 +26,12 @@ def track_facts(
         steady host writes nothing.
     """
     return {
-        name: _judge(fact, stored.get(name), now, held_fact_expiry) for name, fact in facts.items()
+        name: _evaluate(fact, stored.get(name), now, held_fact_expiry)
+        for name, fact in facts.items()
     }
 
 
-def _judge(
+def _evaluate(
     fact: Fact[object], stored: FactEntry | None, now: datetime, held_fact_expiry: int
 ) -> FactEntry:
     if fact.is_fresh:

@@ -10,7 +10,7 @@ from nodetracker.model.warning import HostWarning, WarningKind
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DriverReading:
     """What one driver read.
 
     Attributes:
@@ -33,7 +33,7 @@ class Reading:
         return self.last_disk if storage is None else storage.instances.device_id
 
 
-def merge_readings(readings: Sequence[Reading]) -> HostSnapshot:
+def merge_readings(readings: Sequence[DriverReading]) -> HostSnapshot:
     """Make one snapshot of what several drivers read of the same machine.
 
     The first one's facts stand, so that the same CPUs and memory are had once.
@@ -63,7 +63,7 @@ def merge_readings(readings: Sequence[Reading]) -> HostSnapshot:
 
 
 def _merge_guests(
-    readings: Sequence[Reading],
+    readings: Sequence[DriverReading],
 ) -> tuple[Fact[GuestListing], list[HostWarning]]:
     facts = [(reading, reading.snapshot.guests) for reading in readings]
     errors = "; ".join(
@@ -97,7 +97,7 @@ def _merge_guests(
     return Fact(source, listing, errors or None), warnings
 
 
-def _merge_warnings(readings: Sequence[Reading]) -> Iterable[HostWarning]:
+def _merge_warnings(readings: Sequence[DriverReading]) -> Iterable[HostWarning]:
     """Return all warnings, each once, as warnings of the one node."""
     nodename = readings[0].snapshot.nodename
     return dict.fromkeys(
@@ -108,7 +108,7 @@ def _merge_warnings(readings: Sequence[Reading]) -> Iterable[HostWarning]:
 
 
 def _listed_twice(
-    readings: Sequence[Reading], guest: Guest, driver: str, other: Reading
+    readings: Sequence[DriverReading], guest: Guest, driver: str, other: DriverReading
 ) -> HostWarning:
     return HostWarning(
         WarningKind.GUEST_LISTED_TWICE,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from nodetracker.accounting.sanitize import storable_device, storable_guest, storable_values
+from nodetracker.accounting.sanitize import sanitize_device, sanitize_guest, sanitize_values
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import (
@@ -71,9 +71,9 @@ def plan_delete(record: NodeRecord) -> NodeChange:
 
 
 def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
-    after, columns = _storable_difference(NodeValues(), view.values)
-    guests = _items_diff({}, view.guests, "uuid", storable_guest)
-    devices = _items_diff({}, view.devices, "address", storable_device)
+    after, columns = _sanitized_difference(NodeValues(), view.values)
+    guests = _items_diff({}, view.guests, "uuid", sanitize_guest)
+    devices = _items_diff({}, view.devices, "address", sanitize_device)
     return NodeChange(
         kind=ChangeKind.CREATE,
         host=host,
@@ -90,9 +90,9 @@ def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
 
 def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChange | None:
     before = record.values
-    after, columns = _storable_difference(before, view.values)
-    guests = _items_diff(record.guests, view.guests, "uuid", storable_guest)
-    devices = _items_diff(record.devices, view.devices, "address", storable_device)
+    after, columns = _sanitized_difference(before, view.values)
+    guests = _items_diff(record.guests, view.guests, "uuid", sanitize_guest)
+    devices = _items_diff(record.devices, view.devices, "address", sanitize_device)
     claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
     moves = tuple(move for move in view.moves if move not in record.moves)
     is_structural = bool(guests or devices or claims or moves or set(columns) - VOLATILE_COLUMNS)
@@ -116,12 +116,12 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
     )
 
 
-def _storable_difference(
+def _sanitized_difference(
     before: NodeValues, wanted: NodeValues
 ) -> tuple[NodeValues, tuple[str, ...]]:
     """Return the values as a row can hold them, and the columns in which they differ."""
     columns = _differing(before, wanted, NODE_COLUMNS)
-    after = storable_values(wanted, columns)
+    after = sanitize_values(wanted, columns)
     return after, _differing(before, after, columns)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.facts import track_facts
-from nodetracker.accounting.ledger.columns import promised_columns
-from nodetracker.accounting.ledger.moves import judge_moves, list_departing, list_moving
-from nodetracker.accounting.ledger.reconcile import ListingTime, settle
+from nodetracker.accounting.ledger.columns import ledger_columns
+from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
+from nodetracker.accounting.ledger.reconcile import ListingTime, reconcile_claims
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings
 from nodetracker.accounting.numa.usage import decode_host_cells, offered_pins
 from nodetracker.accounting.pci.state import hold_for_claims, hold_for_guests, sync_devices
@@ -58,7 +58,7 @@ def account(
     snapshot = _with_known_engine(snapshot, before)
     time = time or ListingTime(now)
     known = _known_columns(snapshot, policy, before)
-    settlement = settle(
+    reconciliation = reconcile_claims(
         snapshot.nodename,
         stored.claims if stored else {},
         stored.guests if stored else {},
@@ -68,8 +68,8 @@ def account(
         stored.devices if stored else {},
         list_departing(stored.moves if stored else ()),
     )
-    guests, claims = settlement.guests, settlement.claims
-    moves, warned = judge_moves(snapshot.nodename, stored.moves if stored else (), claims)
+    guests, claims = reconciliation.guests, reconciliation.claims
+    moves, warned = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
     if snapshot.pci.value is not None:
         devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
@@ -83,7 +83,7 @@ def account(
     values = replace(before, **known, facts=facts)
     values = replace(
         values,
-        **promised_columns(values, claims.values(), guests.values(), devices),
+        **ledger_columns(values, claims.values(), guests.values(), devices),
         **usage.count_columns(guests.values()),
     )
     missing = () if stored else tuple(
@@ -101,7 +101,7 @@ def account(
         warnings=(
             *_warnings(snapshot),
             *cpu_set_warnings,
-            *settlement.warnings,
+            *reconciliation.warnings,
             *warned,
             *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
         ),

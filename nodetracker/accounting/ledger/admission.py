@@ -20,7 +20,7 @@ from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 
-class Check(enum.StrEnum):
+class AdmissionCheck(enum.StrEnum):
     """What a claim may fail; schedulers filter by the same and name their filters so."""
 
     SERVICE = "service"  # the host has one at all
@@ -42,7 +42,7 @@ class Check(enum.StrEnum):
 class Refusal:
     """One reason against a claim, and the check that it comes from."""
 
-    check: Check
+    check: AdmissionCheck
     reason: str
 
 
@@ -61,14 +61,14 @@ class _Unit:
     label: str
     suffix: str
     fact: str
-    check: Check
+    check: AdmissionCheck
 
 
 _UNITS = {
-    VCPU: _Unit(MILLI, "vcpu", " VCPU", "cpu", Check.CPU),
-    PCPU: _Unit(1, "pcpu", " PCPU", "cpu", Check.PCPU),
-    MEMORY: _Unit(1, "memory", " MB", "memory", Check.RAM),
-    DISK: _Unit(MIB_PER_GIB, "disk", " GB", "storage", Check.DISK),
+    VCPU: _Unit(MILLI, "vcpu", " VCPU", "cpu", AdmissionCheck.CPU),
+    PCPU: _Unit(1, "pcpu", " PCPU", "cpu", AdmissionCheck.PCPU),
+    MEMORY: _Unit(1, "memory", " MB", "memory", AdmissionCheck.RAM),
+    DISK: _Unit(MIB_PER_GIB, "disk", " GB", "storage", AdmissionCheck.DISK),
 }
 
 _FACTS = {resource: unit.fact for resource, unit in _UNITS.items()} | {GPU_RESOURCE_CLASS: "gpus"}
@@ -169,7 +169,7 @@ def admit(
         DISK: (charge.disk_mb, credit.disk_mb),
     }
     verdicts = [
-        _judge(resource, stocks[resource], requested, credited, request.limits)
+        _evaluate(resource, stocks[resource], requested, credited, request.limits)
         for resource, (requested, credited) in amounts.items()
     ]
     refusals = []
@@ -177,7 +177,7 @@ def admit(
         entry = values.inventory.get(resource)
         if entry is None:
             reason = f"{resource} is no resource class of this node"
-            refusals.append(Refusal(Check.CLASSES, reason))
+            refusals.append(Refusal(AdmissionCheck.CLASSES, reason))
             continue
         stock = _Stock(
             entry["total"],
@@ -185,11 +185,12 @@ def admit(
             entry.get("reserved", 0) + used_resources.get(resource, 0),
             entry.get("allocation_ratio", 1.0),
         )
-        verdicts.append(_judge(resource, stock, amount, 0, request.limits))
+        verdicts.append(_evaluate(resource, stock, amount, 0, request.limits))
     lacking = sorted(set(request.required_traits) - set(values.traits))
-    refusals += [Refusal(Check.TRAITS, f"trait {trait} is missing") for trait in lacking]
+    refusals += [Refusal(AdmissionCheck.TRAITS, f"trait {trait} is missing") for trait in lacking]
     refusals += [
-        Refusal(Check.FACTS, reason) for reason in _unknown_facts(values, request, verdicts)
+        Refusal(AdmissionCheck.FACTS, reason)
+        for reason in _unknown_facts(values, request, verdicts)
     ]
     refusals += [_refuse(verdict) for verdict in verdicts if not verdict.fits]
     return Admission(tuple(verdicts), tuple(refusals))
@@ -206,7 +207,7 @@ def free_amounts(values: NodeValues) -> Charge:
     )
 
 
-def _judge(
+def _evaluate(
     resource: str, stock: _Stock, requested: int, credited: int, limits: Mapping[str, int | None]
 ) -> ResourceVerdict:
     parts = _UNITS[resource].parts if resource in _UNITS else 1
@@ -232,7 +233,7 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
     label, suffix = (unit.label, unit.suffix) if unit else (verdict.resource, "")
     assert verdict.free is not None
     return Refusal(
-        unit.check if unit else Check.CLASSES,
+        unit.check if unit else AdmissionCheck.CLASSES,
         f"Free {label} {verdict.free:.2f}{suffix} < requested {verdict.requested:g}{suffix}",
     )
 

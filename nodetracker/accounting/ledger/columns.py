@@ -5,7 +5,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.grants import topology_column
 from nodetracker.accounting.numa.usage import list_placements
-from nodetracker.accounting.pci.gpus import promised_gpu_columns
+from nodetracker.accounting.pci.gpus import ledger_gpu_columns
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import charge_of_ledger, usage_columns
 from nodetracker.model.claim import Claim
@@ -14,7 +14,7 @@ from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import TrackedDevice
 
 
-def promised_columns(
+def ledger_columns(
     values: NodeValues,
     claims: Collection[Claim],
     guests: Collection[Guest],
@@ -31,6 +31,6 @@ def promised_columns(
     return {
         "numa_topology": topology_column(values.numa_topology, list_placements(claims, guests)),
         **pci_columns(devices.values()),
-        **promised_gpu_columns(values.gpus, values.inventory, claims, guests, devices),
+        **ledger_gpu_columns(values.gpus, values.inventory, claims, guests, devices),
         **usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
     }

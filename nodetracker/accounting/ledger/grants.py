@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.ledger.admission import Admission, Check, Refusal, admit
+from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, Refusal, admit
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa.fit import NumaRefusal, fit_numa
 from nodetracker.accounting.numa.usage import decode_host_cells, sum_usage, topology_with_usage
@@ -62,7 +62,7 @@ class LockedNode:
         return int(overhead)
 
 
-def judge_claim(
+def evaluate_claim(
     request: ClaimRequest,
     node: LockedNode,
     used_resources: Mapping[str, int],
@@ -75,14 +75,14 @@ def judge_claim(
     A node whose driver cannot tell what is taken refuses none for its size.
     """
     if not node.values.tracks_resources:
-        return Admission((), tuple(_judge_service(node, service_down_time)))
+        return Admission((), tuple(_evaluate_service(node, service_down_time)))
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     used = dict(used_resources)
     used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - _gpu_credit_of(node)
     answer = admit(request, node.values, charge, credit_of(node), used)
-    refusals = [*_judge_service(node, service_down_time), *answer.refusals]
+    refusals = [*_evaluate_service(node, service_down_time), *answer.refusals]
     unknown = sorted({r.alias for r in request.pci_requests} - aliases.keys())
-    refusals += [Refusal(Check.PCI, f"{alias} is no PCI alias") for alias in unknown]
+    refusals += [Refusal(AdmissionCheck.PCI, f"{alias} is no PCI alias") for alias in unknown]
     if unknown:
         return replace(answer, refusals=tuple(refusals))
     topology = node.values.numa_topology
@@ -105,16 +105,16 @@ def judge_claim(
             accepts=pci.accepts if request.pci_requests else None,
         )
         if isinstance(found, NumaRefusal):
-            refusals.append(Refusal(Check.NUMA, found.summary))
+            refusals.append(Refusal(AdmissionCheck.NUMA, found.summary))
             numa_reasons = found.reasons
         else:
             placement = found
     if not request.pci_requests:
         return replace(answer, refusals=tuple(refusals), numa=placement, numa_reasons=numa_reasons)
-    verdict = pci.judge([cell.host_cell for cell in placement.cells] if placement else ())
+    verdict = pci.evaluate([cell.host_cell for cell in placement.cells] if placement else ())
     return replace(
         answer,
-        refusals=(*refusals, *(Refusal(Check.PCI, reason) for reason in verdict.reasons)),
+        refusals=(*refusals, *(Refusal(AdmissionCheck.PCI, reason) for reason in verdict.reasons)),
         numa=placement,
         numa_reasons=numa_reasons,
         devices=verdict.all_addresses,
@@ -214,13 +214,13 @@ def inventory_taken(
     )
 
 
-def give_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
+def assign_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
     """Return the node's devices once a claim that was admitted has its own."""
     give = allocate_devices if claim.state is ClaimState.CONFIRMED else claim_devices
     return _leave_guest_its(give(own_devices(node), claim.devices, claim.uuid), node)
 
 
-def take_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
+def return_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
     """Return the node's devices once a claim has given its own back; a guest keeps what it has."""
     return _leave_guest_its(free_devices(node.devices, claim.uuid), node)
 
@@ -249,7 +249,7 @@ def topology_column(
     return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))
 
 
-def answer_again(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
+def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
     """Return the claim that a request was granted before, None when it was not.
 
     Args:
@@ -265,7 +265,7 @@ def answer_again(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
     return None
 
 
-def check_counts(claim: Claim) -> Claim:
+def require_active(claim: Claim) -> Claim:
     """Return a claim that a request was granted, now or before, if it holds anything.
 
     The ledger answers a request again whatever became of its claim; whoever
@@ -282,17 +282,17 @@ def check_counts(claim: Claim) -> Claim:
     return claim
 
 
-def _judge_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
+def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
     """Say why a node takes no claim whatever it asks for."""
     service, host = node.service, f"host {node.host}"
     if service is None:
-        return [Refusal(Check.SERVICE, f"{host} has no service")]
+        return [Refusal(AdmissionCheck.SERVICE, f"{host} has no service")]
     refusals = []
     if service.disabled:
         why = f": {service.disabled_reason}" if service.disabled_reason else ""
-        refusals.append(Refusal(Check.ENABLED, f"{host} is disabled{why}"))
+        refusals.append(Refusal(AdmissionCheck.ENABLED, f"{host} is disabled{why}"))
     if service.maintenance:
-        refusals.append(Refusal(Check.MAINTENANCE, f"{host} is in maintenance"))
+        refusals.append(Refusal(AdmissionCheck.MAINTENANCE, f"{host} is in maintenance"))
     if not is_service_up(service, node.now, service_down_time):
-        refusals.append(Refusal(Check.UP, f"{host} is down"))
+        refusals.append(Refusal(AdmissionCheck.UP, f"{host} is down"))
     return refusals

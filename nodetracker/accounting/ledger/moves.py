@@ -96,7 +96,7 @@ def make_migration(request: ClaimRequest, source: Claim, dest: Claim) -> Migrati
     )
 
 
-def check_goes_on(migration: Migration) -> Migration:
+def require_open(migration: Migration) -> Migration:
     """Return a migration that a request was granted, now or before, if its destination counts.
 
     Raises:
@@ -221,7 +221,7 @@ def list_moving(moves: Iterable[Move]) -> frozenset[str]:
     return frozenset(move.migration.workload_uuid for move in moves if move.migration.is_running)
 
 
-def judge_moves(
+def evaluate_moves(
     nodename: str, moves: Sequence[Move], claims: Mapping[str, Claim]
 ) -> tuple[tuple[Move, ...], tuple[HostWarning, ...]]:
     """Judge a node's open migrations by its claims as an audit has settled them.

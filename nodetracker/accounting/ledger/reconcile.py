@@ -41,7 +41,7 @@ class ListingTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class Reconciliation:
     """Claims and guests after a listing.
 
     Attributes:
@@ -54,7 +54,7 @@ class Settlement:
     warnings: tuple[HostWarning, ...] = ()
 
 
-def settle(
+def reconcile_claims(
     nodename: str,
     claims: Mapping[str, Claim],
     stored: Mapping[str, Guest],
@@ -63,7 +63,7 @@ def settle(
     cells: Sequence[HostCell] = (),
     devices: Mapping[str, TrackedDevice] | None = None,
     departing: Collection[str] = (),
-) -> Settlement:
+) -> Reconciliation:
     """Judge a node's claims by a listing of its guests.
 
     Args:
@@ -76,24 +76,26 @@ def settle(
     """
     listing = fact.value
     if listing is None:
-        return Settlement(claims, stored)
+        return Reconciliation(claims, stored)
     listed = {guest.uuid: guest for guest in listing.guests}
-    settled = dict(claims)
+    reconciled = dict(claims)
     for claim in claims.values():
         if claim.is_active:
             is_complete = listing.is_complete_for(claim.workload.kind)
-            settled[claim.uuid] = _settle_one(claim, listed, is_complete, time)
-    covered = {claim.workload.uuid: claim for claim in _by_age(settled.values()) if claim.is_active}
+            reconciled[claim.uuid] = _reconcile_claim(claim, listed, is_complete, time)
+    covered = {
+        claim.workload.uuid: claim for claim in _by_age(reconciled.values()) if claim.is_active
+    }
     warnings = []
     for uuid in sorted(listed.keys() - covered.keys()):
-        late = _find_expired(settled.values(), uuid)
+        late = _find_expired(reconciled.values(), uuid)
         if late is None:
             continue
         others = [guest for guest in listed.values() if guest.uuid not in covered | {uuid: late}]
-        if not _may_reopen(late, settled.values(), others, cells, devices or {}):
+        if not _may_reopen(late, reconciled.values(), others, cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
         else:
-            settled[late.uuid] = covered[uuid] = replace(
+            reconciled[late.uuid] = covered[uuid] = replace(
                 late, state=ClaimState.CONFIRMED, reason="", expires_at=None
             )
     guests = {
@@ -113,7 +115,7 @@ def settle(
             guests[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
             if missing is not None and holder.uuid not in departing:
                 warnings.append(_vanished(nodename, guest, holder))
-    return Settlement(settled, guests, tuple(warnings))
+    return Reconciliation(reconciled, guests, tuple(warnings))
 
 
 def count_absences(
@@ -140,7 +142,7 @@ def count_absences(
     return counts
 
 
-def _settle_one(
+def _reconcile_claim(
     claim: Claim, listed: Mapping[str, Guest], is_complete: bool, time: ListingTime
 ) -> Claim:
     if not is_complete:

@@ -19,7 +19,7 @@ from nodetracker.model.numa_request import (
     parse_numa_request,
 )
 from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
-from nodetracker.model.text import TEXT_LENGTH, storable_text
+from nodetracker.model.text import TEXT_LENGTH, sanitize_text
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 _KEYS = frozenset(
@@ -228,7 +228,7 @@ def _uuid(value: object, path: str) -> str:
 def _text(value: object, path: str) -> str:
     if not isinstance(value, str) or not value or len(value) > TEXT_LENGTH:
         raise RequestError(path, f"{value!r} is no text of 1 to {TEXT_LENGTH} characters")
-    if storable_text(value) != value:
+    if sanitize_text(value) != value:
         raise RequestError(path, f"{value!r} has characters that no database holds")
     return value
 

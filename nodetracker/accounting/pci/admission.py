@@ -57,7 +57,7 @@ class PciAdmission:
             self._answers[key] = is_met(demands, self._match(demands))
         return self._answers[key]
 
-    def judge(self, cell_ids: Collection[int] = ()) -> PciVerdict:
+    def evaluate(self, cell_ids: Collection[int] = ()) -> PciVerdict:
         """Choose the devices for a guest on these host cells, or tell every reason against it.
 
         Args:
@@ -162,7 +162,7 @@ def rank_affinity(
 def list_preferred(devices: Devices, alias: Alias) -> tuple[str, ...]:
     """Return the available devices of an alias, those that are missed least first."""
     pools = count_pools(devices.values())
-    harms = _count_harms(devices)
+    harms = _count_displaced(devices)
 
     def order(device: TrackedDevice) -> tuple[Any, ...]:
         pool = pool_of(device)
@@ -173,7 +173,7 @@ def list_preferred(devices: Devices, alias: Alias) -> tuple[str, ...]:
     return tuple(device.address for device in sorted(found, key=order))
 
 
-def _count_harms(devices: Devices) -> Counter[str]:
+def _count_displaced(devices: Devices) -> Counter[str]:
     """Count for each device the available others that nobody can have once it is taken."""
     harms: Counter[str] = Counter()
     for device in devices.values():

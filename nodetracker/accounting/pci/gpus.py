@@ -17,7 +17,7 @@ from nodetracker.model.pci import TrackedDevice
 GPU_RESOURCE_CLASS = "PGPU"
 
 
-def promised_gpu_columns(
+def ledger_gpu_columns(
     gpus: Sequence[Mapping[str, Any]],
     inventory: Mapping[str, Any],
     claims: Collection[Claim],
@@ -76,7 +76,7 @@ def count_bound(gpus: Iterable[Mapping[str, Any]], workload_uuid: str) -> int:
     """Return how many GPUs that count as PGPU a workload's guest is bound to.
 
     Args:
-        gpus: as `promised_gpu_columns` builds the column.
+        gpus: as `ledger_gpu_columns` builds the column.
     """
     return sum(
         gpu.get("resource_class") == GPU_RESOURCE_CLASS and workload_uuid in gpu["guests"]

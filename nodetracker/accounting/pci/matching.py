@@ -45,12 +45,12 @@ def match_devices(
     """
     best: tuple[tuple[str, ...], ...] = ((),) * len(demands)
     needed = sum(demand.count for demand in demands)
-    for barred in _list_uses(demands, parents):
+    for excluded in _list_uses(demands, parents):
         found = _match(
             [
                 Demand(
                     demand.count,
-                    {name: rank for name, rank in demand.ranks.items() if name not in barred},
+                    {name: rank for name, rank in demand.ranks.items() if name not in excluded},
                 )
                 for demand in demands
             ]
@@ -130,12 +130,12 @@ def _list_uses(
         demand.count for demand in demands if any(name in children for name in demand.ranks)
     )
     for counts in _split(whole_cards, [len(group) for group in groups.values()]):
-        barred: set[str] = set()
+        excluded: set[str] = set()
         for group, count in zip(groups.values(), counts, strict=True):
             for card in group[:count]:
-                barred.update(children[card])
-            barred.update(group[count:])
-        yield frozenset(barred)
+                excluded.update(children[card])
+            excluded.update(group[count:])
+        yield frozenset(excluded)
 
 
 def _describe_card(card: str, vfs: Sequence[str], demands: Sequence[Demand]) -> Hashable:

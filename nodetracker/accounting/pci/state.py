@@ -2,7 +2,7 @@
 
 Three things are decided: whether a spec names a device (`tags`), whether a
 claim has it (`claim_uuid`), and whether the host still shows it. The status of
-a device that nobody holds is never remembered: `settle` derives it from these
+a device that nobody holds is never remembered: `derive_status` derives it from these
 and from the neighbours', so whatever is done and undone comes back to the same.
 
 A PF in use makes its VFs unclaimable, a VF in use makes its PF unavailable. A
@@ -55,7 +55,7 @@ def sync_devices(
     for address, device in stored.items():
         if address not in devices and device.is_held:
             devices[address] = replace(device, status=PciStatus.REMOVED)
-    return settle(devices)
+    return derive_status(devices)
 
 
 def claim_devices(
@@ -92,7 +92,7 @@ def free_devices(devices: Devices, claim_uuid: str) -> dict[str, TrackedDevice]:
         for address, device in devices.items()
         if device.claim_uuid != claim_uuid or device.status is not PciStatus.REMOVED
     }
-    return settle(kept)
+    return derive_status(kept)
 
 
 def hold_for_guests(
@@ -152,7 +152,7 @@ def hold_anew(
 ) -> dict[str, TrackedDevice]:
     """Give the devices of a new reading to the claims that have them, then to guests."""
     free = {address: replace(device, claim_uuid=None) for address, device in devices.items()}
-    held = hold_for_claims(settle(free), claims, {})
+    held = hold_for_claims(derive_status(free), claims, {})
     return hold_for_guests(held, guests, [claim.uuid for claim in claims])
 
 
@@ -176,15 +176,15 @@ def list_held(devices: Devices, claim_uuid: str) -> tuple[str, ...]:
     )
 
 
-def settle(devices: Devices) -> dict[str, TrackedDevice]:
+def derive_status(devices: Devices) -> dict[str, TrackedDevice]:
     """Give every device the status that follows from claims, specs and neighbours."""
     held = {address for address, device in devices.items() if device.is_held}
     parents_of_held = {devices[address].parent_addr for address in held}
-    settled = {}
+    derived = {}
     for address, device in devices.items():
         status = _status_of(device, held, parents_of_held)
-        settled[address] = device if device.status is status else replace(device, status=status)
-    return settled
+        derived[address] = device if device.status is status else replace(device, status=status)
+    return derived
 
 
 def _status_of(
@@ -220,4 +220,4 @@ def _give(
     for address in addresses:
         if devices[address].status is not PciStatus.REMOVED:
             given[address] = replace(devices[address], status=status, claim_uuid=claim_uuid)
-    return settle(given)
+    return derive_status(given)

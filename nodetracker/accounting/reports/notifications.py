@@ -25,15 +25,15 @@ _CLAIM_EVENTS = {
 }
 
 
-def tell_change(change: NodeChange) -> list[Notification]:
+def build_change_notifications(change: NodeChange) -> list[Notification]:
     """Tell what an audit changed of a node, of its claims and of moves."""
-    told = _tell_node(change)
-    told += [tell_claim(claim) for claim in change.claims]
-    told += [tell_migration(move.migration) for move in change.moves]
+    told = _notify_node(change)
+    told += [build_claim_notification(claim) for claim in change.claims]
+    told += [build_migration_notification(move.migration) for move in change.moves]
     return told
 
 
-def _tell_node(change: NodeChange) -> list[Notification]:
+def _notify_node(change: NodeChange) -> list[Notification]:
     node = {"host": change.host, "nodename": change.nodename, "uuid": change.uuid}
     told = []
     if change.kind is ChangeKind.CREATE:
@@ -59,13 +59,13 @@ def _tell_node(change: NodeChange) -> list[Notification]:
     return told
 
 
-def tell_node_deleted(record: NodeRecord) -> Notification:
+def build_node_deleted_notification(record: NodeRecord) -> Notification:
     """Tell that an operator deleted a node's row."""
     node = {"host": record.host, "nodename": record.nodename, "uuid": record.uuid}
     return Notification("compute_node.delete", _node(record.uuid), node)
 
 
-def tell_claim(claim: Claim) -> Notification:
+def build_claim_notification(claim: Claim) -> Notification:
     """Tell what a claim is now; its state names the event."""
     amounts = claim.amounts
     return Notification(
@@ -93,7 +93,7 @@ def tell_claim(claim: Claim) -> Notification:
     )
 
 
-def tell_refusal(
+def build_refusal_notification(
     request: ClaimRequest, host: str, nodename: str, reasons: Sequence[str]
 ) -> Notification:
     """Tell that a claim was refused, and all reasons."""
@@ -110,7 +110,7 @@ def tell_refusal(
     )
 
 
-def tell_migration(migration: Migration) -> Notification:
+def build_migration_notification(migration: Migration) -> Notification:
     """Tell how far a migration is."""
     return Notification(
         "migration.update",
@@ -130,7 +130,9 @@ def tell_migration(migration: Migration) -> Notification:
     )
 
 
-def tell_service(before: ServiceRecord | None, after: ServiceRecord | None) -> Notification:
+def build_service_notification(
+    before: ServiceRecord | None, after: ServiceRecord | None
+) -> Notification:
     """Tell that a service came, changed or went; at least one of the two is there."""
     service = after or before
     assert service is not None
@@ -148,16 +150,19 @@ def tell_service(before: ServiceRecord | None, after: ServiceRecord | None) -> N
     return Notification("service.update", subject, {**named, **body})
 
 
-def tell_raised(
+def build_raised_notifications(
     host: str, before: Iterable[HostWarning], after: Iterable[HostWarning]
 ) -> list[Notification]:
     """Tell which warnings of a host began."""
     was = {warning.key for warning in before}
     now = {warning.key: warning for warning in after}
-    return [tell_warning("warning.raise", host, now[key]) for key in sorted(now.keys() - was)]
+    return [
+        build_warning_notification("warning.raise", host, now[key])
+        for key in sorted(now.keys() - was)
+    ]
 
 
-def tell_warning(event_type: str, host: str, warning: HostWarning) -> Notification:
+def build_warning_notification(event_type: str, host: str, warning: HostWarning) -> Notification:
     """Tell of one warning, by the name that the store has for it."""
     warning = warning.as_stored()
     return Notification(

@@ -63,7 +63,7 @@ def warning(text: str) -> Verdict:
     return Verdict((Finding(Level.WARNING, text),))
 
 
-def judge_schema(differences: Sequence[str]) -> Verdict:
+def evaluate_schema(differences: Sequence[str]) -> Verdict:
     """Judge how the database's schema differs from what this version expects.
 
     Args:
@@ -72,20 +72,20 @@ def judge_schema(differences: Sequence[str]) -> Verdict:
     return Verdict(tuple(Finding(Level.FAILURE, line) for line in differences))
 
 
-def judge_listing(listing: NodeListing) -> Verdict:
+def evaluate_listing(listing: NodeListing) -> Verdict:
     """Judge whether the driver listed every node, and any at all."""
     if listing.unreachable:
         return warning(f"not every node could be listed: {'; '.join(listing.unreachable)}")
     return Verdict() if listing.nodenames else warning("the driver lists no node")
 
 
-def judge_liveness(service_down_time: int, report_interval: int) -> Verdict:
+def evaluate_liveness(service_down_time: int, report_interval: int) -> Verdict:
     """Judge whether heartbeats come often enough; both are in seconds."""
     problem = explain_short_down_time(service_down_time, report_interval)
     return Verdict() if problem is None else failure(problem)
 
 
-def judge_host_name(host: str, agent_id: str, services: Iterable[ServiceRecord]) -> Verdict:
+def evaluate_host_name(host: str, agent_id: str, services: Iterable[ServiceRecord]) -> Verdict:
     """Judge whether this machine's agent stands under the host name that it now has.
 
     Args:
@@ -112,7 +112,7 @@ def judge_host_name(host: str, agent_id: str, services: Iterable[ServiceRecord])
     )
 
 
-def judge_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
+def evaluate_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
     """Judge whether the CPUs of ``cpu_shared_set`` and ``cpu_dedicated_set`` are online."""
     if policy.cpu_shared_set is None and policy.cpu_dedicated_set is None:
         return Verdict()
@@ -137,7 +137,7 @@ def judge_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict
     return Verdict(tuple(findings))
 
 
-def judge_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
+def evaluate_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
     """Judge whether each node has what is reserved on it.
 
     To reserve more than there is is a failure, to reserve all of it a warning.
@@ -148,16 +148,16 @@ def judge_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict
             finding
             for snapshot in snapshots
             for finding in (
-                *_judge_memory(snapshot, policy),
-                *_judge_disk(snapshot, policy),
-                *_judge_cpus(snapshot, policy),
-                *_judge_pages(snapshot, policy),
+                *_evaluate_memory(snapshot, policy),
+                *_evaluate_disk(snapshot, policy),
+                *_evaluate_cpus(snapshot, policy),
+                *_evaluate_pages(snapshot, policy),
             )
         )
     )
 
 
-def _judge_memory(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+def _evaluate_memory(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     if not policy.reserved_memory_mb:
         return
     if snapshot.memory.value is None:
@@ -172,7 +172,7 @@ def _judge_memory(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     )
 
 
-def _judge_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+def _evaluate_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     if not policy.reserved_disk_mb:
         return
     if snapshot.storage.value is None:
@@ -188,7 +188,7 @@ def _judge_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     )
 
 
-def _judge_cpus(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+def _evaluate_cpus(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     if not policy.reserved_cpus:
         return
     if snapshot.cpu.value is None:
@@ -200,7 +200,7 @@ def _judge_cpus(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     )
 
 
-def _judge_pages(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+def _evaluate_pages(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     if not policy.reserved_pages:
         return
     if snapshot.numa.value is None:
@@ -209,12 +209,12 @@ def _judge_pages(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     pools = sorted({(pages.cell, pages.size_kb) for pages in policy.reserved_pages})
     for cell_id, size_kb in pools:
         count = reserved_count(policy.reserved_pages, cell_id, size_kb)
-        yield from _judge_pool(
+        yield from _evaluate_pool(
             snapshot, snapshot.numa.value, ReservedPages(cell_id, size_kb, count)
         )
 
 
-def _judge_pool(
+def _evaluate_pool(
     snapshot: HostSnapshot, topology: NumaTopology, wanted: ReservedPages
 ) -> Iterator[Finding]:
     where = f"node {snapshot.nodename}: reserved_huge_pages"

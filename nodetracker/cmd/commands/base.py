@@ -6,10 +6,10 @@ from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from nodetracker.bootstrap.settings import build_terms
+from nodetracker.bootstrap.settings import build_admission_policy
 from nodetracker.errors import ConfigError, RefusedError, RpcError
 from nodetracker.model.identifier import parse_uuid
-from nodetracker.ports import AgentDirectory, LedgerTerms, Store
+from nodetracker.ports import AdmissionPolicy, AgentDirectory, Store
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -46,9 +46,9 @@ class StoreCommand:
         return store
 
     @property
-    def terms(self) -> LedgerTerms:
+    def policy(self) -> AdmissionPolicy:
         """What ledger transactions go by."""
-        return build_terms(self.app.conf)
+        return build_admission_policy(self.app.conf)
 
     @property
     def agents(self) -> AgentDirectory:
@@ -66,13 +66,13 @@ class StoreCommand:
         return int(self.app.conf.service_down_time)
 
 
-def forget_queues(app: Any, host: str, binary: str) -> None:
+def delete_queues(app: Any, host: str, binary: str) -> None:
     """Leave nothing of a service in the message broker that is gone from the database.
 
     What cannot be done is said: the rest is done already.
     """
     try:
-        app.broker.forget_service(host, binary)
+        app.broker.delete_service_queues(host, binary)
     except (ConfigError, RpcError) as error:
         app.stderr.write(f"its queues stay in the message broker: {error}\n")
 

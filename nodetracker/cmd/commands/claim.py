@@ -13,7 +13,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.grants import check_counts
+from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.dry_run import render_admission
@@ -54,9 +54,11 @@ class CreateClaim(StoreCommand, ShowOne):
         record = find_node(self.store, request.host, request.nodename)
         host, nodename = record.host, record.nodename
         if not parsed_args.dry_run:
-            return show(check_counts(self.store.create_claim(request, host, nodename, self.terms)))
+            return show(
+                require_active(self.store.create_claim(request, host, nodename, self.policy))
+            )
         return self._show_answer(
-            host, nodename, self.store.try_claim(request, host, nodename, self.terms)
+            host, nodename, self.store.try_claim(request, host, nodename, self.policy)
         )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -66,9 +68,9 @@ class CreateClaim(StoreCommand, ShowOne):
 
     def _schedule(self, request: ClaimRequest, is_dry_run: bool) -> tuple[Any, Any]:
         """Let the best candidate take it, or show its numbers."""
-        scheduler = Scheduler(self.store, HostManager(self.store), self.terms)
+        scheduler = Scheduler(self.store, HostManager(self.store), self.policy)
         if not is_dry_run:
-            return show(check_counts(scheduler.create_claim(request)))
+            return show(require_active(scheduler.create_claim(request)))
         candidate, answer = scheduler.try_claim(request)
         return self._show_answer(candidate.host, candidate.nodename, answer)
 
@@ -139,7 +141,7 @@ class RenewClaim(OneClaim):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Renew it."""
-        return show(self.store.renew_claim(parsed_args.uuid, self.terms))
+        return show(self.store.renew_claim(parsed_args.uuid, self.policy))
 
 
 def add_request(parser: argparse.ArgumentParser, default_host: str) -> None:

@@ -18,7 +18,7 @@ from nodetracker.errors import ConfigError
 SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports")
 
 
-class Sample(StoreCommand, Command):
+class ShowSample(StoreCommand, Command):
     """Print a sample of the configuration file with every option."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -30,7 +30,7 @@ class Sample(StoreCommand, Command):
         generator.generate(conf, output_file=self.app.stdout)
 
 
-class Check(StoreCommand, Command):
+class CheckConfig(StoreCommand, Command):
     """Check the configuration: files, option names, values, and that they fit together."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from nodetracker.db.schema import revisions
 from nodetracker.errors import NotFoundError, SchemaError
 
 
-class Sync(StoreCommand, Command):
+class SyncSchema(StoreCommand, Command):
     """Make the database's schema the one of this version, or of a named revision."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -34,7 +34,7 @@ class Sync(StoreCommand, Command):
         self.app.stdout.write(f"schema: {before or 'none'} -> {after or 'none'}\n")
 
 
-class Version(StoreCommand, Command):
+class ShowSchemaVersion(StoreCommand, Command):
     """Print the revision of the database's schema."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -45,7 +45,7 @@ class Version(StoreCommand, Command):
         self.app.stdout.write(f"{revision}\n")
 
 
-class Check(StoreCommand, Command):
+class CheckSchema(StoreCommand, Command):
     """Compare the database's schema with the one that this version expects."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -56,7 +56,7 @@ class Check(StoreCommand, Command):
         self.app.stdout.write("the schema is as expected\n")
 
 
-class Purge(StoreCommand, Lister):
+class PurgeRows(StoreCommand, Lister):
     """Delete history, and resolved warnings, ended migrations and released claims, by their age."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

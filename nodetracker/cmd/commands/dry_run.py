@@ -32,14 +32,14 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
         "nodename": nodename,
         "fits": not answer.reasons,
         "reasons": Lines(list(answer.reasons)),
-        "numa": Lines(placement, map(_tell, cells)),
+        "numa": Lines(placement, map(_notify, cells)),
         "numa_reasons": Lines(list(answer.numa_reasons)),
-        "resources": Lines(verdicts, map(_tell, verdicts)),
-        "pci": Lines(pools, map(_tell, pools)),
+        "resources": Lines(verdicts, map(_notify, verdicts)),
+        "pci": Lines(pools, map(_notify, pools)),
     }
 
 
-def _tell(values: Mapping[str, Any]) -> str:
+def _notify(values: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} {_tell_value(value)}"
         for name, value in values.items()

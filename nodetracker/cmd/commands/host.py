@@ -12,7 +12,7 @@ from cliff.lister import Lister
 from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import build_roots, check_host_name
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.host.archive import ENDINGS, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
@@ -133,7 +133,7 @@ class RenameHost(StoreCommand, Command):
             moved = self.store.rename_host(old, new, COMPUTE_BINARY, service)
         except ConflictError as error:
             raise RefusedError(f"{error}; its agent runs: stop it first") from None
-        forget_queues(self.app, old, COMPUTE_BINARY)
+        delete_queues(self.app, old, COMPUTE_BINARY)
         self.app.stdout.write(f"host {old} is {new} now, with {moved} nodes\n")
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:

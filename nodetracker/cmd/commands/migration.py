@@ -6,7 +6,7 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.accounting.ledger.moves import check_goes_on, move_of
+from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.claim import add_request, read_json, with_place
@@ -36,11 +36,11 @@ class CreateMigration(StoreCommand, ShowOne):
         request = with_place(parse_claim_request(read_json(parsed_args.file)), parsed_args)
         move_of(request)
         if request.host is None:
-            scheduler = Scheduler(self.store, HostManager(self.store), self.terms)
-            return show(check_goes_on(scheduler.create_migration(request)))
+            scheduler = Scheduler(self.store, HostManager(self.store), self.policy)
+            return show(require_open(scheduler.create_migration(request)))
         node = find_node(self.store, request.host, request.nodename)
-        made = self.store.create_migration(request, node.host, node.nodename, self.terms)
-        return show(check_goes_on(made))
+        made = self.store.create_migration(request, node.host, node.nodename, self.policy)
+        return show(require_open(made))
 
 
 class ListMigrations(StoreCommand, Lister):

@@ -11,7 +11,7 @@ from cliff.show import ShowOne
 
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.summary import state_of, status_of
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, forget_queues, render_time
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues, render_time
 from nodetracker.errors import NotFoundError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange, ServiceRecord
 
@@ -132,7 +132,7 @@ class DeleteService(ServiceCommand, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete it, unless it was heard of lately."""
         self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
-        forget_queues(self.app, parsed_args.host, parsed_args.binary)
+        delete_queues(self.app, parsed_args.host, parsed_args.binary)
 
 
 def render_service(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.columns import promised_columns
+from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.pci.state import hold_anew
 from nodetracker.db.audit.decisions import LockedRow
 from nodetracker.db.codec import merge_values
@@ -72,7 +72,7 @@ def moved_record(
         for uuid, guest in new.guests.items()
     }
     devices = hold_anew(new.devices, claims, guests.values())
-    promised = promised_columns(new.values, claims, guests.values(), devices)
+    promised = ledger_columns(new.values, claims, guests.values(), devices)
     return dataclasses.replace(
         new,
         generation=row.generation + 1,

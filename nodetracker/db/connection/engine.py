@@ -97,11 +97,11 @@ class Database:
         ):
             return work(session.connection())
 
-    def write(self, work: Callable[[sa.Connection], T], again_on_duplicate: bool = False) -> T:
+    def write(self, work: Callable[[sa.Connection], T], retry_on_duplicate: bool = False) -> T:
         """Run a transaction that writes, and again as a new one after a deadlock.
 
         Args:
-            again_on_duplicate: also after a duplicate key, for work that reads
+            retry_on_duplicate: also after a duplicate key, for work that reads
                 first what is there.
         """
         with failures.translated(self.url):
@@ -110,7 +110,7 @@ class Database:
                     return self._write_once(work)
                 except Exception as error:
                     may_retry = failures.is_deadlock(error) or (
-                        again_on_duplicate and failures.is_duplicate(error)
+                        retry_on_duplicate and failures.is_duplicate(error)
                     )
                     if attempt == _ATTEMPTS or not may_retry:
                         raise
@@ -136,7 +136,7 @@ def _tune(engine: sa.Engine) -> None:
 
 
 def _tune_server(engine: sa.Engine) -> None:
-    _bound_silence(engine)
+    _bound_idle_time(engine)
     if engine.dialect.name == "postgresql":
         statements = [
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -157,7 +157,7 @@ def _tune_server(engine: sa.Engine) -> None:
         connection.commit()
 
 
-def _bound_silence(engine: sa.Engine) -> None:
+def _bound_idle_time(engine: sa.Engine) -> None:
     """Let connections give up a server that hangs, where the driver itself does not."""
     driver = engine.dialect.driver
     if driver not in ("psycopg", "pymysql"):

@@ -18,7 +18,7 @@ _guests = tables.guests.c
 _devices = tables.pci_devices.c
 
 
-def charge(
+def update_usage(
     connection: sa.Connection,
     node: LockedNode,
     added: Charge,
@@ -52,7 +52,7 @@ def charge(
     )
 
 
-def cover(connection: sa.Connection, node: LockedNode, claim_uuid: str | None) -> None:
+def assign_claim(connection: sa.Connection, node: LockedNode, claim_uuid: str | None) -> None:
     """Write which claim covers the workload's guest."""
     connection.execute(
         sa.update(tables.guests).where(_is_guest(node)).values(claim_uuid=claim_uuid)
@@ -64,7 +64,7 @@ def delete_guest(connection: sa.Connection, node: LockedNode) -> None:
     connection.execute(sa.delete(tables.guests).where(_is_guest(node)))
 
 
-def touch(connection: sa.Connection, node_ids: Iterable[int]) -> None:
+def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
     """Let the agents of nodes read their ledgers again."""
     wanted = sorted(node_ids)
     if wanted:

@@ -27,7 +27,7 @@ from nodetracker.db.schema import tables
 from nodetracker.errors import ClaimRefusedError, NotFoundError, RefusedError
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.migration import OPEN, MigrationStatus
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -39,21 +39,21 @@ def create_claim(
     request: ClaimRequest,
     host: str,
     nodename: str,
-    terms: LedgerTerms,
+    policy: AdmissionPolicy,
 ) -> Claim:
     """See `Store.create_claim`; a uuid that is there already violates its unique key."""
     moves.check_is_no_move(request)
     node = lock_for(connection, request, host, nodename)
     if node is None:
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
-    return grant(connection, request, node, terms)
+    return grant(connection, request, node, policy)
 
 
 def grant(
     connection: sa.Connection,
     request: ClaimRequest,
     node: LockedNode,
-    terms: LedgerTerms,
+    policy: AdmissionPolicy,
     reasons: Sequence[str] = (),
 ) -> Claim:
     """Admit a request on a locked node and write its claim.
@@ -65,12 +65,12 @@ def grant(
     Raises:
         ClaimRefusedError: there are such, or the node has its own.
     """
-    answer = _judge(connection, request, node, terms)
+    answer = _evaluate(connection, request, node, policy)
     reasons = [*reasons, *answer.reasons]
     if reasons:
         # What the same request was granted before may be just what is in its way.
-        return answer_again(connection, request) or _refuse(reasons)
-    claim = grants.make_claim(request, node, answer, terms.claim_timeout)
+        return find_existing_grant(connection, request) or _refuse(reasons)
+    claim = grants.make_claim(request, node, answer, policy.claim_timeout)
     connection.execute(
         sa.insert(tables.claims).values(compute_node_id=node.id, **codec.encode_claim(claim))
     )
@@ -80,11 +80,13 @@ def grant(
         placements = (*node.placements, claim.numa)
     elif has_cells(node):
         placements = node.placements
-    devices = grants.give_devices(node, claim) if claim.devices else None
+    devices = grants.assign_devices(node, claim) if claim.devices else None
     inventory = grants.inventory_given(node, claim)
-    charges.charge(connection, node, added, grants.credit_of(node), placements, devices, inventory)
+    charges.update_usage(
+        connection, node, added, grants.credit_of(node), placements, devices, inventory
+    )
     if node.guest is not None:
-        charges.cover(connection, node, claim.uuid)
+        charges.assign_claim(connection, node, claim.uuid)
     return claim
 
 
@@ -93,18 +95,18 @@ def try_claim(
     request: ClaimRequest,
     host: str,
     nodename: str,
-    terms: LedgerTerms,
+    policy: AdmissionPolicy,
 ) -> Admission:
     """See `Store.try_claim`."""
     node = lock_for(connection, request, host, nodename)
     if node is None:
         raise NotFoundError(f"there is no node {nodename} on host {host}")
-    return _judge(connection, request, node, terms)
+    return _evaluate(connection, request, node, policy)
 
 
-def answer_again(connection: sa.Connection, request: ClaimRequest) -> Claim | None:
-    """See `grants.answer_again`."""
-    return grants.answer_again(list_claims(connection, uuid=request.uuid), request)
+def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Claim | None:
+    """See `grants.find_existing_grant`."""
+    return grants.find_existing_grant(list_claims(connection, uuid=request.uuid), request)
 
 
 def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
@@ -114,12 +116,12 @@ def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
     return _change_active(connection, node, claim, changed)
 
 
-def renew_claim(connection: sa.Connection, uuid: str, terms: LedgerTerms) -> Claim:
+def renew_claim(connection: sa.Connection, uuid: str, policy: AdmissionPolicy) -> Claim:
     """See `Store.renew_claim`."""
     node, claim, *_ = lock_claim(connection, uuid)
     if claim.state is ClaimState.CONFIRMED:
         return claim
-    later = node.now + timedelta(seconds=terms.claim_timeout)
+    later = node.now + timedelta(seconds=policy.claim_timeout)
     return _change_active(connection, node, claim, replace(claim, expires_at=later))
 
 
@@ -152,23 +154,23 @@ def release(
     released = grants.release(claim, reason, node.now)
     write_state(connection, released)
     if not claim.is_active:
-        charges.charge(connection, node, Charge(), Charge())
+        charges.update_usage(connection, node, Charge(), Charge())
         return released
     added = Charge()
     if node.guest is not None and node.guest.claim_uuid == claim.uuid:
         if others:
-            charges.cover(connection, node, others[-1].uuid)
+            charges.assign_claim(connection, node, others[-1].uuid)
         elif node.guest.missing_since is None:
-            charges.cover(connection, node, None)
+            charges.assign_claim(connection, node, None)
             added = charge_of_guest(node.guest, node.overhead_mb)
         else:
             charges.delete_guest(connection, node)
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
     is_placed = claim.numa is not None or has_cells(node)
     placements = read_placements(connection, node.id) if is_placed else None
-    devices = grants.take_devices(node, claim) if claim.devices else None
+    devices = grants.return_devices(node, claim) if claim.devices else None
     inventory = grants.inventory_taken(node, claim, others)
-    charges.charge(connection, node, added, removed, placements, devices, inventory)
+    charges.update_usage(connection, node, added, removed, placements, devices, inventory)
     return released
 
 
@@ -236,16 +238,16 @@ def purge(connection: sa.Connection, before: datetime) -> int:
     ids = sorted(node_ids.scalars())
     lock_rows(connection, _nodes.id.in_(ids))
     deleted = connection.execute(sa.delete(tables.claims).where(is_over)).rowcount
-    charges.touch(connection, ids)
+    charges.bump_generation(connection, ids)
     return deleted
 
 
-def _judge(
-    connection: sa.Connection, request: ClaimRequest, node: LockedNode, terms: LedgerTerms
+def _evaluate(
+    connection: sa.Connection, request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy
 ) -> Admission:
     used = _sum_resources(connection, node) if request.amounts.resources else {}
-    return grants.judge_claim(
-        request, node, used, terms.service_down_time, terms.is_packing, terms.aliases
+    return grants.evaluate_claim(
+        request, node, used, policy.service_down_time, policy.is_packing, policy.aliases
     )
 
 
@@ -306,7 +308,7 @@ def write_active(connection: sa.Connection, node: LockedNode, claim: Claim) -> L
     devices = None
     if claim.devices and claim.state is ClaimState.CONFIRMED:
         devices = allocate_devices(node.devices, claim.devices, claim.uuid)
-    charges.charge(connection, node, Charge(), Charge(), None, devices)
+    charges.update_usage(connection, node, Charge(), Charge(), None, devices)
     return node if devices is None else replace(node, devices=devices)
 
 

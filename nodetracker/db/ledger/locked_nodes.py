@@ -140,7 +140,7 @@ def read_for(
     connection: sa.Connection, rows: Sequence[sa.RowMapping], request: ClaimRequest
 ) -> dict[int, LockedNode]:
     """Read what admitting a request needs of locked nodes, by their ids."""
-    nodes = read_beside(connection, rows, request.workload.uuid, bool(request.pci_requests))
+    nodes = read_related(connection, rows, request.workload.uuid, bool(request.pci_requests))
     workload = request.workload.uuid
     return {
         node.id: replace(node, placements=read_placements(connection, node.id, workload))
@@ -150,7 +150,7 @@ def read_for(
     }
 
 
-def read_beside(
+def read_related(
     connection: sa.Connection,
     rows: Sequence[sa.RowMapping],
     workload_uuid: str,

@@ -20,7 +20,7 @@ from nodetracker.db.schema import tables
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest
 from nodetracker.model.migration import OPEN, RUNNING, Migration, MigrationStatus, Move
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -52,7 +52,7 @@ def create_migration(
     request: ClaimRequest,
     host: str,
     nodename: str,
-    terms: LedgerTerms,
+    policy: AdmissionPolicy,
 ) -> Migration:
     """See `Store.create_migration`; a uuid that is there already violates its unique key."""
     wanted = moves.move_of(request)
@@ -71,26 +71,26 @@ def create_migration(
         raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
     found = _list_claims(connection, request.workload.uuid, request.uuid, wanted.source_claim)
     if request.uuid in found:
-        again = answer_again(connection, request)
+        again = find_existing_grant(connection, request)
         assert again is not None
         return again
     migrations = _list(connection, _migrations.workload_uuid == request.workload.uuid)
     reasons = moves.move_reasons(request, found, migrations, dest.id)
-    granted = claims.grant(connection, request, dest, terms, reasons)
+    granted = claims.grant(connection, request, dest, policy, reasons)
     source = found[wanted.source_claim]
     migration = moves.make_migration(request, source, granted)
     connection.execute(sa.insert(tables.migrations).values(codec.encode_migration(migration)))
-    charges.touch(connection, nodes.keys() - {dest.id})
+    charges.bump_generation(connection, nodes.keys() - {dest.id})
     return migration
 
 
-def answer_again(connection: sa.Connection, request: ClaimRequest) -> Migration | None:
+def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Migration | None:
     """Return the migration that a request was granted before, None when it was not.
 
     Raises:
         ClaimConflictError: its uuid stands for another request.
     """
-    claim = claims.answer_again(connection, request)
+    claim = claims.find_existing_grant(connection, request)
     if claim is None or claim.migration_uuid is None:
         return None
     found = list_migrations(connection, uuid=claim.migration_uuid)
@@ -255,7 +255,7 @@ def _lock_migration(connection: sa.Connection, uuid: str) -> _Locked:
     (migration,) = _list(connection, _migrations.uuid == uuid)
     of_workload = _list_claims(connection, migration.workload_uuid)
     has_devices = any(claim.devices for claim in of_workload.values())
-    nodes = locked_nodes.read_beside(connection, rows, migration.workload_uuid, has_devices)
+    nodes = locked_nodes.read_related(connection, rows, migration.workload_uuid, has_devices)
     now = next((node.now for node in nodes.values()), found.now)
     return _Locked(migration, nodes, of_workload, now)
 
@@ -275,7 +275,7 @@ def _end(connection: sa.Connection, locked: _Locked, ending: Ending | None) -> M
         others = _others(locked.claims.values(), claim)
         claims.release(connection, nodes[claim.node_id], claim, others, reason)
         charged.add(claim.node_id)
-    charges.touch(connection, nodes.keys() - charged)
+    charges.bump_generation(connection, nodes.keys() - charged)
     connection.execute(
         sa.update(tables.migrations)
         .where(_migrations.uuid == ending.migration.uuid)

@@ -14,7 +14,7 @@ from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.pci.state import allocate_devices
 from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_guest
 from nodetracker.db.memory.split_brains import find_split_brains
-from nodetracker.db.memory.tables import MemoryRows, Tables, touch
+from nodetracker.db.memory.tables import MemoryRows, Tables, bump_generation
 from nodetracker.errors import ClaimRefusedError, NotFoundError, RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason, SplitBrain
 from nodetracker.model.migration import MigrationStatus
@@ -22,35 +22,35 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 
 
 class MemoryClaims(MemoryRows):
     """The part of `nodetracker.ports.Store` that decides about claims."""
 
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Claim:
         """See `Store`."""
         moves.check_is_no_move(request)
         with self._writing() as tables:
             node = self._lock_node(tables, host, nodename, request.workload.uuid)
-            known = answer_again(tables, request)
+            known = find_existing_grant(tables, request)
             if known is not None:
                 return known
             if node is None:
                 raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
-            return self._grant(tables, request, node, terms)
+            return self._grant(tables, request, node, policy)
 
     def try_claim(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Admission:
         """See `Store`."""
         with self._reading() as tables:
             node = self._lock_node(tables, host, nodename, request.workload.uuid)
             if node is None:
                 raise NotFoundError(f"there is no node {nodename} on host {host}")
-            return self._judge(tables, request, node, terms)
+            return self._evaluate(tables, request, node, policy)
 
     def confirm_claim(self, uuid: str) -> Claim:
         """See `Store`."""
@@ -59,13 +59,13 @@ class MemoryClaims(MemoryRows):
             changed = dataclasses.replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
             return _change_active(tables, node, claim, changed)
 
-    def renew_claim(self, uuid: str, terms: LedgerTerms) -> Claim:
+    def renew_claim(self, uuid: str, policy: AdmissionPolicy) -> Claim:
         """See `Store`."""
         with self._writing() as tables:
             node, claim = self._lock_claim(tables, uuid)
             if claim.state is ClaimState.CONFIRMED:
                 return claim
-            later = node.now + timedelta(seconds=terms.claim_timeout)
+            later = node.now + timedelta(seconds=policy.claim_timeout)
             return _change_active(tables, node, claim, dataclasses.replace(claim, expires_at=later))
 
     def abort_claim(self, uuid: str) -> Claim:
@@ -113,36 +113,36 @@ class MemoryClaims(MemoryRows):
         tables: Tables,
         request: ClaimRequest,
         node: LockedNode,
-        terms: LedgerTerms,
+        policy: AdmissionPolicy,
         reasons: Sequence[str] = (),
     ) -> Claim:
-        answer = self._judge(tables, request, node, terms)
+        answer = self._evaluate(tables, request, node, policy)
         if reasons or answer.reasons:
             raise ClaimRefusedError([*reasons, *answer.reasons])
-        claim = grants.make_claim(request, node, answer, terms.claim_timeout)
+        claim = grants.make_claim(request, node, answer, policy.claim_timeout)
         tables.claims[claim.uuid] = claim
         added = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
         inventory = grants.inventory_given(node, claim)
-        _charge(tables, node, added, grants.credit_of(node), inventory)
+        _update_usage(tables, node, added, grants.credit_of(node), inventory)
         if claim.devices:
-            _set_devices(tables, node, grants.give_devices(node, claim))
+            _set_devices(tables, node, grants.assign_devices(node, claim))
         if node.guest is not None:
-            _cover(tables, node, claim.uuid)
+            _assign_claim(tables, node, claim.uuid)
         return claim
 
-    def _judge(
+    def _evaluate(
         self,
         tables: Tables,
         request: ClaimRequest,
         node: LockedNode,
-        terms: LedgerTerms,
+        policy: AdmissionPolicy,
     ) -> Admission:
         held: Counter[str] = Counter()
         for claim in tables.claims.values():
             if claim.node_id == node.id and claim.is_active:
                 held.update(claim.amounts.resources)
-        return grants.judge_claim(
-            request, node, held, terms.service_down_time, terms.is_packing, terms.aliases
+        return grants.evaluate_claim(
+            request, node, held, policy.service_down_time, policy.is_packing, policy.aliases
         )
 
     def _lock_node(
@@ -175,10 +175,10 @@ class MemoryClaims(MemoryRows):
         )
 
 
-def answer_again(tables: Tables, request: ClaimRequest) -> Claim | None:
-    """See `grants.answer_again`."""
+def find_existing_grant(tables: Tables, request: ClaimRequest) -> Claim | None:
+    """See `grants.find_existing_grant`."""
     known = tables.claims.get(request.uuid)
-    return grants.answer_again([] if known is None else [known], request)
+    return grants.find_existing_grant([] if known is None else [known], request)
 
 
 def _change_active(tables: Tables, node: LockedNode, claim: Claim, changed: Claim) -> Claim:
@@ -194,7 +194,7 @@ def _change_active(tables: Tables, node: LockedNode, claim: Claim, changed: Clai
 def write_active(tables: Tables, node: LockedNode, claim: Claim) -> None:
     """Write another state of a claim that counts before and after."""
     tables.claims[claim.uuid] = claim
-    _charge(tables, node, Charge(), Charge())
+    _update_usage(tables, node, Charge(), Charge())
     if claim.devices and claim.state is ClaimState.CONFIRMED:
         _set_devices(tables, node, allocate_devices(node.devices, claim.devices, claim.uuid))
 
@@ -204,7 +204,7 @@ def release(tables: Tables, node: LockedNode, claim: Claim, reason: ReleaseReaso
     released = grants.release(claim, reason, node.now)
     tables.claims[claim.uuid] = released
     if not claim.is_active:
-        touch(tables, node.id)
+        bump_generation(tables, node.id)
         return released
     others = [
         other
@@ -215,20 +215,20 @@ def release(tables: Tables, node: LockedNode, claim: Claim, reason: ReleaseReaso
     added = Charge()
     if node.guest is not None and node.guest.claim_uuid == claim.uuid:
         if others:
-            _cover(tables, node, others[-1].uuid)
+            _assign_claim(tables, node, others[-1].uuid)
         elif node.guest.missing_since is None:
-            _cover(tables, node, None)
+            _assign_claim(tables, node, None)
             added = charge_of_guest(node.guest, node.overhead_mb)
         else:
             _drop_guest(tables, node)
     removed = charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
-    _charge(tables, node, added, removed, grants.inventory_taken(node, claim, others))
+    _update_usage(tables, node, added, removed, grants.inventory_taken(node, claim, others))
     if claim.devices:
-        _set_devices(tables, node, grants.take_devices(node, claim))
+        _set_devices(tables, node, grants.return_devices(node, claim))
     return released
 
 
-def _charge(
+def _update_usage(
     tables: Tables,
     node: LockedNode,
     added: Charge,
@@ -260,7 +260,7 @@ def _set_devices(tables: Tables, node: LockedNode, devices: Mapping[str, Tracked
     tables.nodes[node.id] = dataclasses.replace(record, devices=devices, values=values)
 
 
-def _cover(tables: Tables, node: LockedNode, claim_uuid: str | None) -> None:
+def _assign_claim(tables: Tables, node: LockedNode, claim_uuid: str | None) -> None:
     assert node.guest is not None
     record = tables.nodes[node.id]
     guest = dataclasses.replace(node.guest, claim_uuid=claim_uuid)

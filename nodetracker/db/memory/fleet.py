@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from nodetracker.db.memory.tables import MemoryRows, with_claims
-from nodetracker.model.fleet import LedgerNode, LedgerStamp, LedgerStamps
+from nodetracker.model.fleet import LedgerNode, LedgerVersion, LedgerVersions
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY
 
@@ -11,24 +11,24 @@ from nodetracker.model.service import COMPUTE_BINARY
 class MemoryFleet(MemoryRows):
     """The part of `nodetracker.ports.Store` that schedulers read."""
 
-    def load_ledger_stamps(self) -> LedgerStamps:
+    def load_ledger_versions(self) -> LedgerVersions:
         """See `Store`."""
         with self._reading() as tables:
-            stamps = tuple(_stamp_of(record) for record in tables.nodes.values())
+            stamps = tuple(_version_of(record) for record in tables.nodes.values())
             hosts = {stamp.host for stamp in stamps}
             services = {
                 host: service.gate
                 for (host, binary), service in tables.services.items()
                 if binary == COMPUTE_BINARY and host in hosts
             }
-            return LedgerStamps(self._clock(), stamps, services)
+            return LedgerVersions(self._clock(), stamps, services)
 
     def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
         """See `Store`."""
         with self._reading() as tables:
             return [
                 LedgerNode(
-                    _stamp_of(record),
+                    _version_of(record),
                     record.values,
                     tuple(
                         claim
@@ -47,8 +47,8 @@ class MemoryFleet(MemoryRows):
             ]
 
 
-def _stamp_of(record: NodeRecord) -> LedgerStamp:
+def _version_of(record: NodeRecord) -> LedgerVersion:
     assert record.created_at is not None
-    return LedgerStamp(
+    return LedgerVersion(
         record.id, record.host, record.nodename, record.generation, record.created_at
     )

@@ -2,24 +2,24 @@
 
 from nodetracker.accounting.ledger import moves
 from nodetracker.accounting.ledger.moves import Ending
-from nodetracker.db.memory.claims import MemoryClaims, answer_again, release, write_active
-from nodetracker.db.memory.tables import Tables, node_ids_of, place_migration, touch
+from nodetracker.db.memory.claims import MemoryClaims, find_existing_grant, release, write_active
+from nodetracker.db.memory.tables import Tables, bump_generation, node_ids_of, place_migration
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 
 
 class MemoryMigrations(MemoryClaims):
     """The part of `nodetracker.ports.Store` that decides about moves."""
 
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, terms: LedgerTerms
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Migration:
         """See `Store`."""
         wanted = moves.move_of(request)
         with self._writing() as tables:
-            again = answer_again(tables, request)
+            again = find_existing_grant(tables, request)
             if again is not None:
                 return place_migration(tables, tables.migrations[again.migration_uuid or ""])
             dest = self._lock_node(tables, host, nodename, request.workload.uuid)
@@ -28,12 +28,12 @@ class MemoryMigrations(MemoryClaims):
             reasons = moves.move_reasons(
                 request, tables.claims, tables.migrations.values(), dest.id
             )
-            granted = self._grant(tables, request, dest, terms, reasons)
+            granted = self._grant(tables, request, dest, policy, reasons)
             source = tables.claims[wanted.source_claim]
             migration = moves.make_migration(request, source, granted)
             tables.migrations[migration.uuid] = migration
             if source.node_id != granted.node_id:
-                touch(tables, source.node_id)
+                bump_generation(tables, source.node_id)
             return place_migration(tables, migration)
 
     def confirm_migration(self, uuid: str) -> Migration:
@@ -89,7 +89,7 @@ class MemoryMigrations(MemoryClaims):
             release(tables, node, claim, reason)
             ids.discard(claim.node_id)
         for node_id in ids:
-            touch(tables, node_id)
+            bump_generation(tables, node_id)
         tables.migrations[migration.uuid] = ending.migration
         return place_migration(tables, ending.migration)
 

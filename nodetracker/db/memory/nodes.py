@@ -19,25 +19,25 @@ from nodetracker.db.memory.tables import (
 )
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
-from nodetracker.model.node import HostStamps, NodeRecord, NodeStamp
+from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.ports import AgentKey, ApplyResult
 
 
 class MemoryNodes(MemoryRows):
     """The part of `nodetracker.ports.Store` that keeps nodes."""
 
-    def load_stamps(self, host: str, binary: str) -> HostStamps:
+    def load_versions(self, host: str, binary: str) -> HostVersions:
         """See `Store`."""
         with self._reading() as tables:
             service = tables.services.get((host, binary))
             if service is None:
                 raise NotFoundError(f"host {host} has no services row for {binary}")
             stamps = {
-                record.nodename: NodeStamp(record.id, record.generation, record.epoch)
+                record.nodename: NodeVersion(record.id, record.generation, record.epoch)
                 for record in tables.nodes.values()
                 if record.host == host
             }
-            return HostStamps(self._clock(), service.epoch, service.uuid, stamps)
+            return HostVersions(self._clock(), service.epoch, service.uuid, stamps)
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""

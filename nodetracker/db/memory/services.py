@@ -38,13 +38,13 @@ class MemoryServices(MemoryRows):
         topic: str,
         version: str,
         incarnation: Incarnation,
-        seen: ServiceRecord | None,
+        expected: ServiceRecord | None,
     ) -> ServiceRecord:
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
             found = tables.services.get((host, binary))
-            checks.check_seen(seen, found)
+            checks.check_expected(expected, found)
             mine = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
             epochs = [record.epoch for record in mine] + ([found.epoch] if found else [])
             record = found or ServiceRecord(
@@ -114,7 +114,7 @@ class MemoryServices(MemoryRows):
             for key in [key for key in tables.warnings if key[0] == host]:
                 del tables.warnings[key]
 
-    def rename_host(self, old: str, new: str, binary: str, seen: ServiceRecord | None) -> int:
+    def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
         """See `Store`."""
         with self._writing() as tables:
             now = self._clock()
@@ -129,7 +129,7 @@ class MemoryServices(MemoryRows):
                 ],
                 [(record.host, record.nodename) for record in nodes],
             )
-            checks.check_seen(seen, found)
+            checks.check_expected(expected, found)
             epoch = max([r.epoch for r in nodes] + ([found.epoch] if found else [])) + 1
             if found is not None:
                 del tables.services[old, binary]
@@ -168,7 +168,7 @@ class MemoryServices(MemoryRows):
                 tables.history.append(HistoryEntry(now, new, nodename, ChangeKind.UPDATE, diff))
             return len(nodes)
 
-    def beat(
+    def report_state(
         self,
         agent: AgentKey,
         report_count: int,

@@ -8,7 +8,7 @@ from nodetracker.db.memory.host_warnings import MemoryWarnings
 from nodetracker.db.memory.migrations import MemoryMigrations
 from nodetracker.db.memory.nodes import MemoryNodes
 from nodetracker.db.memory.services import MemoryServices
-from nodetracker.db.memory.tables import touch
+from nodetracker.db.memory.tables import bump_generation
 from nodetracker.model.change import HistoryEntry
 
 
@@ -59,7 +59,7 @@ class MemoryStore(MemoryNodes, MemoryMigrations, MemoryFleet, MemoryServices, Me
                 if claim.is_active or claim.updated_at >= before or claim.uuid in told
             }
             for node_id in {c.node_id for c in tables.claims.values() if c.uuid not in claims}:
-                touch(tables, node_id)
+                bump_generation(tables, node_id)
             kept = {
                 "history": history,
                 "warnings": warnings,

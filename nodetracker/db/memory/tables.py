@@ -89,7 +89,7 @@ def nodes_of(tables: Tables, *hosts: str) -> list[NodeRecord]:
     return [record for record in tables.nodes.values() if record.host in hosts]
 
 
-def touch(tables: Tables, node_id: int) -> None:
+def bump_generation(tables: Tables, node_id: int) -> None:
     """Let a node's generation say that something of it changed."""
     record = tables.nodes[node_id]
     tables.nodes[node_id] = dataclasses.replace(record, generation=record.generation + 1)

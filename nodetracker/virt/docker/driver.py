@@ -144,8 +144,8 @@ class DockerDriver:
             engine=_part(report, lambda value: value.engine),
             measured=charges.measured,
             warnings=(
-                *self._judge_report(nodename, report.value),
-                *self._judge_labels(nodename, charges),
+                *self._evaluate_report(nodename, report.value),
+                *self._evaluate_labels(nodename, charges),
             ),
         )
 
@@ -154,17 +154,17 @@ class DockerDriver:
 
         def tell(event: EngineEvent) -> None:
             if event.container_id:
-                self._reader.touch(event.container_id)
+                self._reader.mark_changed(event.container_id)
             else:
                 self._reloaded_at = self._monotonic()
             callback(NodeEvent(self._host, event.kind, _workload_of(event)))
 
-        def tell_source() -> None:
-            self._reader.touch_all()
+        def notify_source() -> None:
+            self._reader.mark_all_changed()
             self._reloaded_at = self._monotonic()
             callback(NodeEvent(self._host, EventKind.SOURCE))
 
-        self._watch = EventWatch(self._client.copy(), tell, tell_source)
+        self._watch = EventWatch(self._client.copy(), tell, notify_source)
         self._watch.start()
 
     def get_host_uptime(self, nodename: str) -> timedelta:
@@ -229,13 +229,13 @@ class DockerDriver:
             listing.unreadable,
         )
 
-    def _judge_labels(self, nodename: str, charges: Charges) -> list[HostWarning]:
+    def _evaluate_labels(self, nodename: str, charges: Charges) -> list[HostWarning]:
         return [
             HostWarning(WarningKind.ENGINE_DATA, nodename, name, f"container {name}: {text}")
             for name, text in sorted(charges.wrong_labels.items())
         ]
 
-    def _judge_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
+    def _evaluate_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
         if report is None:
             return []
         found = [

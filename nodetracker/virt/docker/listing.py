@@ -53,13 +53,13 @@ class ContainerReader:
         self._all_touched = 0
         self._refreshed_at: float | None = None
 
-    def touch(self, container_id: str) -> None:
+    def mark_changed(self, container_id: str) -> None:
         """Note that a container changed."""
         with self._lock:
             self._event_count += 1
             self._touched[container_id] = self._event_count
 
-    def touch_all(self) -> None:
+    def mark_all_changed(self) -> None:
         """Note that any container may have changed."""
         with self._lock:
             self._event_count += 1
@@ -81,7 +81,7 @@ class ContainerReader:
             raise HostDataError(self._client.source, "answered what is no list of containers")
         if not is_watched or self._is_refresh_due():
             self._refreshed_at = self._monotonic()
-            self.touch_all()
+            self.mark_all_changed()
         found: dict[str, Container] = {}
         unreadable = []
         for item in listed:

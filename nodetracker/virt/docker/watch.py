@@ -97,10 +97,10 @@ class EventWatch:
         decoder = EventDecoder()
         for piece in stream:
             for event in decoder.feed(piece):
-                self._tell(event)
+                self._notify(event)
         return stream.was_quiet
 
-    def _tell(self, event: EngineEvent) -> None:
+    def _notify(self, event: EngineEvent) -> None:
         """Tell an event, unless it was told before the stream was opened again."""
         if event.at_ns and event.at_ns <= self._told_until_ns:
             return

@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 5.0
-_LOOK_SECONDS = 1.0
+_POLL_INTERVAL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Session:
     """
 
     client: "LibvirtClient"
-    side: "LibvirtClient"
+    bulk_client: "LibvirtClient"
     identity: Identity
     number: int
 
@@ -72,7 +72,7 @@ class HypervisorConnection:
     ) -> None:
         self.endpoint = endpoint
         self._times = times
-        self._tell = tell
+        self._notify = tell
         self._open = open_
         self._pool = WorkerPool("libvirt-open", 4)
         self._lock = threading.Lock()
@@ -100,7 +100,7 @@ class HypervisorConnection:
         """End the connection and open none again."""
         self._is_closing = True
         self._wake.set()
-        self._thread.join(_LOOK_SECONDS)
+        self._thread.join(_POLL_INTERVAL)
 
     @property
     def nodename(self) -> str | None:
@@ -143,10 +143,12 @@ class HypervisorConnection:
             taken, self._are_devices_dirty = self._are_devices_dirty, False
         return taken
 
-    def suspect(self) -> None:
+    def check_alive(self) -> None:
         """Look at the connection, as a call failed; one that broke is opened again."""
         session = self._session
-        if session is not None and not (session.client.is_alive() and session.side.is_alive()):
+        if session is not None and not (
+            session.client.is_alive() and session.bulk_client.is_alive()
+        ):
             self._break("the connection broke", session.number)
 
     # Its own thread.
@@ -188,7 +190,7 @@ class HypervisorConnection:
         self._session = session
         LOG.info("Connected to %s", self.endpoint.source)
         self._tried.set()
-        self._tell_source()
+        self._notify_source()
         return True
 
     def _open_session(self) -> Session:
@@ -200,7 +202,7 @@ class HypervisorConnection:
                 client = self._open(self.endpoint)
                 clients.append(client)
                 client.keep_alive(self._times.keepalive_interval, self._times.keepalive_count)
-            client, side = clients
+            client, bulk_client = clients
             client.watch(
                 Hooks(
                     lambda reason: self._break(reason, number),
@@ -208,7 +210,7 @@ class HypervisorConnection:
                     self._device_event,
                 )
             )
-            return Session(client, side, client.read_identity(), number)
+            return Session(client, bulk_client, client.read_identity(), number)
         except BaseException:
             for client in clients:
                 client.close()
@@ -216,7 +218,7 @@ class HypervisorConnection:
 
     def _await(self, task: Task[Session]) -> None:
         while not (self._is_closing or task.is_done):
-            task.wait(_LOOK_SECONDS)
+            task.wait(_POLL_INTERVAL)
 
     def _stay(self) -> None:
         """Wait until the session breaks or the agent ends."""
@@ -232,11 +234,11 @@ class HypervisorConnection:
             return
         self._reason = reason
         # They may hang where libvirtd does, and nobody waits for it.
-        for client in (session.client, session.side):
+        for client in (session.client, session.bulk_client):
             self._pool.submit(client.close)
         if not self._is_closing:
             LOG.warning("%s: %s", self.endpoint.source, reason)
-            self._tell_source()
+            self._notify_source()
 
     def _note_down(self, reason: str) -> None:
         is_news = self._reason != reason
@@ -255,12 +257,12 @@ class HypervisorConnection:
     def _guest_event(self, kind: EventKind, uuid: str) -> None:
         with self._lock:
             self._dirty.add(uuid)
-        self._tell(NodeEvent(self.nodename or "", kind, uuid))
+        self._notify(NodeEvent(self.nodename or "", kind, uuid))
 
     def _device_event(self) -> None:
         with self._lock:
             self._are_devices_dirty = True
-        self._tell(NodeEvent(self.nodename or "", EventKind.CHANGED))
+        self._notify(NodeEvent(self.nodename or "", EventKind.CHANGED))
 
-    def _tell_source(self) -> None:
-        self._tell(NodeEvent("", EventKind.SOURCE))
+    def _notify_source(self) -> None:
+        self._notify(NodeEvent("", EventKind.SOURCE))

@@ -46,7 +46,7 @@ class LibvirtDriver:
         self._settings = settings
         self._callback: Callable[[NodeEvent], None] = _ignore
         self._connections = [
-            HypervisorConnection(endpoint, times, self._tell, open_) for endpoint in endpoints
+            HypervisorConnection(endpoint, times, self._notify, open_) for endpoint in endpoints
         ]
         self._readers: dict[HypervisorConnection, HypervisorReader] = {}
         self._lock = threading.Lock()
@@ -143,5 +143,5 @@ class LibvirtDriver:
             raise DriverUnavailableError("libvirt", f"no hypervisor is called {nodename}")
         return connection
 
-    def _tell(self, event: NodeEvent) -> None:
+    def _notify(self, event: NodeEvent) -> None:
         self._callback(event)

@@ -44,7 +44,7 @@ _STARTING_UP = (3, 11)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GuestReading:
     """One listing, with what storage and placement need of it.
 
     Attributes:
@@ -94,7 +94,7 @@ class GuestReader:
         states: Sequence[DomainStatistics],
         amounts: Sequence[DomainStatistics] | None,
         dirty: Iterable[str],
-    ) -> Reading:
+    ) -> GuestReading:
         """Build the listing, reading the documents that are missing or out of date.
 
         Args:
@@ -115,7 +115,7 @@ class GuestReader:
         states: Sequence[DomainStatistics],
         amounts: Sequence[DomainStatistics] | None,
         dirty: set[str],
-    ) -> Reading:
+    ) -> GuestReading:
         known = {state.uuid for state in states}
         fingerprints = {told.uuid: _fingerprint(told.values) for told in amounts or ()}
         self._entries = {uuid: entry for uuid, entry in self._entries.items() if uuid in known}
@@ -147,7 +147,7 @@ class GuestReader:
         listing = GuestListing(
             tuple(sorted(guests, key=lambda guest: guest.uuid)), tuple(unreadable)
         )
-        return Reading(listing, tuple(disks), domains)
+        return GuestReading(listing, tuple(disks), domains)
 
     def _entry(
         self, state: DomainStatistics, fingerprint: tuple[object, ...] | None, is_dirty: bool

@@ -25,7 +25,7 @@ from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk, list_elsewhere, sum_capacities
 from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
-from nodetracker.virt.libvirt.guests import GuestReader, Reading
+from nodetracker.virt.libvirt.guests import GuestReader, GuestReading
 from nodetracker.virt.libvirt.storage import (
     POOLS_OF_IMAGES,
     NodeStorage,
@@ -123,7 +123,7 @@ class HypervisorReader:
         features_probe = self._start(nodename, "features", self._own_features.read)
         memory_probe = self._start(nodename, "memory", lambda: self._read_memory(client))
         states_probe = self._start(nodename, "domains", client.domain_states)
-        amounts_probe = self._start(nodename, "amounts", self.session.side.domain_amounts)
+        amounts_probe = self._start(nodename, "amounts", self.session.bulk_client.domain_amounts)
         pci_probe = self._start(nodename, "pci", lambda: self._read_pci(client))
         system_probe = self._start_system(nodename)
         host = host_probe.fact()
@@ -180,7 +180,7 @@ class HypervisorReader:
             else name_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
-            self._connection.suspect()
+            self._connection.check_alive()
         return replace(
             snapshot,
             warnings=tuple(self._warnings(nodename, host, memory, amounts, storage)),
@@ -222,7 +222,7 @@ class HypervisorReader:
         nodename: str,
         states: Fact[list[DomainStatistics]],
         amounts: Fact[list[DomainStatistics]],
-    ) -> Fact[Reading]:
+    ) -> Fact[GuestReading]:
         if states.value is None:
             return failed(self._source, states.error or "")
         listed, told = states.value, amounts.value
@@ -230,7 +230,7 @@ class HypervisorReader:
 
     def _read_documents(
         self, listed: list[DomainStatistics], told: list[DomainStatistics] | None
-    ) -> Reading:
+    ) -> GuestReading:
         dirty = self._connection.take_dirty()
         try:
             return self._guests.read(listed, told, dirty)
@@ -238,7 +238,7 @@ class HypervisorReader:
             self._connection.give_back(dirty)
             raise
 
-    def _bind(self, reading: Reading) -> GuestListing:
+    def _bind(self, reading: GuestReading) -> GuestListing:
         """Return the listing with what each guest takes of the cells and storage as last read."""
         sizes = sum_capacities(reading.disks, self._place)
         elsewhere = list_elsewhere(reading.disks, self._place)

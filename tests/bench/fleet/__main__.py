@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.fleet.site import Mode, Reading, Site
+from tests.bench.fleet.deployment import Deployment, Mode, Reading
 
 SETTLE_SECONDS = 20
 """After the start of agents, for what that leaves behind."""
@@ -36,16 +36,16 @@ def main() -> None:
     for mode in arguments.mode:
         with (
             tempfile.TemporaryDirectory() as name,
-            Site(Path(name), mode, arguments.guests, arguments.conductors) as site,
+            Deployment(Path(name), mode, arguments.guests, arguments.conductors) as deployment,
         ):
             for agents in sorted(arguments.agents):
-                site.grow(agents)
+                deployment.grow(agents)
                 time.sleep(SETTLE_SECONDS)
-                before, began = site.read(), time.monotonic()
+                before, began = deployment.read(), time.monotonic()
                 time.sleep(arguments.seconds)
-                found = site.read().since(before)
+                found = deployment.read().since(before)
                 minutes = (time.monotonic() - began) / 60
-                print(render(mode, agents, site.count_up(), found, minutes), flush=True)
+                print(render(mode, agents, deployment.count_up(), found, minutes), flush=True)
 
 
 def render(mode: Mode, agents: int, up: int, found: Reading, minutes: float) -> str:

@@ -60,7 +60,7 @@ def main(configuration: str, inventory: Path) -> None:
         write_inventory(inventory, number)
         agent.manager.inventory_host()
         for _ in range(BEATS_PER_AUDIT):
-            agent.manager.beat()
+            agent.manager.report_state()
         if (number + 1) % (AUDITS // SAMPLES) == 0:
             gc.collect()
             samples.append(

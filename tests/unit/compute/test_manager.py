@@ -47,13 +47,13 @@ class AwayStore(MemoryStore):
         self._lose_answer()
         return record
 
-    def load_stamps(self, *arguments):
+    def load_versions(self, *arguments):
         self._refuse()
-        return super().load_stamps(*arguments)
+        return super().load_versions(*arguments)
 
-    def beat(self, *arguments):
+    def report_state(self, *arguments):
         self._refuse()
-        super().beat(*arguments)
+        super().report_state(*arguments)
         self._lose_answer()
 
     @staticmethod
@@ -71,7 +71,7 @@ class TellingDriver(FakeDriver):
         self.tell = callback
 
 
-class World:
+class ManagedHost:
     def __init__(self, tmp_path):
         self.seconds = 0.0
         self.skew = 0.0
@@ -112,30 +112,30 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
-    world = World(tmp_path)
-    world.manager.init_host()
-    return world
+def managed(tmp_path):
+    managed = ManagedHost(tmp_path)
+    managed.manager.init_host()
+    return managed
 
 
-def test_the_start_audits_before_anything_is_served(world):
-    world.manager.pre_start_hook()
-    assert {record.nodename for record in world.store.list_nodes()} == {"n1", "n2"}
-    service = world.service()
+def test_the_start_audits_before_anything_is_served(managed):
+    managed.manager.pre_start_hook()
+    assert {record.nodename for record in managed.store.list_nodes()} == {"n1", "n2"}
+    service = managed.service()
     assert (service.epoch, service.version) == (1, "1.2.3")
 
 
-def test_taking_the_host_is_a_heartbeat_that_those_see_who_watch_it(world):
-    world.write(fail={"n1": "hang", "n2": "hang"})
-    world.manager.pre_start_hook()
-    service = world.service()
+def test_taking_the_host_is_a_heartbeat_that_those_see_who_watch_it(managed):
+    managed.write(fail={"n1": "hang", "n2": "hang"})
+    managed.manager.pre_start_hook()
+    service = managed.service()
     assert (service.report_count, service.last_seen_up) == (1, NOW)
 
 
-def test_observers_are_told_of_every_audit(world):
-    world.manager.pre_start_hook()
-    world.manager.inventory_host()
-    assert [len(report.changes) for report in world.reports] == [2, 0]
+def test_observers_are_told_of_every_audit(managed):
+    managed.manager.pre_start_hook()
+    managed.manager.inventory_host()
+    assert [len(report.changes) for report in managed.reports] == [2, 0]
 
 
 class SlowObserver:
@@ -151,285 +151,285 @@ class SlowObserver:
             assert self.go_on.wait(10)
 
 
-def test_observers_are_told_of_audits_in_their_order(world):
+def test_observers_are_told_of_audits_in_their_order(managed):
     slow = SlowObserver()
-    world.manager._observers = (slow, world)
+    managed.manager._observers = (slow, managed)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(world.manager.update_available_resource)
+        first = pool.submit(managed.manager.update_available_resource)
         assert slow.is_at_it.wait(10)
-        second = pool.submit(world.manager.update_available_resource)
+        second = pool.submit(managed.manager.update_available_resource)
         with pytest.raises(TimeoutError):
             second.result(timeout=0.2)
         slow.go_on.set()
-    assert world.reports == [first.result(), second.result()]
+    assert managed.reports == [first.result(), second.result()]
 
 
-def test_an_observer_that_fails_stops_nothing(world, caplog):
-    world.reports = None
-    world.manager.pre_start_hook()
-    assert len(world.store.list_nodes()) == 2
+def test_an_observer_that_fails_stops_nothing(managed, caplog):
+    managed.reports = None
+    managed.manager.pre_start_hook()
+    assert len(managed.store.list_nodes()) == 2
     assert "was told of an audit and failed" in caplog.text
 
 
-def test_the_heartbeat_carries_the_age_of_the_audit_and_of_what_is_not_fine(world):
-    world.manager.pre_start_hook()
-    world.seconds = 60
-    world.write(fail={"n2": "boom"})
-    world.manager.inventory_host()
-    world.seconds = 65
-    world.manager.beat()
-    world.seconds = 68
-    assert world.age("n1") == 8
-    assert world.age("n2") == 68
-    assert "boom" in world.service().last_audit["nodes"]["n2"]["error"]
+def test_the_heartbeat_carries_the_age_of_the_audit_and_of_what_is_not_fine(managed):
+    managed.manager.pre_start_hook()
+    managed.seconds = 60
+    managed.write(fail={"n2": "boom"})
+    managed.manager.inventory_host()
+    managed.seconds = 65
+    managed.manager.report_state()
+    managed.seconds = 68
+    assert managed.age("n1") == 8
+    assert managed.age("n2") == 68
+    assert "boom" in managed.service().last_audit["nodes"]["n2"]["error"]
 
 
-def test_the_heartbeat_goes_on_rising(world):
-    world.manager.pre_start_hook()
+def test_the_heartbeat_goes_on_rising(managed):
+    managed.manager.pre_start_hook()
     for count in (2, 3, 4):
-        world.manager.beat()
-        assert world.service().report_count == count
+        managed.manager.report_state()
+        assert managed.service().report_count == count
 
 
-def test_a_database_away_at_the_start_is_one_line_and_no_end(world, caplog):
+def test_a_database_away_at_the_start_is_one_line_and_no_end(managed, caplog):
     caplog.set_level(logging.INFO)
-    world.store.is_away = True
-    world.manager.pre_start_hook()
-    world.manager.beat()
-    world.manager.inventory_host()
-    world.store.is_away = False
-    world.seconds = 30
-    world.manager.inventory_host()
-    world.manager.beat()
-    assert len(world.store.list_nodes()) == 2
-    assert world.service().report_count == 2
+    managed.store.is_away = True
+    managed.manager.pre_start_hook()
+    managed.manager.report_state()
+    managed.manager.inventory_host()
+    managed.store.is_away = False
+    managed.seconds = 30
+    managed.manager.inventory_host()
+    managed.manager.report_state()
+    assert len(managed.store.list_nodes()) == 2
+    assert managed.service().report_count == 2
     told = [message for message in caplog.messages if "database" in message]
     assert told == ["The database: connection refused", "The database is back after 30 s"]
 
 
-def test_a_node_that_fails_since_a_restart_was_read_by_the_run_before(world):
-    world.manager.pre_start_hook()
-    world.seconds += 5
-    world.manager.beat()
-    world.seconds += 60
-    world.write(fail={"n2": "boom"})
-    again = world.make_manager(process_started_at=NOW)
+def test_a_node_that_fails_since_a_restart_was_read_by_the_run_before(managed):
+    managed.manager.pre_start_hook()
+    managed.seconds += 5
+    managed.manager.report_state()
+    managed.seconds += 60
+    managed.write(fail={"n2": "boom"})
+    again = managed.make_manager(process_started_at=NOW)
     again.init_host()
     again.pre_start_hook()
-    again.beat()
-    assert (world.age("n1"), world.age("n2")) == (0, 65)
-    world.seconds += 10
+    again.report_state()
+    assert (managed.age("n1"), managed.age("n2")) == (0, 65)
+    managed.seconds += 10
     again.inventory_host()
-    again.beat()
-    assert (world.age("n1"), world.age("n2")) == (0, 75)
+    again.report_state()
+    assert (managed.age("n1"), managed.age("n2")) == (0, 75)
 
 
-def test_the_end_of_an_outage_asks_for_an_audit_at_once(world):
+def test_the_end_of_an_outage_asks_for_an_audit_at_once(managed):
     wanted = []
-    world.manager.bind(lambda: wanted.append(1), lambda: None, lambda: None)
-    world.manager.pre_start_hook()
-    world.manager.beat()
-    world.store.is_away = True
-    world.manager.beat()
-    world.manager.beat()
+    managed.manager.bind(lambda: wanted.append(1), lambda: None, lambda: None)
+    managed.manager.pre_start_hook()
+    managed.manager.report_state()
+    managed.store.is_away = True
+    managed.manager.report_state()
+    managed.manager.report_state()
     assert wanted == []
-    world.store.is_away = False
-    world.manager.beat()
-    world.manager.beat()
+    managed.store.is_away = False
+    managed.manager.report_state()
+    managed.manager.report_state()
     assert wanted == [1]
 
 
-def test_a_heartbeat_takes_the_host_when_the_start_could_not(world):
-    world.store.is_away = True
-    world.manager.pre_start_hook()
-    world.store.is_away = False
-    world.manager.beat()
-    assert world.service().report_count == 1
+def test_a_heartbeat_takes_the_host_when_the_start_could_not(managed):
+    managed.store.is_away = True
+    managed.manager.pre_start_hook()
+    managed.store.is_away = False
+    managed.manager.report_state()
+    assert managed.service().report_count == 1
 
 
-def test_a_heartbeat_that_was_written_though_its_answer_was_lost_is_followed_by_the_next(world):
-    world.manager.pre_start_hook()
-    world.store.is_answer_lost = True
-    world.manager.beat()
-    assert world.manager.status().database_error == "server closed the connection"
-    world.store.is_answer_lost = False
-    world.manager.beat()
-    assert world.manager.status().database_error is None
-    assert world.manager.status().report_count == world.service().report_count == 3
+def test_a_heartbeat_that_was_written_though_its_answer_was_lost_is_followed_by_the_next(managed):
+    managed.manager.pre_start_hook()
+    managed.store.is_answer_lost = True
+    managed.manager.report_state()
+    assert managed.manager.status().database_error == "server closed the connection"
+    managed.store.is_answer_lost = False
+    managed.manager.report_state()
+    assert managed.manager.status().database_error is None
+    assert managed.manager.status().report_count == managed.service().report_count == 3
 
 
-def test_a_host_that_was_taken_though_the_answer_was_lost_is_taken_again(world):
+def test_a_host_that_was_taken_though_the_answer_was_lost_is_taken_again(managed):
     own = read_incarnation("00000000-0000-4000-8000-00000000000a", 10)
-    manager = world.make_manager(**dataclasses.asdict(own))
-    world.store.is_answer_lost = True
+    manager = managed.make_manager(**dataclasses.asdict(own))
+    managed.store.is_answer_lost = True
     manager.pre_start_hook()
-    world.store.is_answer_lost = False
-    manager.beat()
-    assert (world.service().epoch, world.service().report_count) == (2, 1)
+    managed.store.is_answer_lost = False
+    manager.report_state()
+    assert (managed.service().epoch, managed.service().report_count) == (2, 1)
 
 
-def test_a_restart_carries_on_how_old_the_last_readings_are(world):
-    world.manager.pre_start_hook()
-    world.seconds = 60
-    world.write(fail={"n2": "boom"})
-    world.manager.inventory_host()
-    world.manager.beat()
-    world.seconds = 100
-    world.write(fail={"n1": "hang", "n2": "hang"})
-    again = world.make_manager(pid=7)
-    again.beat()
-    assert (world.age("n1"), world.age("n2")) == (40, 100)
+def test_a_restart_carries_on_how_old_the_last_readings_are(managed):
+    managed.manager.pre_start_hook()
+    managed.seconds = 60
+    managed.write(fail={"n2": "boom"})
+    managed.manager.inventory_host()
+    managed.manager.report_state()
+    managed.seconds = 100
+    managed.write(fail={"n1": "hang", "n2": "hang"})
+    again = managed.make_manager(pid=7)
+    again.report_state()
+    assert (managed.age("n1"), managed.age("n2")) == (40, 100)
     assert "boom" in again.status().audit.nodes["n2"]["error"]
 
 
-def test_a_second_agent_that_is_alive_is_refused_and_leaves_a_warning(world):
-    world.manager.pre_start_hook()
-    second = world.make_manager(agent_id="another", waited=world.manager.beat)
+def test_a_second_agent_that_is_alive_is_refused_and_leaves_a_warning(managed):
+    managed.manager.pre_start_hook()
+    second = managed.make_manager(agent_id="another", waited=managed.manager.report_state)
     with pytest.raises(DuplicateAgentError, match="host-1 has an agent already"):
         second.pre_start_hook()
-    (record,) = world.store.list_warnings(HOST)
+    (record,) = managed.store.list_warnings(HOST)
     assert record.warning.kind is WarningKind.DUPLICATE_REFUSED
-    world.manager.inventory_host()
-    assert world.store.list_warnings(HOST)[0].resolved_at is None
+    managed.manager.inventory_host()
+    assert managed.store.list_warnings(HOST)[0].resolved_at is None
 
 
-def test_its_status_tells_what_it_knows(world):
-    before = world.manager.status()
+def test_its_status_tells_what_it_knows(managed):
+    before = managed.manager.status()
     assert (before.has_started, before.epoch, before.audit.age_seconds) == (False, None, None)
-    world.manager.pre_start_hook()
-    world.seconds, world.skew = 30, -7
-    world.write(fail={"n2": "boom"})
-    world.manager.inventory_host()
-    world.seconds = 35
-    status = world.manager.status()
+    managed.manager.pre_start_hook()
+    managed.seconds, managed.skew = 30, -7
+    managed.write(fail={"n2": "boom"})
+    managed.manager.inventory_host()
+    managed.seconds = 35
+    status = managed.manager.status()
     assert (status.host, status.epoch, status.has_started) == (HOST, 1, True)
     assert (status.node_count, list(status.audit.nodes)) == (2, ["n2"])
     assert (status.audit.age_seconds, status.heartbeat_age_seconds) == (5, 35)
     assert status.clock_skew_seconds == -7
     assert (status.database_error, status.driver_error) == (None, None)
-    world.store.is_away = True
-    world.manager.beat()
-    assert world.manager.status().database_error == "connection refused"
-    world.store.is_away = False
-    world.path.write_text("nodes: [")
-    world.manager.inventory_host()
-    world.manager.beat()
-    status = world.manager.status()
+    managed.store.is_away = True
+    managed.manager.report_state()
+    assert managed.manager.status().database_error == "connection refused"
+    managed.store.is_away = False
+    managed.path.write_text("nodes: [")
+    managed.manager.inventory_host()
+    managed.manager.report_state()
+    status = managed.manager.status()
     assert status.database_error is None
     assert "inventory.yaml" in status.driver_error
 
 
-def test_an_audit_that_is_not_stored_is_told_too(world):
-    world.manager.pre_start_hook()
-    world.store.is_away = True
-    world.manager.inventory_host()
-    assert str(world.reports[-1].store_error) == "connection refused"
-    assert not world.reports[-1].is_good
+def test_an_audit_that_is_not_stored_is_told_too(managed):
+    managed.manager.pre_start_hook()
+    managed.store.is_away = True
+    managed.manager.inventory_host()
+    assert str(managed.reports[-1].store_error) == "connection refused"
+    assert not managed.reports[-1].is_good
 
 
-def test_a_state_directory_that_cannot_be_used_is_a_standing_warning(world, tmp_path):
-    manager = world.make_manager(state_path=str(tmp_path / "gone"))
+def test_a_state_directory_that_cannot_be_used_is_a_standing_warning(managed, tmp_path):
+    manager = managed.make_manager(state_path=str(tmp_path / "gone"))
     manager.pre_start_hook()
-    assert [r.warning.kind for r in world.store.list_warnings()] == [WarningKind.STATE_PATH]
+    assert [r.warning.kind for r in managed.store.list_warnings()] == [WarningKind.STATE_PATH]
     (tmp_path / "gone").mkdir()
     manager.inventory_host()
-    assert world.store.list_warnings()[0].resolved_at is not None
+    assert managed.store.list_warnings()[0].resolved_at is not None
 
 
-def test_an_agent_that_was_taken_over_is_told_so(world):
-    world.manager.pre_start_hook()
-    take_service(world.store, HOST, make_incarnation(pid=7))
+def test_an_agent_that_was_taken_over_is_told_so(managed):
+    managed.manager.pre_start_hook()
+    take_service(managed.store, HOST, make_incarnation(pid=7))
     with pytest.raises(FencedError):
-        world.manager.beat()
+        managed.manager.report_state()
     with pytest.raises(FencedError):
-        world.manager.inventory_host()
+        managed.manager.inventory_host()
 
 
 @pytest.mark.parametrize(("nodename", "read"), [("n1", {"n1"}), ("", None)])
-def test_an_event_asks_for_an_audit_of_its_node(world, nodename, read):
+def test_an_event_asks_for_an_audit_of_its_node(managed, nodename, read):
     asked = []
-    world.manager.bind(lambda: None, lambda: None, lambda: None, lambda: asked.append(True))
-    world.manager.pre_start_hook()
-    world.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
+    managed.manager.bind(lambda: None, lambda: None, lambda: None, lambda: asked.append(True))
+    managed.manager.pre_start_hook()
+    managed.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
     assert asked == [True]
-    world.seconds += 1
-    world.manager.handle_events()
-    assert world.reports[-1].read == read
+    managed.seconds += 1
+    managed.manager.handle_events()
+    assert managed.reports[-1].read == read
 
 
-def test_the_audit_of_one_node_makes_the_others_no_younger(world):
-    world.manager.pre_start_hook()
-    world.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
-    world.seconds += 50
-    world.manager.handle_events()
-    assert world.manager.status().audit.age_seconds == 50
+def test_the_audit_of_one_node_makes_the_others_no_younger(managed):
+    managed.manager.pre_start_hook()
+    managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    managed.seconds += 50
+    managed.manager.handle_events()
+    assert managed.manager.status().audit.age_seconds == 50
 
 
-def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(world):
-    world.manager.pre_start_hook()
-    world.store.is_away = True
-    world.driver.tell(NodeEvent("n1", EventKind.GONE, "a"))
-    world.seconds += 1
-    world.manager.handle_events()
-    absences = world.manager._tracker._absences
-    absences.begin("n1")
-    assert absences.time("n1", NOW).gone == {"a"}
+def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(managed):
+    managed.manager.pre_start_hook()
+    managed.store.is_away = True
+    managed.driver.tell(NodeEvent("n1", EventKind.GONE, "a"))
+    managed.seconds += 1
+    managed.manager.handle_events()
+    missing_guests = managed.manager._tracker._missing_guests
+    missing_guests.begin("n1")
+    assert missing_guests.time("n1", NOW).gone == {"a"}
 
 
-def test_an_audit_whose_mark_is_not_written_has_told_what_it_wrote(world):
-    mark, world.store.mark_service = world.store.mark_service, world.store.fail_to_mark
-    world.manager.pre_start_hook()
-    assert [len(report.changes) for report in world.reports] == [2]
-    world.store.mark_service = mark
-    world.manager.inventory_host()
-    assert [len(report.changes) for report in world.reports] == [2, 0]
+def test_an_audit_whose_mark_is_not_written_has_told_what_it_wrote(managed):
+    mark, managed.store.mark_service = managed.store.mark_service, managed.store.fail_to_mark
+    managed.manager.pre_start_hook()
+    assert [len(report.changes) for report in managed.reports] == [2]
+    managed.store.mark_service = mark
+    managed.manager.inventory_host()
+    assert [len(report.changes) for report in managed.reports] == [2, 0]
 
 
-def read_mark(world):
-    (service,) = world.store.list_services(HOST)
+def read_mark(managed):
+    (service,) = managed.store.list_services(HOST)
     return service.disabled, service.disabled_reason
 
 
-def test_a_driver_whose_source_is_away_takes_its_host_out_and_back(world):
-    world.manager.pre_start_hook()
-    assert read_mark(world) == (False, None)
-    world.path.unlink()
-    world.manager.inventory_host()
-    disabled, reason = read_mark(world)
+def test_a_driver_whose_source_is_away_takes_its_host_out_and_back(managed):
+    managed.manager.pre_start_hook()
+    assert read_mark(managed) == (False, None)
+    managed.path.unlink()
+    managed.manager.inventory_host()
+    disabled, reason = read_mark(managed)
     assert disabled
     assert reason.startswith("AUTO: ")
-    assert str(world.path) in reason
-    world.write()
-    world.manager.inventory_host()
-    assert read_mark(world) == (False, None)
+    assert str(managed.path) in reason
+    managed.write()
+    managed.manager.inventory_host()
+    assert read_mark(managed) == (False, None)
 
 
-def test_a_mark_that_an_earlier_run_left_is_taken_off(world):
-    world.manager.pre_start_hook()
-    world.path.unlink()
-    world.manager.inventory_host()
-    world.write()
-    again = world.make_manager(pid=200)
+def test_a_mark_that_an_earlier_run_left_is_taken_off(managed):
+    managed.manager.pre_start_hook()
+    managed.path.unlink()
+    managed.manager.inventory_host()
+    managed.write()
+    again = managed.make_manager(pid=200)
     again.pre_start_hook()
-    assert read_mark(world) == (False, None)
+    assert read_mark(managed) == (False, None)
 
 
-def test_an_operator_s_reason_is_never_touched(world):
-    world.manager.pre_start_hook()
-    world.store.set_service(HOST, COMPUTE_BINARY, ServiceChange(True, "disk swap"))
-    world.path.unlink()
-    world.manager.inventory_host()
-    assert read_mark(world) == (True, "disk swap")
-    world.write()
-    world.manager.inventory_host()
-    assert read_mark(world) == (True, "disk swap")
+def test_an_operator_s_reason_is_never_touched(managed):
+    managed.manager.pre_start_hook()
+    managed.store.set_service(HOST, COMPUTE_BINARY, ServiceChange(True, "disk swap"))
+    managed.path.unlink()
+    managed.manager.inventory_host()
+    assert read_mark(managed) == (True, "disk swap")
+    managed.write()
+    managed.manager.inventory_host()
+    assert read_mark(managed) == (True, "disk swap")
 
 
-def test_what_is_marked_is_written_once(world):
-    world.manager.pre_start_hook()
+def test_what_is_marked_is_written_once(managed):
+    managed.manager.pre_start_hook()
     told = []
-    world.store.mark_service = lambda agent, reason: told.append(reason)
-    world.path.unlink()
+    managed.store.mark_service = lambda agent, reason: told.append(reason)
+    managed.path.unlink()
     for _ in range(3):
-        world.manager.inventory_host()
+        managed.manager.inventory_host()
     assert len(told) == 1

@@ -11,14 +11,14 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WarningKind
-from nodetracker.ports import LedgerTerms
-from tests.unit.compute.test_resource_tracker import Agent, Clock, guest, node
+from nodetracker.ports import AdmissionPolicy
+from tests.unit.compute.test_resource_tracker import Clock, TrackedHost, guest, node
 
-TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 UUID = guest(1)["uuid"]
 
 
-class World:
+class TwoHosts:
     """Two hosts of one node each, the workload on the first of them."""
 
     def __init__(self, clock, tmp_path):
@@ -28,9 +28,9 @@ class World:
         self.agents = {}
         for number, host in enumerate(self.paths, 1):
             self.restart(host)
-            self.store.beat(self.agents[host].key, 1, AuditState())
+            self.store.report_state(self.agents[host].key, 1, AuditState())
             self.agents[host].audit(node(number))
-        self.source = self.store.create_claim(self.ask(), "alpha", "node-1", TERMS)
+        self.source = self.store.create_claim(self.ask(), "alpha", "node-1", ADMISSION_POLICY)
         self.alpha(guest(1))
 
     def restart(self, host):
@@ -40,7 +40,7 @@ class World:
             path.write_text("nodes: []")
         number = list(self.paths).index(host)
         agent_id = f"00000000-0000-4000-9000-{number:012d}"
-        self.agents[host] = Agent(self.store, path, self.clock, host=host, agent_id=agent_id)
+        self.agents[host] = TrackedHost(self.store, path, self.clock, host=host, agent_id=agent_id)
 
     def ask(self, **more):
         return parse_claim_request({"workload": {"uuid": UUID}, "resources": {"VCPU": 2}} | more)
@@ -48,7 +48,9 @@ class World:
     def move(self, host="beta", kind="migration", **more):
         migration = {"type": kind, "source_claim": self.source.uuid}
         name = {"alpha": "node-1", "beta": "node-2"}[host]
-        return self.store.create_migration(self.ask(migration=migration, **more), host, name, TERMS)
+        return self.store.create_migration(
+            self.ask(migration=migration, **more), host, name, ADMISSION_POLICY
+        )
 
     def alpha(self, *guests):
         return self.agents["alpha"].audit(node(1, *guests))
@@ -86,142 +88,142 @@ def clock():
 
 
 @pytest.fixture
-def world(clock, tmp_path):
-    return World(clock, tmp_path)
+def two_hosts(clock, tmp_path):
+    return TwoHosts(clock, tmp_path)
 
 
-def test_a_live_migration_from_its_birth_to_its_end(world):
-    migration = world.move(kind="live-migration")
-    assert world.used == (2, 2)
-    world.beta(guest(1))
-    assert world.find(migration.dest_claim).state is ClaimState.CONFIRMED
-    assert world.alpha(guest(1)).warnings == ()
-    assert world.used == (2, 2)
-    world.store.confirm_migration(migration.uuid)
-    assert world.used == (2, 2)  # the source's guest counts by itself
-    world.alpha()
-    assert world.used == (0, 2)
-    assert world.alpha().changes == world.beta(guest(1)).changes == ()
+def test_a_live_migration_from_its_birth_to_its_end(two_hosts):
+    migration = two_hosts.move(kind="live-migration")
+    assert two_hosts.used == (2, 2)
+    two_hosts.beta(guest(1))
+    assert two_hosts.find(migration.dest_claim).state is ClaimState.CONFIRMED
+    assert two_hosts.alpha(guest(1)).warnings == ()
+    assert two_hosts.used == (2, 2)
+    two_hosts.store.confirm_migration(migration.uuid)
+    assert two_hosts.used == (2, 2)  # the source's guest counts by itself
+    two_hosts.alpha()
+    assert two_hosts.used == (0, 2)
+    assert two_hosts.alpha().changes == two_hosts.beta(guest(1)).changes == ()
 
 
-def test_a_guest_that_left_for_its_destination_has_not_vanished(world):
-    migration = world.move()
+def test_a_guest_that_left_for_its_destination_has_not_vanished(two_hosts):
+    migration = two_hosts.move()
     for _ in range(4):
-        world.alpha()
-    assert world.warnings("alpha", WarningKind.GUEST_VANISHED) == []
-    assert world.used == (2, 2)
-    world.store.confirm_migration(migration.uuid)
-    assert world.used == (0, 2)
-    world.alpha()
-    assert world.used == (0, 2)
+        two_hosts.alpha()
+    assert two_hosts.warnings("alpha", WarningKind.GUEST_VANISHED) == []
+    assert two_hosts.used == (2, 2)
+    two_hosts.store.confirm_migration(migration.uuid)
+    assert two_hosts.used == (0, 2)
+    two_hosts.alpha()
+    assert two_hosts.used == (0, 2)
 
 
-def test_a_resize_on_one_node_keeps_both_amounts_over_audits(world):
-    migration = world.move("alpha", "resize", resources={"VCPU": 4})
+def test_a_resize_on_one_node_keeps_both_amounts_over_audits(two_hosts):
+    migration = two_hosts.move("alpha", "resize", resources={"VCPU": 4})
     for _ in range(2):
-        world.alpha(guest(1))
-        assert world.used == (6, 0)
-    world.store.revert_migration(migration.uuid)
-    world.alpha(guest(1))
-    assert world.used == (2, 0)
-    assert world.alpha(guest(1)).changes == ()
+        two_hosts.alpha(guest(1))
+        assert two_hosts.used == (6, 0)
+    two_hosts.store.revert_migration(migration.uuid)
+    two_hosts.alpha(guest(1))
+    assert two_hosts.used == (2, 0)
+    assert two_hosts.alpha(guest(1)).changes == ()
 
 
 @pytest.mark.parametrize("step", ["held", "seen", "confirmed", "reverted"])
-def test_agents_that_were_killed_between_steps_come_back_to_the_truth(world, step):
-    migration = world.move(resources={"VCPU": 4})
+def test_agents_that_were_killed_between_steps_come_back_to_the_truth(two_hosts, step):
+    migration = two_hosts.move(resources={"VCPU": 4})
     at_beta = [guest(1)] if step in ("seen", "confirmed") else []
     if step == "seen":
-        world.beta(guest(1))
-    for host in world.paths:
-        world.restart(host)
+        two_hosts.beta(guest(1))
+    for host in two_hosts.paths:
+        two_hosts.restart(host)
     if step == "confirmed":
-        world.store.confirm_migration(migration.uuid)
+        two_hosts.store.confirm_migration(migration.uuid)
     if step == "reverted":
-        world.store.revert_migration(migration.uuid)
-    world.alpha(*([] if step == "confirmed" else [guest(1)]))
-    world.beta(*at_beta)
+        two_hosts.store.revert_migration(migration.uuid)
+    two_hosts.alpha(*([] if step == "confirmed" else [guest(1)]))
+    two_hosts.beta(*at_beta)
     expected = {"held": (2, 4), "seen": (2, 4), "confirmed": (0, 4), "reverted": (2, 0)}
-    assert world.used == expected[step]
-    assert world.alpha(*([] if step == "confirmed" else [guest(1)])).changes == ()
-    assert world.beta(*at_beta).changes == ()
-    assert world.warnings("alpha") == world.warnings("beta") == []
+    assert two_hosts.used == expected[step]
+    assert two_hosts.alpha(*([] if step == "confirmed" else [guest(1)])).changes == ()
+    assert two_hosts.beta(*at_beta).changes == ()
+    assert two_hosts.warnings("alpha") == two_hosts.warnings("beta") == []
 
 
 class TestErrors:
-    def test_a_destination_that_expires_makes_its_migration_an_error(self, world, clock):
-        migration = world.move()
+    def test_a_destination_that_expires_makes_its_migration_an_error(self, two_hosts, clock):
+        migration = two_hosts.move()
         clock.seconds += 700
-        report = world.beta()
-        assert world.find(migration.dest_claim).reason == "expired"
-        assert world.status(migration) is MigrationStatus.ERROR
+        report = two_hosts.beta()
+        assert two_hosts.find(migration.dest_claim).reason == "expired"
+        assert two_hosts.status(migration) is MigrationStatus.ERROR
         assert report.is_good
-        assert world.used == (2, 0)
-        (told,) = world.warnings("beta")
+        assert two_hosts.used == (2, 0)
+        (told,) = two_hosts.warnings("beta")
         assert f"destination's claim {migration.dest_claim} does not count" in told
-        assert world.beta().changes == ()
-        world.store.revert_migration(migration.uuid)
-        world.beta()
-        assert world.warnings("beta") == []
+        assert two_hosts.beta().changes == ()
+        two_hosts.store.revert_migration(migration.uuid)
+        two_hosts.beta()
+        assert two_hosts.warnings("beta") == []
 
-    def test_a_late_guest_brings_the_destination_back_until_it_is_reverted(self, world, clock):
-        migration = world.move()
+    def test_a_late_guest_brings_the_destination_back_until_it_is_reverted(self, two_hosts, clock):
+        migration = two_hosts.move()
         clock.seconds += 700
-        world.beta()
-        world.beta(guest(1))
-        assert world.find(migration.dest_claim).state is ClaimState.CONFIRMED
-        (told,) = world.warnings("beta")
+        two_hosts.beta()
+        two_hosts.beta(guest(1))
+        assert two_hosts.find(migration.dest_claim).state is ClaimState.CONFIRMED
+        (told,) = two_hosts.warnings("beta")
         assert "both of its claims count" in told
-        assert world.beta(guest(1)).changes == ()
-        world.store.confirm_migration(migration.uuid)
-        world.alpha()
-        world.beta(guest(1))
-        assert world.used == (0, 2)
-        assert world.warnings("beta") == world.warnings("alpha") == []
+        assert two_hosts.beta(guest(1)).changes == ()
+        two_hosts.store.confirm_migration(migration.uuid)
+        two_hosts.alpha()
+        two_hosts.beta(guest(1))
+        assert two_hosts.used == (0, 2)
+        assert two_hosts.warnings("beta") == two_hosts.warnings("alpha") == []
 
-    def test_a_late_guest_of_a_reverted_move_is_unclaimed(self, world, clock):
-        migration = world.move(resources={"VCPU": 4})
+    def test_a_late_guest_of_a_reverted_move_is_unclaimed(self, two_hosts, clock):
+        migration = two_hosts.move(resources={"VCPU": 4})
         clock.seconds += 700
-        world.beta()
-        world.store.revert_migration(migration.uuid)
-        world.beta(guest(1))
-        assert world.find(migration.dest_claim).reason == "reverted"
-        assert world.used == (2, 2)
+        two_hosts.beta()
+        two_hosts.store.revert_migration(migration.uuid)
+        two_hosts.beta(guest(1))
+        assert two_hosts.find(migration.dest_claim).reason == "reverted"
+        assert two_hosts.used == (2, 2)
 
     @pytest.mark.parametrize("side", ["source", "dest"])
     @pytest.mark.parametrize("damage", ["released", "missing"])
-    def test_claims_that_contradict_a_migration_quarantine_it(self, world, clock, side, damage):
-        migration = world.move()
-        world.store.confirm_claim(migration.dest_claim)
+    def test_claims_that_contradict_a_migration_quarantine_it(self, two_hosts, clock, side, damage):
+        migration = two_hosts.move()
+        two_hosts.store.confirm_claim(migration.dest_claim)
         uuid = migration.source_claim if side == "source" else migration.dest_claim
-        spoil(world.store, uuid, damage)
+        spoil(two_hosts.store, uuid, damage)
         clock.seconds += FULL_LOAD_SECONDS
-        reports = world.alpha(guest(1)), world.beta()
+        reports = two_hosts.alpha(guest(1)), two_hosts.beta()
         assert [report.is_good for report in reports] == [True, True]
-        assert world.status(migration) is MigrationStatus.ERROR
-        told = world.warnings("alpha") + world.warnings("beta")
+        assert two_hosts.status(migration) is MigrationStatus.ERROR
+        told = two_hosts.warnings("alpha") + two_hosts.warnings("beta")
         assert told
         assert all(uuid in line for line in told)
-        for path in world.paths:
-            world.restart(path)
-        assert world.alpha(guest(1)).is_good
-        assert world.beta().is_good
+        for path in two_hosts.paths:
+            two_hosts.restart(path)
+        assert two_hosts.alpha(guest(1)).is_good
+        assert two_hosts.beta().is_good
         if side == "dest":
-            world.store.revert_migration(migration.uuid)
+            two_hosts.store.revert_migration(migration.uuid)
         else:
-            world.store.confirm_migration(migration.uuid)
-        world.alpha(guest(1))
-        world.beta()
-        assert world.warnings("alpha") == world.warnings("beta") == []
-        assert world.used == ((2, 0) if side == "dest" else (2, 2))
+            two_hosts.store.confirm_migration(migration.uuid)
+        two_hosts.alpha(guest(1))
+        two_hosts.beta()
+        assert two_hosts.warnings("alpha") == two_hosts.warnings("beta") == []
+        assert two_hosts.used == ((2, 0) if side == "dest" else (2, 2))
 
-    def test_a_migration_without_its_source_is_not_reverted(self, world, clock):
-        migration = world.move()
-        spoil(world.store, migration.source_claim, "released")
+    def test_a_migration_without_its_source_is_not_reverted(self, two_hosts, clock):
+        migration = two_hosts.move()
+        spoil(two_hosts.store, migration.source_claim, "released")
         with pytest.raises(Exception, match=r"released \(aborted\); confirm it, or abort"):
-            world.store.revert_migration(migration.uuid)
-        world.store.abort_claim(migration.dest_claim)
-        assert world.status(migration) is MigrationStatus.CANCELLED
+            two_hosts.store.revert_migration(migration.uuid)
+        two_hosts.store.abort_claim(migration.dest_claim)
+        assert two_hosts.status(migration) is MigrationStatus.CANCELLED
 
 
 def spoil(store, uuid, damage):

@@ -29,7 +29,7 @@ REQUEST = {
 }
 
 
-class World:
+class OperatedHost:
     def __init__(self, tmp_path, *nodenames):
         self.path = tmp_path / "inventory.yaml"
         self.write(*nodenames)
@@ -47,13 +47,13 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
-    return World(tmp_path, "n1")
+def operated(tmp_path):
+    return OperatedHost(tmp_path, "n1")
 
 
 @pytest.fixture
 def two(tmp_path):
-    return World(tmp_path, "n1", "n2")
+    return OperatedHost(tmp_path, "n1", "n2")
 
 
 def test_an_audit_that_is_asked_for_says_what_became_of_each_node(two):
@@ -64,20 +64,20 @@ def test_an_audit_that_is_asked_for_says_what_became_of_each_node(two):
         two.agent.update_available_resource("n9")
 
 
-def test_an_audit_that_is_asked_for_names_what_is_not_fine(world):
-    world.path.write_text("nodes: [")
-    outcome = world.agent.update_available_resource()
+def test_an_audit_that_is_asked_for_names_what_is_not_fine(operated):
+    operated.path.write_text("nodes: [")
+    outcome = operated.agent.update_available_resource()
     assert outcome.listing_error is not None
     assert "n1" in outcome.nodes
 
 
-def test_a_claim_goes_to_the_only_node(world):
-    claim = world.agent.instance_claim(REQUEST)
+def test_a_claim_goes_to_the_only_node(operated):
+    claim = operated.agent.instance_claim(REQUEST)
     assert (claim.host, claim.nodename, claim.state) == (HOST, "n1", ClaimState.HELD)
-    assert world.agent.renew_claim(claim.uuid).state is ClaimState.HELD
-    assert world.agent.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
-    assert world.agent.get_node_view("n1").values.vcpus_used == 2
-    assert world.agent.abort_claim(claim.uuid).reason == "aborted"
+    assert operated.agent.renew_claim(claim.uuid).state is ClaimState.HELD
+    assert operated.agent.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
+    assert operated.agent.get_node_view("n1").values.vcpus_used == 2
+    assert operated.agent.abort_claim(claim.uuid).reason == "aborted"
 
 
 def test_a_claim_names_its_node_where_there_are_several(two):
@@ -95,9 +95,9 @@ def test_a_claim_names_its_node_where_there_are_several(two):
     ],
     ids=str,
 )
-def test_a_claim_that_cannot_be_is_refused(world, changes, error, said):
+def test_a_claim_that_cannot_be_is_refused(operated, changes, error, said):
     with pytest.raises(error, match=said):
-        world.agent.instance_claim(REQUEST | changes)
+        operated.agent.instance_claim(REQUEST | changes)
 
 
 def test_a_move_is_made_confirmed_and_reverted(two):
@@ -109,13 +109,13 @@ def test_a_move_is_made_confirmed_and_reverted(two):
     assert two.agent.confirm_migration(second.uuid).status is MigrationStatus.CONFIRMED
 
 
-def test_a_claim_that_is_released_is_not_granted_again(world):
+def test_a_claim_that_is_released_is_not_granted_again(operated):
     request = REQUEST | {"uuid": "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"}
-    claim = world.agent.instance_claim(request)
-    assert world.agent.instance_claim(request) == claim
-    world.agent.abort_claim(claim.uuid)
+    claim = operated.agent.instance_claim(request)
+    assert operated.agent.instance_claim(request) == claim
+    operated.agent.abort_claim(claim.uuid)
     with pytest.raises(RefusedError, match=r"is released \(aborted\); ask with another uuid"):
-        world.agent.instance_claim(request)
+        operated.agent.instance_claim(request)
 
 
 def test_a_move_that_ended_at_its_source_is_not_granted_again(two):
@@ -131,40 +131,40 @@ def test_a_move_that_ended_at_its_source_is_not_granted_again(two):
         two.agent.move_claim(move)
 
 
-def test_a_host_is_taken_out_and_put_into_maintenance_apart_from_one_another(world):
-    assert world.agent.set_host_enabled(False, "disk").disabled_reason == "disk"
-    service = world.agent.host_maintenance_mode(True)
+def test_a_host_is_taken_out_and_put_into_maintenance_apart_from_one_another(operated):
+    assert operated.agent.set_host_enabled(False, "disk").disabled_reason == "disk"
+    service = operated.agent.host_maintenance_mode(True)
     assert (service.maintenance, service.disabled_reason) == (True, "disk")
     with pytest.raises(ClaimRefusedError) as refused:
-        world.agent.instance_claim(REQUEST)
+        operated.agent.instance_claim(REQUEST)
     assert refused.value.reasons == (
         "host host-1 is disabled: disk",
         "host host-1 is in maintenance",
     )
-    world.agent.host_maintenance_mode(False)
-    world.agent.set_host_enabled(True)
-    assert world.agent.instance_claim(REQUEST)
+    operated.agent.host_maintenance_mode(False)
+    operated.agent.set_host_enabled(True)
+    assert operated.agent.instance_claim(REQUEST)
 
 
-def test_what_the_driver_cannot_is_said(world):
+def test_what_the_driver_cannot_is_said(operated):
     with pytest.raises(DriverFeatureError):
-        world.agent.host_power_action("reboot")
+        operated.agent.host_power_action("reboot")
     with pytest.raises(DriverFeatureError):
-        world.agent.get_host_uptime("n1")
+        operated.agent.get_host_uptime("n1")
 
 
-def test_a_node_that_is_not_there_has_no_view(world):
+def test_a_node_that_is_not_there_has_no_view(operated):
     with pytest.raises(NotFoundError, match="no node n9 on host host-1"):
-        world.agent.get_node_view("n9")
+        operated.agent.get_node_view("n9")
 
 
-def test_claims_go_by_the_aliases_that_are_configured_now(world):
+def test_claims_go_by_the_aliases_that_are_configured_now(operated):
     request = REQUEST | {"pci_requests": [{"alias": "nic"}]}
     with pytest.raises(ClaimRefusedError, match="nic is no PCI alias"):
-        world.agent.instance_claim(request)
+        operated.agent.instance_claim(request)
     aliases = parse_aliases(['{"name": "nic", "vendor_id": "8086", "product_id": "10ed"}'])
-    policy = replace(world.settings.policy, pci=PciPolicy(aliases=aliases))
-    world.manager.reconfigure(replace(world.settings, policy=policy))
+    policy = replace(operated.settings.policy, pci=PciPolicy(aliases=aliases))
+    operated.manager.reconfigure(replace(operated.settings, policy=policy))
     with pytest.raises(ClaimRefusedError) as refused:
-        world.agent.instance_claim(request)
+        operated.agent.instance_claim(request)
     assert "is no PCI alias" not in str(refused.value)

@@ -45,7 +45,7 @@ def guest(number, **more):
     } | more
 
 
-class Agent:
+class TrackedHost:
     """One agent on a store, and the file that says what its driver sees."""
 
     def __init__(
@@ -110,7 +110,7 @@ def store(clock):
 
 @pytest.fixture
 def agent(store, clock, tmp_path):
-    return Agent(store, tmp_path / "inventory.yaml", clock)
+    return TrackedHost(store, tmp_path / "inventory.yaml", clock)
 
 
 def test_a_first_audit_makes_one_row_a_node(agent):
@@ -295,7 +295,7 @@ class TestOrphans:
         request = parse_claim_request(
             {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 1}}
         )
-        agent.store.create_claim(request, HOST, "node-2", agent.tracker.terms)
+        agent.store.create_claim(request, HOST, "node-2", agent.tracker.policy)
         for _ in range(3):
             assert "node-2" in agent.audit(node(1)).errors
         assert "node-2" in agent.records()
@@ -323,9 +323,9 @@ class TestOtherWriters:
 
     def test_a_row_of_a_live_host_is_not_taken(self, store, clock, tmp_path):
         uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
-        first = Agent(store, tmp_path / "a.yaml", clock, host="a")
+        first = TrackedHost(store, tmp_path / "a.yaml", clock, host="a")
         first.audit(node(1, uuid=uuid))
-        second = Agent(
+        second = TrackedHost(
             store,
             tmp_path / "b.yaml",
             clock,
@@ -339,10 +339,10 @@ class TestOtherWriters:
 
     def test_a_row_of_a_dead_host_moves(self, store, clock, tmp_path):
         uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
-        first = Agent(store, tmp_path / "a.yaml", clock, host="a")
+        first = TrackedHost(store, tmp_path / "a.yaml", clock, host="a")
         first.audit(node(1, uuid=uuid))
         clock.seconds += 3600
-        second = Agent(
+        second = TrackedHost(
             store,
             tmp_path / "b.yaml",
             clock,
@@ -364,7 +364,7 @@ class RefusingStore(MemoryStore):
 
 
 def test_a_row_that_the_database_refuses_costs_no_other_node_its_row(clock, tmp_path):
-    agent = Agent(RefusingStore(clock.now), tmp_path / "inventory.yaml", clock)
+    agent = TrackedHost(RefusingStore(clock.now), tmp_path / "inventory.yaml", clock)
     report = agent.audit(*(node(number) for number in range(20)))
     assert set(agent.records()) == {f"node-{number}" for number in range(20)} - {"node-7"}
     assert report.errors == {"node-7": "refused a statement: DataError 1406"}
@@ -442,7 +442,7 @@ class FlakyStore:
 class TestOutages:
     @pytest.fixture
     def agent(self, store, clock, tmp_path):
-        return Agent(FlakyStore(store), tmp_path / "inventory.yaml", clock)
+        return TrackedHost(FlakyStore(store), tmp_path / "inventory.yaml", clock)
 
     def test_what_an_outage_interrupts_is_written_by_the_next_audit(self, agent):
         agent.audit(node(1))
@@ -492,15 +492,15 @@ class TestStandingWarnings:
     def test_an_answer_that_takes_long_is_no_clock_that_is_off(
         self, agent, store, clock, monkeypatch, seconds
     ):
-        load_stamps = store.load_stamps
+        load_versions = store.load_versions
 
         def load_slowly(*arguments):
             clock.seconds += seconds[0]
-            stamps = load_stamps(*arguments)
+            stamps = load_versions(*arguments)
             clock.seconds += seconds[1]
             return stamps
 
-        monkeypatch.setattr(store, "load_stamps", load_slowly)
+        monkeypatch.setattr(store, "load_versions", load_slowly)
         assert agent.audit(node(1)).warnings == ()
 
     def test_a_clock_that_is_off_changes_no_row(self, agent, clock):
@@ -560,7 +560,7 @@ def test_an_audit_tells_that_it_moves_on(agent):
 
 def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(store, clock, tmp_path):
     policy = Policy(cpu_shared_set=frozenset({40}))
-    agent = Agent(store, tmp_path / "inventory.yaml", clock, policy)
+    agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, policy)
     with pytest.raises(ConfigError, match="cpu_shared_set: none of 40 is online on node node-1"):
         agent.audit(node(1), startup=True)
     assert "cpu_shared_set" in agent.audit(node(1)).errors["node-1"]
@@ -568,7 +568,7 @@ def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(stor
 
 @pytest.mark.parametrize(("nodes", "guests"), list(itertools.product((1, 250), (0, 3))))
 def test_used_is_the_same_however_the_audit_came_there(store, clock, tmp_path, nodes, guests):
-    agent = Agent(store, tmp_path / "inventory.yaml", clock, probe_timeout=30)
+    agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, probe_timeout=30)
     whole = [node(n, *(guest(n * 10 + g) for g in range(guests))) for n in range(nodes)]
     agent.audit(*(node(n) for n in range(nodes)))
     agent.audit(*whole)
@@ -608,7 +608,7 @@ def test_an_audit_of_a_node_without_a_row_is_one_of_all(agent):
 
 
 def test_events_of_other_nodes_are_served_while_a_slow_one_is_waited_for(store, clock, tmp_path):
-    agent = Agent(store, tmp_path / "inventory.yaml", clock, probe_timeout=5)
+    agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, probe_timeout=5)
     agent.audit(node(1), node(2))
     asked = []
 

@@ -11,7 +11,7 @@ from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.node import NodeListing
-from nodetracker.ports import DriverCapability, LedgerTerms
+from nodetracker.ports import AdmissionPolicy, DriverCapability
 from nodetracker.settings import AgentSettings, Policy
 from tests.builders import make_guest, make_incarnation, make_snapshot
 
@@ -49,7 +49,7 @@ class SlowDriver:
         return snapshot
 
 
-class World:
+class TwoNodeAgent:
     """An agent of two nodes; `GUEST` stands on the first with a confirmed claim."""
 
     def __init__(self):
@@ -63,7 +63,7 @@ class World:
         request = parse_claim_request(
             {"workload": {"uuid": GUEST.uuid}, "resources": {"MEMORY_MB": GUEST.memory_mb}}
         )
-        self.store.create_claim(request, HOST, "n1", LedgerTerms(10**6, 600))
+        self.store.create_claim(request, HOST, "n1", AdmissionPolicy(10**6, 600))
         self.manager.inventory_host()
 
     @property
@@ -89,42 +89,42 @@ class World:
 
 
 @pytest.fixture
-def world():
-    return World()
+def two_nodes():
+    return TwoNodeAgent()
 
 
-def test_a_guest_that_goes_while_its_node_is_read_slowly_releases_its_claim(world):
-    audit = world.begin_audit("n1", seconds=2)
-    world.remove_guest()
+def test_a_guest_that_goes_while_its_node_is_read_slowly_releases_its_claim(two_nodes):
+    audit = two_nodes.begin_audit("n1", seconds=2)
+    two_nodes.remove_guest()
     audit.join(10)
-    assert world.claim.state is ClaimState.CONFIRMED  # it was listed before it went
-    world.driver.seconds.clear()
-    world.manager.handle_events()
-    assert (world.claim.state, world.claim.reason) == (ClaimState.RELEASED, "deleted")
-    assert world.guests("n1") == set()
+    assert two_nodes.claim.state is ClaimState.CONFIRMED  # it was listed before it went
+    two_nodes.driver.seconds.clear()
+    two_nodes.manager.handle_events()
+    assert (two_nodes.claim.state, two_nodes.claim.reason) == (ClaimState.RELEASED, "deleted")
+    assert two_nodes.guests("n1") == set()
 
 
-def test_a_node_that_is_slow_to_answer_its_event_is_written_by_the_same_audit(world):
-    audit = world.begin_audit("n2", seconds=2)
+def test_a_node_that_is_slow_to_answer_its_event_is_written_by_the_same_audit(two_nodes):
+    audit = two_nodes.begin_audit("n2", seconds=2)
     time.sleep(1.2)  # by now the first node's own reading has been written
-    world.driver.seconds["n1"] = 1.5
-    world.remove_guest()
+    two_nodes.driver.seconds["n1"] = 1.5
+    two_nodes.remove_guest()
     audit.join(10)
-    assert (world.claim.state, world.claim.reason) == (ClaimState.RELEASED, "deleted")
-    assert world.driver.readings.count("n1") == 4  # two audits before, and twice in this one
-    world.manager.handle_events()
-    assert world.driver.readings.count("n1") == 4
+    assert (two_nodes.claim.state, two_nodes.claim.reason) == (ClaimState.RELEASED, "deleted")
+    assert two_nodes.driver.readings.count("n1") == 4  # two audits before, and twice in this one
+    two_nodes.manager.handle_events()
+    assert two_nodes.driver.readings.count("n1") == 4
 
 
-def test_events_without_end_keep_no_audit_from_ending(world):
-    audit = world.begin_audit("n2", seconds=1.5)
+def test_events_without_end_keep_no_audit_from_ending(two_nodes):
+    audit = two_nodes.begin_audit("n2", seconds=1.5)
     over = threading.Event()
 
     def storm():
         while not over.wait(0.02):
-            world.driver.seconds["n1"] = 1.2
-            world.driver.tell(NodeEvent("n1", EventKind.CHANGED, GUEST.uuid))
-            world.driver.tell(NodeEvent("n2", EventKind.CHANGED, GUEST.uuid))
+            two_nodes.driver.seconds["n1"] = 1.2
+            two_nodes.driver.tell(NodeEvent("n1", EventKind.CHANGED, GUEST.uuid))
+            two_nodes.driver.tell(NodeEvent("n2", EventKind.CHANGED, GUEST.uuid))
 
     thread = threading.Thread(target=storm, daemon=True)
     thread.start()
@@ -132,17 +132,17 @@ def test_events_without_end_keep_no_audit_from_ending(world):
     over.set()
     thread.join()
     assert not audit.is_alive()
-    assert world.manager._events.delay() is not None  # the events of the slow ones wait
+    assert two_nodes.manager._events.delay() is not None  # the events of the slow ones wait
 
 
-def test_the_event_of_a_node_that_hangs_waits_for_it_without_turning_hot(world):
-    audit = world.begin_audit("n1", seconds=12)
-    world.remove_guest()
+def test_the_event_of_a_node_that_hangs_waits_for_it_without_turning_hot(two_nodes):
+    audit = two_nodes.begin_audit("n1", seconds=12)
+    two_nodes.remove_guest()
     audit.join(20)
-    readings = len(world.driver.readings)
+    readings = len(two_nodes.driver.readings)
     began = time.monotonic()
-    world.manager.handle_events()
+    two_nodes.manager.handle_events()
     assert time.monotonic() - began < 5
-    assert world.manager._events.delay() is None
-    assert len(world.driver.readings) == readings
-    assert world.claim.state is ClaimState.CONFIRMED
+    assert two_nodes.manager._events.delay() is None
+    assert len(two_nodes.driver.readings) == readings
+    assert two_nodes.claim.state is ClaimState.CONFIRMED

@@ -35,7 +35,7 @@ GONE = run_of(process_started_at=1)
 """A run of this agent on this machine whose process id another process has now."""
 
 
-class World:
+class StartingAgents:
     """One store, and agents that start on it while time passes only by their waiting."""
 
     def __init__(self):
@@ -66,44 +66,44 @@ class World:
     def beating(self, key):
         """Let an agent beat on while others wait."""
 
-        def beat():
+        def report_state():
             count = self.store.list_services(key.host)[0].report_count
-            self.store.beat(key, count + 1, AuditState())
+            self.store.report_state(key, count + 1, AuditState())
             return False
 
-        self.while_waiting = beat
+        self.while_waiting = report_state
 
 
 @pytest.fixture
-def world():
-    return World()
+def starting():
+    return StartingAgents()
 
 
-def test_a_host_that_nobody_holds_is_taken(world):
-    record = world.start()
+def test_a_host_that_nobody_holds_is_taken(starting):
+    record = starting.start()
     assert (record.host, record.epoch, record.incarnation) == (HOST, 1, MINE)
-    assert world.seconds == 0
+    assert starting.seconds == 0
 
 
-def test_the_same_agent_whose_process_is_gone_is_followed_at_once(world):
-    world.hold(GONE)
-    assert world.start().epoch == 2
-    assert world.seconds == 0
+def test_the_same_agent_whose_process_is_gone_is_followed_at_once(starting):
+    starting.hold(GONE)
+    assert starting.start().epoch == 2
+    assert starting.seconds == 0
 
 
-def test_the_same_agent_whose_process_lives_is_left_alone(world):
-    world.hold(MINE)
+def test_the_same_agent_whose_process_lives_is_left_alone(starting):
+    starting.hold(MINE)
     with pytest.raises(DuplicateAgentError) as caught:
-        world.start(run_of(pid=4_000_000))
+        starting.start(run_of(pid=4_000_000))
     assert f"process {os.getpid()}" in str(caught.value)
     assert "stop that one first" in str(caught.value)
-    assert world.store.list_services()[0].epoch == 1
+    assert starting.store.list_services()[0].epoch == 1
 
 
-def test_a_host_that_this_very_run_holds_already_is_taken_again_at_once(world):
-    world.hold(MINE)
-    assert world.start().epoch == 2
-    assert world.seconds == 0
+def test_a_host_that_this_very_run_holds_already_is_taken_again_at_once(starting):
+    starting.hold(MINE)
+    assert starting.start().epoch == 2
+    assert starting.seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -112,21 +112,21 @@ def test_a_host_that_this_very_run_holds_already_is_taken_again_at_once(world):
     ids=["rebooted", "other pid namespace", "no boot id", "other agent"],
 )
 class TestWatched:
-    def test_one_that_stands_still_is_followed_after_two_intervals(self, world, elsewhere):
-        world.hold(run_of(**elsewhere))
-        assert world.start().epoch == 2
-        assert world.seconds == pytest.approx(20)
+    def test_one_that_stands_still_is_followed_after_two_intervals(self, starting, elsewhere):
+        starting.hold(run_of(**elsewhere))
+        assert starting.start().epoch == 2
+        assert starting.seconds == pytest.approx(20)
 
-    def test_the_longer_of_both_intervals_counts(self, world, elsewhere):
-        world.hold(run_of(report_interval=30, **elsewhere))
-        world.start(report_interval=5)
-        assert world.seconds == pytest.approx(60)
+    def test_the_longer_of_both_intervals_counts(self, starting, elsewhere):
+        starting.hold(run_of(report_interval=30, **elsewhere))
+        starting.start(report_interval=5)
+        assert starting.seconds == pytest.approx(60)
 
-    def test_one_that_moves_is_left_alone_and_both_are_named(self, world, elsewhere):
+    def test_one_that_moves_is_left_alone_and_both_are_named(self, starting, elsewhere):
         theirs = run_of(**elsewhere)
-        world.beating(world.hold(theirs))
+        starting.beating(starting.hold(theirs))
         with pytest.raises(DuplicateAgentError) as caught:
-            world.start()
+            starting.start()
         told = str(caught.value)
         assert f"agent {theirs.agent_id}" in told
         assert f"boot {theirs.boot_id or 'unknown'}" in told
@@ -134,131 +134,131 @@ class TestWatched:
         assert "192.0.2.9" in told
         assert ("compute_id" in told) == (theirs.agent_id == MINE.agent_id)
         assert "[DEFAULT] host" in told
-        assert world.seconds < 10
+        assert starting.seconds < 10
 
-    def test_one_that_somebody_else_takes_meanwhile_is_left_alone(self, world, elsewhere):
-        world.hold(run_of(**elsewhere))
+    def test_one_that_somebody_else_takes_meanwhile_is_left_alone(self, starting, elsewhere):
+        starting.hold(run_of(**elsewhere))
 
         def take():
-            if world.store.list_services()[0].epoch == 1:
-                take_service(world.store, HOST, run_of(agent_id="third", boot_id="third"))
+            if starting.store.list_services()[0].epoch == 1:
+                take_service(starting.store, HOST, run_of(agent_id="third", boot_id="third"))
             return False
 
-        world.while_waiting = take
+        starting.while_waiting = take
         with pytest.raises(DuplicateAgentError, match="agent third"):
-            world.start()
+            starting.start()
 
-    def test_one_whose_row_is_deleted_meanwhile_makes_way(self, world, elsewhere):
-        world.hold(run_of(**elsewhere))
+    def test_one_whose_row_is_deleted_meanwhile_makes_way(self, starting, elsewhere):
+        starting.hold(run_of(**elsewhere))
 
         def delete():
-            if world.store.list_services():
-                world.store.delete_service(HOST, COMPUTE_BINARY, -1)
+            if starting.store.list_services():
+                starting.store.delete_service(HOST, COMPUTE_BINARY, -1)
             return False
 
-        world.while_waiting = delete
-        assert world.start().epoch == 1
+        starting.while_waiting = delete
+        assert starting.start().epoch == 1
 
-    def test_the_end_of_the_process_ends_the_watch(self, world, elsewhere):
-        world.hold(run_of(**elsewhere))
-        world.while_waiting = lambda: True
+    def test_the_end_of_the_process_ends_the_watch(self, starting, elsewhere):
+        starting.hold(run_of(**elsewhere))
+        starting.while_waiting = lambda: True
         with pytest.raises(StoppingError):
-            world.start()
+            starting.start()
 
-    def test_whoever_is_taken_over_is_fenced(self, world, elsewhere):
-        key = world.hold(run_of(**elsewhere))
-        world.start()
+    def test_whoever_is_taken_over_is_fenced(self, starting, elsewhere):
+        key = starting.hold(run_of(**elsewhere))
+        starting.start()
         with pytest.raises(FencedError):
-            world.store.beat(key, 99, AuditState())
+            starting.store.report_state(key, 99, AuditState())
 
 
 class TestOtherHostNames:
-    def test_a_machine_that_was_copied_is_told_so(self, world):
-        world.beating(world.hold(run_of(boot_id="another boot"), "original"))
+    def test_a_machine_that_was_copied_is_told_so(self, starting):
+        starting.beating(starting.hold(run_of(boot_id="another boot"), "original"))
         with pytest.raises(DuplicateAgentError, match="answers for host original and is alive"):
-            world.start()
-        assert [s.host for s in world.store.list_services()] == ["original"]
+            starting.start()
+        assert [s.host for s in starting.store.list_services()] == ["original"]
 
-    def test_two_agents_with_one_state_directory_are_told_so_at_once(self, world):
-        world.hold(MINE, "original")
+    def test_two_agents_with_one_state_directory_are_told_so_at_once(self, starting):
+        starting.hold(MINE, "original")
         with pytest.raises(DuplicateAgentError, match="delete /var/lib/nodetracker/compute_id"):
-            world.start(run_of(pid=4_000_000))
-        assert world.seconds == 0
+            starting.start(run_of(pid=4_000_000))
+        assert starting.seconds == 0
 
     @pytest.mark.parametrize("run", [GONE, run_of(boot_id="before the reboot")])
-    def test_a_host_that_was_renamed_is_told_the_command(self, world, run):
-        world.hold(run, "old-name")
+    def test_a_host_that_was_renamed_is_told_the_command(self, starting, run):
+        starting.hold(run, "old-name")
         with pytest.raises(IdentityError, match=f"host rename old-name {HOST}'") as caught:
-            world.start()
+            starting.start()
         assert not isinstance(caught.value, DuplicateAgentError)
 
-    def test_after_the_rename_it_starts_at_once(self, world):
-        world.hold(GONE, "old-name")
-        (seen,) = world.store.list_services()
-        world.store.rename_host("old-name", HOST, COMPUTE_BINARY, seen)
-        assert world.start().epoch == 3
-        assert world.seconds == 0
+    def test_after_the_rename_it_starts_at_once(self, starting):
+        starting.hold(GONE, "old-name")
+        (seen,) = starting.store.list_services()
+        starting.store.rename_host("old-name", HOST, COMPUTE_BINARY, seen)
+        assert starting.start().epoch == 3
+        assert starting.seconds == 0
 
-    def test_a_stale_row_elsewhere_is_no_matter_to_an_agent_that_is_known_here(self, world):
-        world.hold(GONE, "old-name")
-        world.hold(GONE)
-        assert world.start().epoch == 2
+    def test_a_stale_row_elsewhere_is_no_matter_to_an_agent_that_is_known_here(self, starting):
+        starting.hold(GONE, "old-name")
+        starting.hold(GONE)
+        assert starting.start().epoch == 2
 
 
 class TestRefusals:
-    def test_the_holder_s_operators_see_who_was_refused(self, world):
-        world.hold(MINE)
+    def test_the_holder_s_operators_see_who_was_refused(self, starting):
+        starting.hold(MINE)
         for _ in range(2):
             with pytest.raises(DuplicateAgentError):
-                world.start(run_of(pid=4_000_000))
-        (record,) = world.store.list_warnings(HOST)
+                starting.start(run_of(pid=4_000_000))
+        (record,) = starting.store.list_warnings(HOST)
         assert record.warning.kind is WarningKind.DUPLICATE_REFUSED
         assert "process 4000000" in record.warning.message
         assert record.count == 2
 
-    def test_a_warning_that_cannot_be_stored_changes_nothing(self, world):
-        world.hold(MINE)
+    def test_a_warning_that_cannot_be_stored_changes_nothing(self, starting):
+        starting.hold(MINE)
 
         def refuse(host, warning):
             raise StoreUnavailableError("gone")
 
-        world.store.raise_warning = refuse
+        starting.store.raise_warning = refuse
         with pytest.raises(DuplicateAgentError):
-            world.start(run_of(pid=4_000_000))
+            starting.start(run_of(pid=4_000_000))
 
 
-def test_who_loses_a_race_decides_again(world):
-    register = world.store.register_agent
+def test_who_loses_a_race_decides_again(starting):
+    register = starting.store.register_agent
 
     def lose_once(*arguments):
-        world.store.register_agent = register
-        take_service(world.store, HOST, run_of(agent_id=OTHER_ID, boot_id="other"))
+        starting.store.register_agent = register
+        take_service(starting.store, HOST, run_of(agent_id=OTHER_ID, boot_id="other"))
         return register(*arguments)
 
-    world.store.register_agent = lose_once
-    assert world.start().epoch == 2
-    assert world.seconds == pytest.approx(20)
+    starting.store.register_agent = lose_once
+    assert starting.start().epoch == 2
+    assert starting.seconds == pytest.approx(20)
 
 
-def test_who_loses_again_and_again_gives_up_for_now(world):
+def test_who_loses_again_and_again_gives_up_for_now(starting):
     def lose(*arguments):
         raise ConflictError("another one was faster")
 
-    world.store.register_agent = lose
+    starting.store.register_agent = lose
     with pytest.raises(ConflictError):
-        world.start()
+        starting.start()
 
 
-def test_a_heartbeat_after_the_last_look_is_not_overrun(world):
-    key = world.hold(run_of(boot_id="other"))
-    register = world.store.register_agent
+def test_a_heartbeat_after_the_last_look_is_not_overrun(starting):
+    key = starting.hold(run_of(boot_id="other"))
+    register = starting.store.register_agent
 
     def beat_first(*arguments):
-        world.store.register_agent = register
-        world.store.beat(key, 1, AuditState())
-        world.beating(key)
+        starting.store.register_agent = register
+        starting.store.report_state(key, 1, AuditState())
+        starting.beating(key)
         return register(*arguments)
 
-    world.store.register_agent = beat_first
+    starting.store.register_agent = beat_first
     with pytest.raises(DuplicateAgentError):
-        world.start()
+        starting.start()

@@ -23,7 +23,7 @@ from tests.builders import NOW, make_incarnation, take_service
 DOWN = 60
 
 
-class World:
+class WatchedFleet:
     def __init__(self):
         self.seconds = 0.0
         self.error = None
@@ -48,7 +48,7 @@ class World:
     def add_agent(self, host, by_broker=True):
         record = take_service(self.store, host, make_incarnation())
         key = AgentKey(host, COMPUTE_BINARY, record.incarnation.agent_id, record.epoch, record.uuid)
-        self.store.beat(key, 1, AuditState(by_broker=by_broker))
+        self.store.report_state(key, 1, AuditState(by_broker=by_broker))
         return key
 
     def tick(self, seconds):
@@ -56,7 +56,7 @@ class World:
         self.seconds += seconds
         self.watch.look()
         for host, member in self.members.items():
-            member.beat()
+            member.report_state()
             self.fleets[host].look(self.watch.is_out)
 
     def cut_off(self):
@@ -68,72 +68,72 @@ class World:
 
 
 @pytest.fixture
-def world():
-    world = World()
-    world.tick(0)
-    return world
+def watched():
+    watched = WatchedFleet()
+    watched.tick(0)
+    return watched
 
 
-def test_agents_that_the_broker_cuts_off_are_warned_of_until_it_is_back(world):
-    key = world.add_agent("h-1")
-    world.add_agent("h-2", by_broker=False)
-    world.error = RpcUnavailableError("no answer")
-    world.tick(10)
-    assert world.cut_off() == []
-    world.tick(DOWN)
-    assert world.cut_off() == ["h-1"]
-    world.error = None
-    world.tick(10)
-    assert world.cut_off() == ["h-1"]  # it has not come back yet
-    world.store.beat(key, 2, AuditState(by_broker=True))
-    world.tick(GRACE_SECONDS)
-    world.tick(10)
-    assert world.cut_off() == []
+def test_agents_that_the_broker_cuts_off_are_warned_of_until_it_is_back(watched):
+    key = watched.add_agent("h-1")
+    watched.add_agent("h-2", by_broker=False)
+    watched.error = RpcUnavailableError("no answer")
+    watched.tick(10)
+    assert watched.cut_off() == []
+    watched.tick(DOWN)
+    assert watched.cut_off() == ["h-1"]
+    watched.error = None
+    watched.tick(10)
+    assert watched.cut_off() == ["h-1"]  # it has not come back yet
+    watched.store.report_state(key, 2, AuditState(by_broker=True))
+    watched.tick(GRACE_SECONDS)
+    watched.tick(10)
+    assert watched.cut_off() == []
 
 
-def test_an_agent_that_died_before_is_not_taken_for_cut_off(world):
-    world.add_agent("h-1")
-    world.tick(600)
-    world.error = RpcUnavailableError("no answer")
-    world.tick(10)
-    world.tick(DOWN)
-    assert world.cut_off() == []
+def test_an_agent_that_died_before_is_not_taken_for_cut_off(watched):
+    watched.add_agent("h-1")
+    watched.tick(600)
+    watched.error = RpcUnavailableError("no answer")
+    watched.tick(10)
+    watched.tick(DOWN)
+    assert watched.cut_off() == []
 
 
-def test_of_several_conductors_one_warns(world):
-    world.add_conductor("c-2")
-    world.add_agent("h-1")
-    world.tick(1)
-    world.error = RpcUnavailableError("no answer")
-    world.tick(10)
-    world.tick(DOWN)
-    (record,) = world.store.list_warnings("h-1")
+def test_of_several_conductors_one_warns(watched):
+    watched.add_conductor("c-2")
+    watched.add_agent("h-1")
+    watched.tick(1)
+    watched.error = RpcUnavailableError("no answer")
+    watched.tick(10)
+    watched.tick(DOWN)
+    (record,) = watched.store.list_warnings("h-1")
     assert record.count == 1
 
 
-def test_a_broker_that_never_answered_is_not_known_to_be_lost(world):
+def test_a_broker_that_never_answered_is_not_known_to_be_lost(watched):
     watch = BrokerWatch(lambda: (_ for _ in ()).throw(RpcUnavailableError("no")), lambda: 5.0)
     watch.look()
     assert watch.state().nodes[BROKER] == {"age_seconds": None, "error": "no"}
 
 
-def test_two_that_share_a_host_name_take_the_row_in_turn_and_say_so(world, caplog):
-    other = World()
-    other.store = world.store
+def test_two_that_share_a_host_name_take_the_row_in_turn_and_say_so(watched, caplog):
+    other = WatchedFleet()
+    other.store = watched.store
     twin = make_incarnation(agent_id="99999999-0000-4000-8000-000000000000")
     member = Membership(
-        world.store, "c-1", CONDUCTOR_BINARY, "conductor", "1", twin, DatabaseClock()
+        watched.store, "c-1", CONDUCTOR_BINARY, "conductor", "1", twin, DatabaseClock()
     )
-    member.beat()
-    world.tick(1)
+    member.report_state()
+    watched.tick(1)
     assert "Another nodetracker-conductor uses the host name c-1" in caplog.text
-    world.tick(1)
-    (service,) = world.store.list_services("c-1")
+    watched.tick(1)
+    (service,) = watched.store.list_services("c-1")
     assert service.incarnation.agent_id != twin.agent_id
 
 
 def test_each_heartbeat_sets_the_clock():
     store, clock = MemoryStore(lambda: NOW), DatabaseClock(lambda: 0.0)
     member = Membership(store, "c-1", CONDUCTOR_BINARY, "", "1", make_incarnation(), clock)
-    member.beat()
+    member.report_state()
     assert clock.read() == NOW

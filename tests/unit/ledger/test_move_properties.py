@@ -18,7 +18,7 @@ from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.migration import MigrationStatus, MigrationType
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from nodetracker.ports import AgentKey, LedgerTerms
+from nodetracker.ports import AdmissionPolicy, AgentKey
 from nodetracker.settings import AgentSettings, AllocationRatios, Policy
 from tests.builders import (
     NOW,
@@ -32,7 +32,7 @@ from tests.oracle import COUNTING, check_usage
 
 HOST = "host-1"
 NODES = ("node-1", "node-2")
-TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 POLICY = Policy(
     reserved_cpus=0,
     reserved_memory_mb=0,
@@ -117,7 +117,7 @@ class MoveMachine(RuleBasedStateMachine):
     def claim(self, number, node, cpus):
         body = {"workload": {"uuid": GUESTS[number].uuid}, "resources": {"VCPU": cpus}}
         request = parse_claim_request(body, self.make_uuid)
-        self.grant(lambda: self.store.create_claim(request, HOST, node, TERMS))
+        self.grant(lambda: self.store.create_claim(request, HOST, node, ADMISSION_POLICY))
 
     @precondition(lambda self: self.claims())
     @rule(
@@ -141,7 +141,9 @@ class MoveMachine(RuleBasedStateMachine):
             for uuid in (migration.source_claim, migration.dest_claim)
         }
         request = parse_claim_request(body, self.make_uuid)
-        made = self.grant(lambda: self.store.create_migration(request, HOST, node, TERMS))
+        made = self.grant(
+            lambda: self.store.create_migration(request, HOST, node, ADMISSION_POLICY)
+        )
         if made is not None:
             assert source.state.value in COUNTING
             assert source.uuid not in taken
@@ -234,7 +236,7 @@ class MoveMachine(RuleBasedStateMachine):
         service = take_service(self.store, HOST, incarnation)
         self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
         self.reports += 1
-        self.store.beat(self.key, self.reports, AuditState())
+        self.store.report_state(self.key, self.reports, AuditState())
         self.tracker = ResourceTracker(
             AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
         )

@@ -25,7 +25,7 @@ from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from nodetracker.ports import AgentKey, LedgerTerms
+from nodetracker.ports import AdmissionPolicy, AgentKey
 from nodetracker.settings import AgentSettings, AllocationRatios, Policy
 from tests.builders import (
     NOW,
@@ -38,7 +38,7 @@ from tests.builders import (
 from tests.oracle import COUNTING, check_usage, expected_usage
 
 HOST = "host-1"
-TERMS = LedgerTerms(service_down_time=10**9, claim_timeout=600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 POLICY = Policy(
     reserved_cpus=1,
     reserved_memory_mb=512,
@@ -161,7 +161,7 @@ class LedgerMachine(RuleBasedStateMachine):
     # Claims.
 
     def create(self, body):
-        return self.store.create_claim(parse_claim_request(body), HOST, "node-1", TERMS)
+        return self.store.create_claim(parse_claim_request(body), HOST, "node-1", ADMISSION_POLICY)
 
     def asked(self, body):
         """Return what a body asks for in thousandths and MiB."""
@@ -263,7 +263,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def renew(self, pick):
         uuid = self.pick(pick)
         before = self.claims()[uuid]
-        self.change(before, lambda: self.store.renew_claim(uuid, TERMS))
+        self.change(before, lambda: self.store.renew_claim(uuid, ADMISSION_POLICY))
 
     def change(self, before, call):
         used = self.used()
@@ -339,7 +339,7 @@ class LedgerMachine(RuleBasedStateMachine):
         service = take_service(self.store, HOST, incarnation)
         self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
         self.reports += 1
-        self.store.beat(self.key, self.reports, AuditState())
+        self.store.report_state(self.key, self.reports, AuditState())
         self.tracker = ResourceTracker(
             AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
         )

@@ -15,20 +15,20 @@ from nodetracker.model.service import AuditState
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import REPORTED_BY_OTHERS, WarningKind
 from nodetracker.rpc.notify import NotificationQueue, NotificationSender
-from tests.unit.metrics.worlds import NODE_1, NODE_2, REPORT, STATUS, World
+from tests.unit.metrics.fakes import NODE_1, NODE_2, REPORT, STATUS, FakeAgentMetrics
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "metrics.txt"
 
 
 @pytest.fixture
-def world():
-    return World()
+def agent_metrics():
+    return FakeAgentMetrics()
 
 
 @pytest.fixture
-def audited(world):
-    world.metrics.audited(REPORT)
-    return world
+def audited(agent_metrics):
+    agent_metrics.metrics.audited(REPORT)
+    return agent_metrics
 
 
 def steady(text):
@@ -45,9 +45,9 @@ def test_the_metrics_are_as_their_file_says(audited):
     assert text == GOLDEN.read_text()
 
 
-def test_the_process_is_measured(world):
-    assert world.value("process_resident_memory_bytes") > 1e6
-    assert world.value("process_open_fds") > 0
+def test_the_process_is_measured(agent_metrics):
+    assert agent_metrics.value("process_resident_memory_bytes") > 1e6
+    assert agent_metrics.value("process_open_fds") > 0
 
 
 def test_a_node_that_vanishes_loses_its_series(audited):
@@ -90,10 +90,10 @@ def test_warnings_that_the_agent_does_not_see_have_no_series(audited):
     ],
     ids=["good", "node", "listing", "database"],
 )
-def test_an_audit_counts_by_how_it_ended(world, report, outcome):
-    world.metrics.audited(report)
-    assert world.value("nodetracker_audits_total", outcome=outcome) == 1
-    assert world.value("nodetracker_audit_duration_seconds_count") == 1
+def test_an_audit_counts_by_how_it_ended(agent_metrics, report, outcome):
+    agent_metrics.metrics.audited(report)
+    assert agent_metrics.value("nodetracker_audits_total", outcome=outcome) == 1
+    assert agent_metrics.value("nodetracker_audit_duration_seconds_count") == 1
 
 
 @pytest.mark.parametrize(
@@ -105,30 +105,32 @@ def test_an_audit_counts_by_how_it_ended(world, report, outcome):
         (StoreError("x"), "refused"),
     ],
 )
-def test_a_database_error_counts_by_kind(world, error, kind):
-    world.metrics.audited(AuditReport(store_error=error))
+def test_a_database_error_counts_by_kind(agent_metrics, error, kind):
+    agent_metrics.metrics.audited(AuditReport(store_error=error))
     kinds = ("unavailable", "schema", "conflict", "refused")
-    counted = {each: world.value("nodetracker_database_errors_total", kind=each) for each in kinds}
+    counted = {
+        each: agent_metrics.value("nodetracker_database_errors_total", kind=each) for each in kinds
+    }
     assert counted == dict.fromkeys(kinds, 0) | {kind: 1}
 
 
 @pytest.mark.parametrize(
     ("seconds", "bucket"), [(0.0, "0.01"), (0.01, "0.01"), (0.011, "0.025"), (61, "+Inf")]
 )
-def test_a_duration_falls_into_the_first_bucket_that_holds_it(world, seconds, bucket):
-    world.metrics.audited(AuditReport(duration_seconds=seconds))
+def test_a_duration_falls_into_the_first_bucket_that_holds_it(agent_metrics, seconds, bucket):
+    agent_metrics.metrics.audited(AuditReport(duration_seconds=seconds))
     (family,) = (
         family
-        for family in world.metrics.registry.collect()
+        for family in agent_metrics.metrics.registry.collect()
         if family.name == "nodetracker_audit_duration_seconds"
     )
     first = next(sample for sample in family.samples if sample.value)
     assert first.labels == {"le": bucket}
-    assert world.value("nodetracker_audit_duration_seconds_sum") == seconds
+    assert agent_metrics.value("nodetracker_audit_duration_seconds_sum") == seconds
 
 
-def test_what_is_not_known_has_no_series(world):
-    world.status = AgentStatus(host="host-1", agent_id="a")
+def test_what_is_not_known_has_no_series(agent_metrics):
+    agent_metrics.status = AgentStatus(host="host-1", agent_id="a")
     for name in (
         "agent_epoch",
         "audit_age_seconds",
@@ -136,8 +138,8 @@ def test_what_is_not_known_has_no_series(world):
         "heartbeat_age_seconds",
         "clock_skew_seconds",
     ):
-        assert world.value(f"nodetracker_{name}") is None
-    assert world.value("nodetracker_agent_started") == 0
+        assert agent_metrics.value(f"nodetracker_{name}") is None
+    assert agent_metrics.value("nodetracker_agent_started") == 0
 
 
 def test_a_node_that_was_never_read_in_full_has_no_age(audited):
@@ -147,25 +149,35 @@ def test_a_node_that_was_never_read_in_full_has_no_age(audited):
     assert audited.value("nodetracker_node_reading_age_seconds", nodename=NODE_2.nodename) == 12.5
 
 
-def test_database_and_driver_are_down_while_they_fail(world):
-    assert world.value("nodetracker_database_up") == world.value("nodetracker_driver_up") == 1
-    world.status = dataclasses.replace(STATUS, database_error="away", driver_error="not ready")
-    assert world.value("nodetracker_database_up") == world.value("nodetracker_driver_up") == 0
+def test_database_and_driver_are_down_while_they_fail(agent_metrics):
+    assert (
+        agent_metrics.value("nodetracker_database_up")
+        == agent_metrics.value("nodetracker_driver_up")
+        == 1
+    )
+    agent_metrics.status = dataclasses.replace(
+        STATUS, database_error="away", driver_error="not ready"
+    )
+    assert (
+        agent_metrics.value("nodetracker_database_up")
+        == agent_metrics.value("nodetracker_driver_up")
+        == 0
+    )
 
 
 def test_two_agents_of_one_process_do_not_meet():
-    first, second = World(), World()
+    first, second = FakeAgentMetrics(), FakeAgentMetrics()
     first.metrics.audited(REPORT)
     assert second.value("nodetracker_audits_total", outcome="incomplete") == 0
 
 
-def test_notifications_are_counted_where_there_are_any(world):
-    assert world.value("nodetracker_notifications_waiting") is None
+def test_notifications_are_counted_where_there_are_any(agent_metrics):
+    assert agent_metrics.value("nodetracker_notifications_waiting") is None
     sender = NotificationSender(lambda: None, NotificationQueue(1))
     queue = sender._queue
     for subject in ("a", "b"):
         queue.put(Notification("claim.create", subject, {}))
-    metrics = AgentMetrics("1", ["fake"], lambda: STATUS, world, sender)
+    metrics = AgentMetrics("1", ["fake"], lambda: STATUS, agent_metrics, sender)
     value = metrics.registry.get_sample_value
     assert value("nodetracker_notifications_waiting") == 1
     assert value("nodetracker_notifications_dropped_total") == 1

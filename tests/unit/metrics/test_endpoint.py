@@ -10,16 +10,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from nodetracker.accounting.reports.health import judge_health
+from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.metrics import endpoint as module
 from nodetracker.metrics.endpoint import Endpoint
 from nodetracker.metrics.pages import make_application
 from tests.functional.servers.process import find_free_port, skip_or_fail
 from tests.programs import wait_until
-from tests.unit.metrics.worlds import REPORT, STATUS, World
+from tests.unit.metrics.fakes import REPORT, STATUS, FakeAgentMetrics
 
 
-class Served(World):
+class Served(FakeAgentMetrics):
     """A world at a real address."""
 
     def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02):
@@ -27,7 +27,7 @@ class Served(World):
         self.metrics.audited(REPORT)
         self.listen = listen
         self.port = port or find_free_port()
-        application = make_application(self.metrics.registry, lambda: judge_health(self.status))
+        application = make_application(self.metrics.registry, lambda: evaluate_health(self.status))
         self.endpoint = Endpoint(application, listen, self.port, retry_seconds)
 
     def __enter__(self):
@@ -151,7 +151,7 @@ def test_silent_and_slow_clients_block_nobody(served):
 
 
 def test_a_silent_client_is_left_after_a_while(monkeypatch):
-    monkeypatch.setattr(module, "SILENCE_SECONDS", 0)
+    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0)
     monkeypatch.setattr(module, "LOOP_SECONDS", 0)
     with Served() as served:
         served.connect()

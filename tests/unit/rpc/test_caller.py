@@ -73,10 +73,10 @@ def test_what_a_conductor_that_ends_did_not_do_is_asked_of_another(
     store = ConductorStore(caller, 5.0, lambda: NOW, 5.0)
     key = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")
     if is_done:
-        store.beat(key, 1, AuditState())
+        store.report_state(key, 1, AuditState())
     else:
         with pytest.raises(StoreUnavailableError, match="c-1 ends"):
-            store.beat(key, 1, AuditState())
+            store.report_state(key, 1, AuditState())
 
 
 @pytest.mark.parametrize("error", [RpcUnavailableError("late"), StoreUnavailableError("is away")])
@@ -84,4 +84,6 @@ def test_what_may_be_done_or_cannot_be_is_not_asked_again(error: NodetrackerErro
     answers = [{"error": encode_error(error)}, {"value": None}]
     store = ConductorStore(make_answering(*answers), 5.0, lambda: NOW, 5.0)
     with pytest.raises(StoreUnavailableError, match=str(error)):
-        store.beat(AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid"), 1, AuditState())
+        store.report_state(
+            AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid"), 1, AuditState()
+        )

@@ -10,8 +10,8 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import make_guest
+from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
 from tests.unit.scheduler.test_selection import LOST
-from tests.unit.scheduler.worlds import TERMS, World, ask
 
 SMALL = st.integers(0, 6)
 RATIO = st.sampled_from([0.5, 1.0, 1.1, 4.0])
@@ -74,25 +74,25 @@ CHANGES = st.sampled_from([None, None, None, ServiceChange(disabled=True)])
     requests=st.lists(REQUESTS, min_size=1, max_size=5),
 )
 def test_exactly_the_listed_nodes_would_grant_and_the_best_one_does(nodes, requests):
-    world = World()
+    fake_fleet = FakeFleet()
     for number, (node, change) in enumerate(nodes):
-        world.add(f"h{number}", "n", **node)
+        fake_fleet.add(f"h{number}", "n", **node)
         if change is not None:
-            world.store.set_service(f"h{number}", COMPUTE_BINARY, change)
-    manager = HostManager(world.store)
-    scheduler = Scheduler(world.store, manager, TERMS)
+            fake_fleet.store.set_service(f"h{number}", COMPUTE_BINARY, change)
+    manager = HostManager(fake_fleet.store)
+    scheduler = Scheduler(fake_fleet.store, manager, ADMISSION_POLICY)
     for request in requests:
         listed = scheduler.select(request).candidates
         granting = {
             f"h{number}"
             for number in range(len(nodes))
-            if not world.store.try_claim(request, f"h{number}", "n", TERMS).reasons
+            if not fake_fleet.store.try_claim(request, f"h{number}", "n", ADMISSION_POLICY).reasons
         }
         assert {candidate.host for candidate in listed} == granting
         if listed:
             assert scheduler.create_claim(request).host == listed[0].host
         estimate = manager.fleet.states  # what was consumed says what is written
-        written = HostManager(world.store).fleet.states
+        written = HostManager(fake_fleet.store).fleet.states
         assert {key: state.node.values for key, state in estimate.items()} == {
             key: state.node.values for key, state in written.items()
         }

@@ -3,7 +3,7 @@ import pytest
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler.host_manager import HostManager
 from tests.contract.values import delete, make_guest, measure, update
-from tests.unit.scheduler.worlds import TERMS, World, ask
+from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
 
 
 class CountingStore:
@@ -13,8 +13,8 @@ class CountingStore:
         self.store = store
         self.loads = []
 
-    def load_ledger_stamps(self):
-        return self.store.load_ledger_stamps()
+    def load_ledger_versions(self):
+        return self.store.load_ledger_versions()
 
     def load_ledger_nodes(self, node_ids):
         found = self.store.load_ledger_nodes(node_ids)
@@ -23,16 +23,16 @@ class CountingStore:
 
 
 @pytest.fixture
-def world():
-    world = World()
+def fake_fleet():
+    fake_fleet = FakeFleet()
     for name in ("n1", "n2", "n3"):
-        world.add(nodename=name)
-    return world
+        fake_fleet.add(nodename=name)
+    return fake_fleet
 
 
 @pytest.fixture
-def store(world):
-    return CountingStore(world.store)
+def store(fake_fleet):
+    return CountingStore(fake_fleet.store)
 
 
 @pytest.fixture
@@ -43,12 +43,16 @@ def manager(store):
     return manager
 
 
-def record(world, nodename):
-    return next(r for r in world.store.load_nodes("h1") if r.nodename == nodename)
+def record(fake_fleet, nodename):
+    return next(r for r in fake_fleet.store.load_nodes("h1") if r.nodename == nodename)
 
 
-def test_the_first_use_reads_every_node(world):
-    assert list(HostManager(world.store).fleet.states) == [("h1", "n1"), ("h1", "n2"), ("h1", "n3")]
+def test_the_first_use_reads_every_node(fake_fleet):
+    assert list(HostManager(fake_fleet.store).fleet.states) == [
+        ("h1", "n1"),
+        ("h1", "n2"),
+        ("h1", "n3"),
+    ]
 
 
 def test_what_did_not_change_is_not_read_again(store, manager):
@@ -56,51 +60,53 @@ def test_what_did_not_change_is_not_read_again(store, manager):
     assert store.loads == [[]]
 
 
-def test_only_what_a_claim_or_an_audit_moved_is_read_again(world, store, manager):
-    world.store.create_claim(ask(VCPU=2), "h1", "n2", TERMS)
-    agent = world.agents["h1"]
-    world.store.apply_changes(agent, [update(record(world, "n3"), vcpus=16)], 60)
-    world.store.apply_changes(agent, [measure(record(world, "n1"), mem_available=5)], 60)
+def test_only_what_a_claim_or_an_audit_moved_is_read_again(fake_fleet, store, manager):
+    fake_fleet.store.create_claim(ask(VCPU=2), "h1", "n2", ADMISSION_POLICY)
+    agent = fake_fleet.agents["h1"]
+    fake_fleet.store.apply_changes(agent, [update(record(fake_fleet, "n3"), vcpus=16)], 60)
+    fake_fleet.store.apply_changes(agent, [measure(record(fake_fleet, "n1"), mem_available=5)], 60)
     states = manager.refresh().states
     assert store.loads == [["n2", "n3"]]
     free = {key[1]: state.free.vcpu_milli for key, state in states.items()}
     assert free == {"n1": 8000, "n2": 6000, "n3": 16000}
 
 
-def test_gates_are_as_new_as_the_refresh_though_no_node_moved(world, store, manager):
-    world.store.set_service("h1", COMPUTE_BINARY, ServiceChange(disabled=True))
-    world.sleep(30)
-    world.beat()
+def test_gates_are_as_new_as_the_refresh_though_no_node_moved(fake_fleet, store, manager):
+    fake_fleet.store.set_service("h1", COMPUTE_BINARY, ServiceChange(disabled=True))
+    fake_fleet.sleep(30)
+    fake_fleet.report_state()
     fleet = manager.refresh()
     assert store.loads == [[]]
-    assert fleet.now == world.now
+    assert fleet.now == fake_fleet.now
     for state in fleet.states.values():
-        assert (state.service.disabled, state.service.last_seen_up) == (True, world.now)
+        assert (state.service.disabled, state.service.last_seen_up) == (True, fake_fleet.now)
 
 
-def test_nodes_and_hosts_that_are_gone_leave(world, manager):
-    world.add("h2", "m1")
+def test_nodes_and_hosts_that_are_gone_leave(fake_fleet, manager):
+    fake_fleet.add("h2", "m1")
     assert ("h2", "m1") in manager.refresh().states
-    world.store.apply_changes(world.agents["h1"], [delete(record(world, "n2"))], 60)
-    world.store.delete_service("h2", COMPUTE_BINARY, -1)
+    fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [delete(record(fake_fleet, "n2"))], 60)
+    fake_fleet.store.delete_service("h2", COMPUTE_BINARY, -1)
     assert list(manager.refresh().states) == [("h1", "n1"), ("h1", "n3")]
 
 
-def test_a_host_that_is_renamed_is_found_under_its_new_name(world, store, manager):
-    (seen,) = world.store.list_services("h1")
-    world.store.rename_host("h1", "h9", COMPUTE_BINARY, seen)
+def test_a_host_that_is_renamed_is_found_under_its_new_name(fake_fleet, store, manager):
+    (seen,) = fake_fleet.store.list_services("h1")
+    fake_fleet.store.rename_host("h1", "h9", COMPUTE_BINARY, seen)
     states = manager.refresh().states
     assert list(states) == [("h9", "n1"), ("h9", "n2"), ("h9", "n3")]
     assert all(state.service is not None for state in states.values())
 
 
-def test_what_is_consumed_counts_until_the_next_refresh_reads_the_node_again(world, store, manager):
-    claim = world.store.create_claim(ask(VCPU=2, MEMORY_MB=100), "h1", "n2", TERMS)
+def test_what_is_consumed_counts_until_the_next_refresh_reads_the_node_again(
+    fake_fleet, store, manager
+):
+    claim = fake_fleet.store.create_claim(ask(VCPU=2, MEMORY_MB=100), "h1", "n2", ADMISSION_POLICY)
     manager.consume(claim)
     estimate = manager.fleet.states["h1", "n2"]
     assert (estimate.free.vcpu_milli, estimate.free.memory_mb) == (6000, 8092)
     assert manager.fleet.states["h1", "n1"].free.vcpu_milli == 8000
-    world.store.abort_claim(claim.uuid)
+    fake_fleet.store.abort_claim(claim.uuid)
     assert manager.refresh().states["h1", "n2"].free.vcpu_milli == 8000
     manager.refresh()
     assert store.loads == [["n2"], []]
@@ -108,20 +114,20 @@ def test_what_is_consumed_counts_until_the_next_refresh_reads_the_node_again(wor
 
 def test_consuming_comes_to_what_the_ledger_wrote():
     guest = make_guest("adopted", vcpu_milli=1000)
-    world = World()
-    world.add(
+    fake_fleet = FakeFleet()
+    fake_fleet.add(
         guests=(guest,),
         overhead_mb=64,
         inventory={"CUSTOM_FPGA": {"total": 2}},
     )
-    manager = HostManager(world.store)
+    manager = HostManager(fake_fleet.store)
     for request in (
         ask(VCPU=1, MEMORY_MB=512, CUSTOM_FPGA=1),
         ask(kind="container", VCPU=0.5, DISK_GB=1),
         ask(guest.uuid, VCPU=2),
     ):
         before = manager.fleet
-        claim = world.store.create_claim(request, "h1", "n1", TERMS)
+        claim = fake_fleet.store.create_claim(request, "h1", "n1", ADMISSION_POLICY)
         manager.consume(claim)
         estimate = manager.fleet.states["h1", "n1"].node
         written = manager.refresh().states["h1", "n1"].node
@@ -130,16 +136,16 @@ def test_consuming_comes_to_what_the_ledger_wrote():
         assert before.states["h1", "n1"].node.claims == written.claims[:-1]
 
 
-def test_a_claim_on_a_node_that_is_not_known_is_left_aside(world, manager):
-    claim = world.store.create_claim(ask(VCPU=2), "h1", "n2", TERMS)
-    world.store.abort_claim(claim.uuid)
-    world.store.apply_changes(world.agents["h1"], [delete(record(world, "n2"))], 60)
+def test_a_claim_on_a_node_that_is_not_known_is_left_aside(fake_fleet, manager):
+    claim = fake_fleet.store.create_claim(ask(VCPU=2), "h1", "n2", ADMISSION_POLICY)
+    fake_fleet.store.abort_claim(claim.uuid)
+    fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [delete(record(fake_fleet, "n2"))], 60)
     before = manager.refresh()
     manager.consume(claim)
     assert manager.fleet == before
 
 
-def test_a_node_that_moves_between_the_two_reads_is_never_shown_with_a_wrong_gate(world):
+def test_a_node_that_moves_between_the_two_reads_is_never_shown_with_a_wrong_gate(fake_fleet):
     class Moving(CountingStore):
         def load_ledger_nodes(self, node_ids):
             if not self.loads:
@@ -147,6 +153,6 @@ def test_a_node_that_moves_between_the_two_reads_is_never_shown_with_a_wrong_gat
                 self.store.rename_host("h1", "h9", COMPUTE_BINARY, seen)
             return super().load_ledger_nodes(node_ids)
 
-    manager = HostManager(Moving(world.store))
+    manager = HostManager(Moving(fake_fleet.store))
     assert manager.refresh().states == {}
     assert list(manager.refresh().states) == [("h9", "n1"), ("h9", "n2"), ("h9", "n3")]

@@ -16,44 +16,44 @@ from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import delete, make_device, update
-from tests.unit.scheduler.worlds import TERMS, World, ask
+from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
 
 
 @pytest.fixture
-def world():
-    world = World()
-    world.add("h1", "large", vcpus=8)
-    world.add("h2", "middle", vcpus=6)
-    world.add("h3", "small", vcpus=1)
-    return world
+def fake_fleet():
+    fake_fleet = FakeFleet()
+    fake_fleet.add("h1", "large", vcpus=8)
+    fake_fleet.add("h2", "middle", vcpus=6)
+    fake_fleet.add("h3", "small", vcpus=1)
+    return fake_fleet
 
 
 @pytest.fixture
-def manager(world):
-    manager = HostManager(world.store)
+def manager(fake_fleet):
+    manager = HostManager(fake_fleet.store)
     manager.refresh()
     return manager
 
 
 @pytest.fixture
-def scheduler(world, manager):
-    return Scheduler(world.store, manager, TERMS)
+def scheduler(fake_fleet, manager):
+    return Scheduler(fake_fleet.store, manager, ADMISSION_POLICY)
 
 
 def test_the_best_candidate_takes_it(scheduler):
     assert scheduler.create_claim(ask(VCPU=1)).nodename == "large"
 
 
-def test_the_next_one_takes_what_the_best_refuses_meanwhile(world, scheduler):
-    world.store.create_claim(ask(VCPU=8), "h1", "large", TERMS)
+def test_the_next_one_takes_what_the_best_refuses_meanwhile(fake_fleet, scheduler):
+    fake_fleet.store.create_claim(ask(VCPU=8), "h1", "large", ADMISSION_POLICY)
     assert scheduler.create_claim(ask(VCPU=2)).nodename == "middle"
     candidate, answer = scheduler.try_claim(ask(VCPU=2))
     assert (candidate.nodename, answer.reasons) == ("middle", ())
 
 
-def test_when_none_takes_it_every_reason_is_told_with_its_node(world, scheduler):
-    world.store.create_claim(ask(VCPU=8), "h1", "large", TERMS)
-    world.store.create_claim(ask(VCPU=5), "h2", "middle", TERMS)
+def test_when_none_takes_it_every_reason_is_told_with_its_node(fake_fleet, scheduler):
+    fake_fleet.store.create_claim(ask(VCPU=8), "h1", "large", ADMISSION_POLICY)
+    fake_fleet.store.create_claim(ask(VCPU=5), "h2", "middle", ADMISSION_POLICY)
     for call in (scheduler.create_claim, scheduler.try_claim):
         with pytest.raises(ClaimRefusedError) as caught:
             call(ask(VCPU=2))
@@ -71,28 +71,28 @@ def test_without_a_candidate_the_filters_say_why(scheduler):
         assert len(caught.value.reasons) == 1
 
 
-def test_a_node_that_is_gone_by_then_is_passed_over(world, scheduler):
-    (record,) = world.store.load_nodes("h1")
-    world.store.apply_changes(world.agents["h1"], [delete(record)], 60)
+def test_a_node_that_is_gone_by_then_is_passed_over(fake_fleet, scheduler):
+    (record,) = fake_fleet.store.load_nodes("h1")
+    fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [delete(record)], 60)
     assert scheduler.try_claim(ask(VCPU=1))[0].nodename == "middle"
     assert scheduler.create_claim(ask(VCPU=1)).nodename == "middle"
 
 
-def test_the_same_request_answers_the_same_claim_wherever_it_fits_best_now(world, scheduler):
+def test_the_same_request_answers_the_same_claim_wherever_it_fits_best_now(fake_fleet, scheduler):
     request = ask(claim=str(uuid.uuid4()), VCPU=8)
     granted = scheduler.create_claim(request)
     assert scheduler.create_claim(request) == granted
     with pytest.raises(ClaimConflictError):
         scheduler.create_claim(ask(claim=granted.uuid, VCPU=1))
-    assert [c.uuid for c in world.store.list_claims()] == [granted.uuid]
+    assert [c.uuid for c in fake_fleet.store.list_claims()] == [granted.uuid]
 
 
-def test_what_was_claimed_counts_before_the_next_refresh(world, manager, scheduler):
+def test_what_was_claimed_counts_before_the_next_refresh(fake_fleet, manager, scheduler):
     claims = [scheduler.create_claim(ask(VCPU=2, MEMORY_MB=1024)) for _ in range(4)]
     assert [claim.nodename for claim in claims] == ["large", "middle", "large", "middle"]
     for host, nodename in (("h1", "large"), ("h2", "middle")):
         used = manager.fleet.states[host, nodename].node.values.vcpus_used
-        (record,) = world.store.list_nodes(host)
+        (record,) = fake_fleet.store.list_nodes(host)
         assert used == record.values.vcpus_used
 
 
@@ -100,59 +100,59 @@ class TestDevicesThatMovedMeanwhile:
     """What was granted is answered, whatever was known of the node's devices."""
 
     ALIAS = Alias("nic", (AliasSpec("8086", "154c"),))
-    TERMS = dataclasses.replace(TERMS, aliases={"nic": ALIAS})
+    ADMISSION_POLICY = dataclasses.replace(ADMISSION_POLICY, aliases={"nic": ALIAS})
     FIRST, SECOND = make_device("0000:81:00.1"), make_device("0000:81:00.2")
 
     def ask(self):
         return ask(VCPU=1, pci_requests=[{"alias": "nic"}])
 
-    def change(self, world, **devices):
-        (record,) = world.store.load_nodes("h1")
+    def change(self, fake_fleet, **devices):
+        (record,) = fake_fleet.store.load_nodes("h1")
         diff = ItemDiff(**{kind: (device,) for kind, device in devices.items()})
-        world.store.apply_changes(world.agents["h1"], [update(record, devices=diff)], 60)
+        fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [update(record, devices=diff)], 60)
 
     @pytest.fixture
-    def manager(self, world):
-        self.change(world, added=self.FIRST)
-        return HostManager(world.store)
+    def manager(self, fake_fleet):
+        self.change(fake_fleet, added=self.FIRST)
+        return HostManager(fake_fleet.store)
 
-    def check(self, world, manager, address):
-        claim = Scheduler(world.store, manager, self.TERMS).create_claim(self.ask())
+    def check(self, fake_fleet, manager, address):
+        claim = Scheduler(fake_fleet.store, manager, self.ADMISSION_POLICY).create_claim(self.ask())
         assert claim.devices == (address,)
         assert manager.fleet.states["h1", "large"].is_estimate
         node = manager.refresh().states["h1", "large"].node
         assert node.devices[address].claim_uuid == claim.uuid
 
-    def test_one_that_was_taken_is_free_by_now(self, world, manager):
-        self.change(world, added=self.SECOND)
-        other = world.store.create_claim(self.ask(), "h1", "large", self.TERMS)
+    def test_one_that_was_taken_is_free_by_now(self, fake_fleet, manager):
+        self.change(fake_fleet, added=self.SECOND)
+        other = fake_fleet.store.create_claim(self.ask(), "h1", "large", self.ADMISSION_POLICY)
         manager.refresh()
-        world.store.abort_claim(other.uuid)
-        self.check(world, manager, other.devices[0])
+        fake_fleet.store.abort_claim(other.uuid)
+        self.check(fake_fleet, manager, other.devices[0])
 
-    def test_one_that_is_not_known_has_come(self, world, manager):
+    def test_one_that_is_not_known_has_come(self, fake_fleet, manager):
         manager.refresh()
-        self.change(world, removed=self.FIRST)
-        self.change(world, added=self.SECOND)
-        self.check(world, manager, self.SECOND.address)
+        self.change(fake_fleet, removed=self.FIRST)
+        self.change(fake_fleet, added=self.SECOND)
+        self.check(fake_fleet, manager, self.SECOND.address)
 
 
-def test_a_store_that_fails_is_no_refusal(world, manager):
+def test_a_store_that_fails_is_no_refusal(fake_fleet, manager):
     class Away:
         def __getattr__(self, name):
-            return getattr(world.store, name)
+            return getattr(fake_fleet.store, name)
 
         def create_claim(self, *arguments):
             raise StoreUnavailableError("gone")
 
     with pytest.raises(StoreUnavailableError):
-        Scheduler(Away(), manager, TERMS).create_claim(ask(VCPU=1))
+        Scheduler(Away(), manager, ADMISSION_POLICY).create_claim(ask(VCPU=1))
 
 
 def test_an_overfull_node_takes_what_costs_nothing_of_it():
-    world = World()
-    world.add(charge=Charge(99000, 0, 0))
-    scheduler = Scheduler(world.store, HostManager(world.store), TERMS)
+    fake_fleet = FakeFleet()
+    fake_fleet.add(charge=Charge(99000, 0, 0))
+    scheduler = Scheduler(fake_fleet.store, HostManager(fake_fleet.store), ADMISSION_POLICY)
     assert scheduler.create_claim(ask(DISK_GB=1)).nodename == "n1"
 
 
@@ -162,17 +162,17 @@ def ask_move(source, kind, **resources):
 
 
 class TestMoves:
-    def test_a_move_takes_the_best_node_that_may_take_it(self, world, scheduler):
+    def test_a_move_takes_the_best_node_that_may_take_it(self, fake_fleet, scheduler):
         source = scheduler.create_claim(ask(VCPU=1))
         assert source.nodename == "large"
         migration = scheduler.create_migration(ask_move(source, "migration", VCPU=1))
         assert (migration.source_node, migration.dest_node) == ("large", "middle")
 
-    def test_a_resize_may_stay_and_a_rebuild_has_to(self, world, scheduler):
+    def test_a_resize_may_stay_and_a_rebuild_has_to(self, fake_fleet, scheduler):
         source = scheduler.create_claim(ask(VCPU=1))
         grown = scheduler.create_migration(ask_move(source, "resize", VCPU=2))
         assert grown.dest_node == "large"
-        other = world.store.create_claim(ask(VCPU=1), "h3", "small", TERMS)
+        other = fake_fleet.store.create_claim(ask(VCPU=1), "h3", "small", ADMISSION_POLICY)
         with pytest.raises(ClaimRefusedError, match="Free vcpu 0.00"):
             scheduler.create_migration(ask_move(other, "rebuild", VCPU=1))
 

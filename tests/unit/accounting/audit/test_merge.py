@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from nodetracker.accounting.audit.merge import Reading, merge_readings
+from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, settle
+from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.fact import FactState, failed, fresh
@@ -27,12 +27,12 @@ ENGINE = ContainerEngine("docker", labels={"rack": "7"})
 
 
 def libvirt(*guests, **changes):
-    return Reading("libvirt", INSTANCES, make_snapshot("node-1", *guests, **changes))
+    return DriverReading("libvirt", INSTANCES, make_snapshot("node-1", *guests, **changes))
 
 
 def docker(*guests, **changes):
     changes = {"engine": fresh("sock", ENGINE)} | changes
-    return Reading("docker", CONTAINERS, make_snapshot("host-1", *guests, **changes))
+    return DriverReading("docker", CONTAINERS, make_snapshot("host-1", *guests, **changes))
 
 
 def away(reading):
@@ -169,9 +169,9 @@ def test_claims_of_a_kind_that_was_not_read_neither_expire_nor_vanish():
         for kind in WorkloadKind
     }
     merged = merge_readings([libvirt(), away(docker())])
-    settled = settle("node-1", claims, {}, merged.guests, ListingTime(NOW)).claims
-    assert settled["instance"].state is ClaimState.RELEASED
-    assert settled["container"].state is ClaimState.HELD
+    reconciled = reconcile_claims("node-1", claims, {}, merged.guests, ListingTime(NOW)).claims
+    assert reconciled["instance"].state is ClaimState.RELEASED
+    assert reconciled["container"].state is ClaimState.HELD
     before = {"instance": 1, "container": 1}
     counts = count_absences(claims.values(), merged.guests, before)
     assert counts == {"instance": 2, "container": 1}

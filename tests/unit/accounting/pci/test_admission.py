@@ -9,7 +9,7 @@ from nodetracker.accounting.pci.state import claim_devices
 from nodetracker.model.pci import PciDeviceType
 from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy, PciRequest
 from nodetracker.model.pci_spec import DeviceSpec
-from tests.unit.accounting.pci.worlds import (
+from tests.unit.accounting.pci.cases import (
     CLAIM,
     HOSTS,
     OTHER_CLAIM,
@@ -40,7 +40,7 @@ def admit(devices, *requests):
 
 def chosen(devices, *requests, cells=()):
     """Return what is chosen for each request, or raise the reasons."""
-    verdict = admit(devices, *requests).judge(cells)
+    verdict = admit(devices, *requests).evaluate(cells)
     assert verdict.reasons == ()
     return [list(addresses) for addresses in verdict.addresses]
 
@@ -169,7 +169,7 @@ class TestReasons:
     def test_tell_the_numbers_of_every_pool(self):
         devices = gpus(0, 0, 0, 1, None)
         devices = claim_devices(devices, ["0000:c0:00.0", "0000:c1:00.0"], OTHER_CLAIM)
-        verdict = admit(devices, PciRequest("near", 2), PciRequest("nic")).judge({0, 2})
+        verdict = admit(devices, PciRequest("near", 2), PciRequest("nic")).evaluate({0, 2})
         assert verdict.reasons
         assert verdict.addresses == ()
         assert verdict.reasons == (
@@ -183,17 +183,17 @@ class TestReasons:
         assert verdict.summary == "near: 2 requested, 1 usable; nic: 1 requested, 0 usable"
 
     def test_name_an_alias_that_is_not_configured(self):
-        verdict = admit(gpus(None), PciRequest("fpga"), PciRequest("gpu")).judge()
+        verdict = admit(gpus(None), PciRequest("fpga"), PciRequest("gpu")).evaluate()
         assert verdict.reasons == ("PCI alias 'fpga' is not configured",)
 
     def test_tell_what_cannot_be_had_together(self):
         devices = make_devices(*make_card(0, 2))
-        verdict = admit(devices, PciRequest("nic", 2), PciRequest("card")).judge()
+        verdict = admit(devices, PciRequest("nic", 2), PciRequest("card")).evaluate()
         assert verdict.reasons == ("PCI devices: 2 usable at once < requested 3 together",)
         assert [finding.usable for finding in verdict.findings] == [2, 1]
 
     def test_there_are_none_without_requests(self):
-        verdict = admit({}).judge()
+        verdict = admit({}).evaluate()
         assert verdict.reasons == ()
         assert verdict.all_addresses == ()
 
@@ -214,9 +214,9 @@ REQUESTS = st.lists(
 def test_what_is_chosen_can_be_claimed_and_serves_the_requests(host, requests, cells):
     devices = make_devices(*host)
     admission = admit(devices, *requests)
-    verdict = admission.judge(cells)
+    verdict = admission.evaluate(cells)
     assert (not verdict.reasons) == admission.accepts(cells)
-    assert verdict == admit(dict(reversed(devices.items())), *requests).judge(cells)
+    assert verdict == admit(dict(reversed(devices.items())), *requests).evaluate(cells)
     if not verdict.reasons:
         claimed = claim_devices(devices, verdict.all_addresses, CLAIM)
         assert len(set(verdict.all_addresses)) == sum(request.count for request in requests)

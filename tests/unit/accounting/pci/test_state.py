@@ -8,11 +8,11 @@ from nodetracker.accounting.pci.pools import count_pools, pci_columns
 from nodetracker.accounting.pci.state import (
     allocate_devices,
     claim_devices,
+    derive_status,
     free_devices,
     hold_anew,
     hold_for_claims,
     list_held,
-    settle,
     sync_devices,
 )
 from nodetracker.errors import RefusedError
@@ -21,7 +21,7 @@ from nodetracker.model.guest import GuestPins
 from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_spec import AddressGlob, DeviceSpec
 from tests.builders import NOW, make_guest
-from tests.unit.accounting.pci.worlds import (
+from tests.unit.accounting.pci.cases import (
     ALL,
     CLAIM,
     HOSTS,
@@ -244,7 +244,11 @@ class TestSync:
             VF0.address: dataclasses.replace(devices[VF0.address], claim_uuid=CLAIM),
             VF1.address: devices[VF1.address],
         }
-        assert list(statuses(settle(wrong)).values()) == ["unavailable", "allocated", "available"]
+        assert list(statuses(derive_status(wrong)).values()) == [
+            "unavailable",
+            "allocated",
+            "available",
+        ]
 
 
 class TestPools:
@@ -317,7 +321,7 @@ def assert_sound(devices):
     counts = count_pools(devices.values())
     assert sum(counts.values()) == available
     assert all(count > 0 for count in counts.values())
-    assert settle(devices) == devices
+    assert derive_status(devices) == devices
 
 
 @settings(deadline=None)

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.reports.health import judge_health
+from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.model.service import AuditState
 from nodetracker.model.status import AgentStatus
 
@@ -22,12 +22,12 @@ FINE = AgentStatus(
 HELD = {"node-2": {"age_seconds": 90.0, "error": "memory: /proc/meminfo: no such file"}}
 
 
-def judge(**changes):
-    return judge_health(dataclasses.replace(FINE, **changes))
+def evaluate(**changes):
+    return evaluate_health(dataclasses.replace(FINE, **changes))
 
 
 def test_an_agent_that_is_fine_passes_and_shows_its_ages():
-    assert judge().as_json() == {
+    assert evaluate().as_json() == {
         "status": "pass",
         "checks": {
             "audit": {"status": "pass", "age_seconds": 12.346, "interval_seconds": 60},
@@ -68,7 +68,7 @@ def test_an_agent_that_is_fine_passes_and_shows_its_ages():
     ],
 )  # fmt: skip
 def test_what_is_wrong_has_its_state_and_its_words(state, check, output, changes):
-    health = judge(**changes)
+    health = evaluate(**changes)
     assert health.state.value == state
     assert health.checks[check].state.value == state
     assert output in health.checks[check].output
@@ -94,11 +94,11 @@ def test_what_is_wrong_has_its_state_and_its_words(state, check, output, changes
     ],
 )
 def test_what_is_still_fine_passes(changes):
-    assert judge(**changes).as_json()["status"] == "pass"
+    assert evaluate(**changes).as_json()["status"] == "pass"
 
 
 def test_a_node_that_is_not_fine_is_named_with_its_age_and_error():
-    nodes = judge(audit=AuditState(1, HELD), fine_nodes=1).as_json()["checks"]["nodes"]
+    nodes = evaluate(audit=AuditState(1, HELD), fine_nodes=1).as_json()["checks"]["nodes"]
     assert nodes == {
         "status": "warn",
         "fine": 1,
@@ -108,6 +108,6 @@ def test_a_node_that_is_not_fine_is_named_with_its_age_and_error():
 
 
 def test_the_worst_check_decides():
-    health = judge(clock_skew_seconds=9, database_error="away")
+    health = evaluate(clock_skew_seconds=9, database_error="away")
     assert health.state.value == "fail"
     assert health.checks["clock"].state.value == "warn"

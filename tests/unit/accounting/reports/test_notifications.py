@@ -81,18 +81,20 @@ def list_examples() -> list[Notification]:
     grown = make_snapshot("node-1", make_guest(), memory=fresh("test", MemoryInfo(131072, 60000)))
     measured = make_snapshot(memory=fresh("test", MemoryInfo(65536, 30000)))
     return [
-        *notifications.tell_change(change_of(make_snapshot()))[:1],
-        *notifications.tell_change(change_of(grown, stored()))[:1],
-        *notifications.tell_change(plan_delete(stored())),
-        *notifications.tell_change(change_of(measured, stored())),
-        *map(notifications.tell_claim, (CLAIM, confirmed, released)),
-        notifications.tell_refusal(request, "host-1", "node-1", ["Free vcpu 0.00 VCPU < …"]),
-        notifications.tell_migration(MIGRATION),
-        notifications.tell_service(None, service),
-        notifications.tell_service(service, disabled),
-        notifications.tell_service(service, None),
-        notifications.tell_warning("warning.raise", "host-1", WARNING),
-        notifications.tell_warning("warning.resolve", "host-1", WARNING),
+        *notifications.build_change_notifications(change_of(make_snapshot()))[:1],
+        *notifications.build_change_notifications(change_of(grown, stored()))[:1],
+        *notifications.build_change_notifications(plan_delete(stored())),
+        *notifications.build_change_notifications(change_of(measured, stored())),
+        *map(notifications.build_claim_notification, (CLAIM, confirmed, released)),
+        notifications.build_refusal_notification(
+            request, "host-1", "node-1", ["Free vcpu 0.00 VCPU < …"]
+        ),
+        notifications.build_migration_notification(MIGRATION),
+        notifications.build_service_notification(None, service),
+        notifications.build_service_notification(service, disabled),
+        notifications.build_service_notification(service, None),
+        notifications.build_warning_notification("warning.raise", "host-1", WARNING),
+        notifications.build_warning_notification("warning.resolve", "host-1", WARNING),
     ]
 
 
@@ -113,7 +115,9 @@ def test_every_type_is_documented():
 
 def test_an_audits_claims_and_moves_are_told_with_its_nodes():
     change = dataclasses.replace(change_of(make_snapshot()), claims=(CLAIM,))
-    assert [item.event_type for item in notifications.tell_change(change)][-1] == "claim.create"
+    assert [item.event_type for item in notifications.build_change_notifications(change)][
+        -1
+    ] == "claim.create"
 
 
 def test_events_of_one_thing_share_a_subject_and_those_of_others_do_not():
@@ -127,7 +131,7 @@ def test_events_of_one_thing_share_a_subject_and_those_of_others_do_not():
 def test_a_warning_is_raised_once():
     other = HostWarning(WarningKind.STATE_PATH, "", "", "full")
     same = dataclasses.replace(WARNING, message="this host's clock is about 12 s ahead")
-    told = notifications.tell_raised("host-1", [WARNING], [same, other])
+    told = notifications.build_raised_notifications("host-1", [WARNING], [same, other])
     assert [(item.event_type, item.payload["kind"]) for item in told] == [
         ("warning.raise", "state_path")
     ]

@@ -4,12 +4,12 @@ from nodetracker.accounting.reports.readiness import (
     Finding,
     Level,
     Verdict,
-    judge_cpu_sets,
-    judge_host_name,
-    judge_listing,
-    judge_liveness,
-    judge_reserved,
-    judge_schema,
+    evaluate_cpu_sets,
+    evaluate_host_name,
+    evaluate_listing,
+    evaluate_liveness,
+    evaluate_reserved,
+    evaluate_schema,
 )
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import Filesystem, StorageInfo
@@ -118,17 +118,17 @@ def cpus(*ids):
     ],
 )
 def test_reserved_is_compared_with_what_the_row_would_show(policy, level, text):
-    assert judged(judge_reserved([make_snapshot(numa=NUMA)], policy)) == (level, text)
+    assert judged(evaluate_reserved([make_snapshot(numa=NUMA)], policy)) == (level, text)
 
 
 def test_reserved_disk_is_compared_with_whole_gib():
     storage = fresh("test", StorageInfo(Filesystem("/srv", 2047, 0, 2047)))
-    verdict = judge_reserved([make_snapshot(storage=storage)], Policy(reserved_disk_mb=1025))
+    verdict = evaluate_reserved([make_snapshot(storage=storage)], Policy(reserved_disk_mb=1025))
     assert "1025 is more than the 1024 MiB of disk" in (verdict.details or "")
 
 
 def test_every_node_is_judged():
-    verdict = judge_reserved(
+    verdict = evaluate_reserved(
         [make_snapshot("a"), make_snapshot("b")], Policy(reserved_memory_mb=65537)
     )
     assert [finding.text.split(":")[0] for finding in verdict.findings] == ["node a", "node b"]
@@ -145,11 +145,11 @@ def test_every_node_is_judged():
 )
 def test_what_could_not_be_read_is_a_warning_where_it_matters(fact, policy):
     snapshot = make_snapshot(**{fact: failed("/sys/x", "boom")})
-    verdict = judge_reserved([snapshot], policy)
+    verdict = evaluate_reserved([snapshot], policy)
     assert verdict.level is Level.WARNING
     assert verdict.details is not None
     assert verdict.details.endswith("could not be read (/sys/x: boom)")
-    assert judge_reserved([snapshot], Policy(reserved_memory_mb=0)) == Verdict()
+    assert evaluate_reserved([snapshot], Policy(reserved_memory_mb=0)) == Verdict()
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_what_could_not_be_read_is_a_warning_where_it_matters(fact, policy):
     ids=["none configured", "all online", "some offline", "none online", "both"],
 )
 def test_cpu_sets_are_compared_with_the_cpus_that_are_online(policy, level, text):
-    assert judged(judge_cpu_sets([make_snapshot()], policy)) == (level, text)
+    assert judged(evaluate_cpu_sets([make_snapshot()], policy)) == (level, text)
 
 
 def test_cpu_sets_without_a_reading_are_a_warning_only_when_there_are_some():
     snapshot = make_snapshot(cpu=failed("/sys", "boom"))
-    assert judge_cpu_sets([snapshot], Policy()) == Verdict()
-    assert judge_cpu_sets([snapshot], Policy(cpu_shared_set=cpus(0))).level is Level.WARNING
+    assert evaluate_cpu_sets([snapshot], Policy()) == Verdict()
+    assert evaluate_cpu_sets([snapshot], Policy(cpu_shared_set=cpus(0))).level is Level.WARNING
 
 
 def test_another_host_of_this_agent_is_a_failure_that_names_the_command():
@@ -192,8 +192,8 @@ def test_another_host_of_this_agent_is_a_failure_that_names_the_command():
         make_service(host="elsewhere", incarnation=make_incarnation(agent_id="another")),
         make_service(host="old", binary="nodetracker-api"),
     ]
-    assert judge_host_name("host-1", AGENT, others) == Verdict()
-    verdict = judge_host_name("new", AGENT, others)
+    assert evaluate_host_name("host-1", AGENT, others) == Verdict()
+    verdict = evaluate_host_name("new", AGENT, others)
     assert verdict.level is Level.FAILURE
     assert verdict.details is not None
     assert verdict.details.endswith("run nodetracker-manage host rename host-1 new")
@@ -201,7 +201,7 @@ def test_another_host_of_this_agent_is_a_failure_that_names_the_command():
 
 @pytest.mark.parametrize(("down_time", "level"), [(30, Level.SUCCESS), (29, Level.FAILURE)])
 def test_a_host_may_miss_two_heartbeats(down_time, level):
-    assert judge_liveness(down_time, 10).level is level
+    assert evaluate_liveness(down_time, 10).level is level
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,11 @@ def test_a_host_may_miss_two_heartbeats(down_time, level):
     ids=["complete", "a source does not answer", "no node"],
 )
 def test_every_node_should_be_listed(listing, level):
-    assert judge_listing(listing).level is level
+    assert evaluate_listing(listing).level is level
 
 
 def test_any_difference_of_the_schema_is_a_failure():
-    assert judge_schema([]) == Verdict()
-    assert judge_schema(["a", "b"]) == Verdict(
+    assert evaluate_schema([]) == Verdict()
+    assert evaluate_schema(["a", "b"]) == Verdict(
         (Finding(Level.FAILURE, "a"), Finding(Level.FAILURE, "b"))
     )

@@ -78,7 +78,7 @@ class Connection:
     def session(self):
         return self.current
 
-    suspect = staticmethod(lambda: None)
+    check_alive = staticmethod(lambda: None)
     take_dirty = frozenset
     take_devices_dirty = staticmethod(lambda: False)
 

@@ -114,7 +114,7 @@ class Client:
 def read(client, images_type=None, uri="qemu+ssh://far/system", instances_path="/nowhere"):
     connection = SimpleNamespace(
         endpoint=HypervisorEndpoint(uri),
-        suspect=lambda: None,
+        check_alive=lambda: None,
         take_dirty=frozenset,
         take_devices_dirty=lambda: False,
         give_back=lambda dirty: None,

@@ -4,7 +4,7 @@ from nodetracker.errors import RefusedError
 from nodetracker.ports import Store
 
 
-def find_only_node(store: Store, host: str) -> str:
+def resolve_only_node(store: Store, host: str) -> str:
     """Return the name of a host's only node.
 
     Raises:

@@ -7,7 +7,7 @@ from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences
 from nodetracker.model.node import HostSnapshot, NodeRecord
 
 
-class AbsenceBook:
+class MissingGuestTracker:
     """Counts listings that lacked guests, and keeps who was undefined or destroyed.
 
     A guest that is gone is kept until a complete listing that began after that
@@ -19,7 +19,7 @@ class AbsenceBook:
         self._gone: dict[str, set[str]] = {}
         self._gone_before: dict[str, frozenset[str]] = {}
 
-    def note_gone(self, gone: Mapping[str, Collection[str]]) -> None:
+    def mark_deleted(self, gone: Mapping[str, Collection[str]]) -> None:
         """Take note of guests that were undefined or destroyed: nodename -> their uuids."""
         for nodename, uuids in gone.items():
             self._gone.setdefault(nodename, set()).update(uuids)
@@ -44,7 +44,7 @@ class AbsenceBook:
             self._gone_before.get(nodename, frozenset()),
         )
 
-    def settle(self, snapshot: HostSnapshot) -> None:
+    def update(self, snapshot: HostSnapshot) -> None:
         """Forget who was gone before a listing, once it was accounted and is complete."""
         if snapshot.guests.value is None or not snapshot.guests.value.is_complete:
             return

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.compute.absences import AbsenceBook
+from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing
 from tests.builders import NOW, make_snapshot
@@ -12,7 +12,7 @@ UUID = "00000000-0000-4000-8000-000000000001"
 
 @pytest.fixture
 def book():
-    return AbsenceBook()
+    return MissingGuestTracker()
 
 
 def gone(book):
@@ -20,19 +20,19 @@ def gone(book):
 
 
 def test_who_was_gone_before_a_reading_is_judged_by_it_once(book):
-    book.note_gone({"node-1": {UUID}})
+    book.mark_deleted({"node-1": {UUID}})
     book.begin("node-1")
     assert gone(book) == {UUID}
-    book.settle(make_snapshot("node-1"))
+    book.update(make_snapshot("node-1"))
     book.begin("node-1")
     assert gone(book) == set()
 
 
 def test_who_goes_during_a_reading_is_judged_by_the_next(book):
     book.begin("node-1")
-    book.note_gone({"node-1": {UUID}})
+    book.mark_deleted({"node-1": {UUID}})
     assert gone(book) == set()
-    book.settle(make_snapshot("node-1"))
+    book.update(make_snapshot("node-1"))
     book.begin("node-1")
     assert gone(book) == {UUID}
 
@@ -43,8 +43,8 @@ def test_who_goes_during_a_reading_is_judged_by_the_next(book):
     ids=["failed", "incomplete"],
 )
 def test_only_a_complete_listing_settles_who_is_gone(book, listing):
-    book.note_gone({"node-1": {UUID}})
+    book.mark_deleted({"node-1": {UUID}})
     book.begin("node-1")
-    book.settle(make_snapshot("node-1", guests=listing))
+    book.update(make_snapshot("node-1", guests=listing))
     book.begin("node-1")
     assert gone(book) == {UUID}

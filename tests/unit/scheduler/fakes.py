@@ -8,14 +8,14 @@ from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, u
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import AuditState
-from nodetracker.ports import LedgerTerms
+from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, later
 from tests.contract.values import create, register
 
-TERMS = LedgerTerms(service_down_time=60, claim_timeout=600)
+ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 
 
-class World:
+class FakeFleet:
     """A store whose clock is set by hand, filled node by node."""
 
     def __init__(self):
@@ -27,17 +27,17 @@ class World:
     def sleep(self, seconds):
         self.now = later(seconds)
 
-    def beat(self, *hosts):
+    def report_state(self, *hosts):
         """Let these hosts be heard of, all when none is named."""
         self.beats += 1
         for host in hosts or self.agents:
-            self.store.beat(self.agents[host], self.beats, AuditState())
+            self.store.report_state(self.agents[host], self.beats, AuditState())
 
     def add(self, host="h1", nodename="n1", guests=(), overhead_mb=0, charge=Charge(), **values):  # noqa: B008
         """Make a node of 8 CPUs, 8 GiB and 100 GiB, ratios 1, nothing reserved."""
         if host not in self.agents:
             self.agents[host] = register(self.store, host, agent_id=f"agent-{host}")
-            self.beat(host)
+            self.report_state(host)
         base = NodeValues(
             vcpus=8,
             memory_mb=8192,

@@ -11,7 +11,7 @@ from nodetracker.ports import AgentKey, Store
 LOG = logging.getLogger(__name__)
 
 
-class WarningBook:
+class WarningRegistry:
     """The warnings of one host that stand, as they were last told."""
 
     def __init__(self, store: Store) -> None:
@@ -48,7 +48,7 @@ class WarningBook:
         self._store.sync_warnings(agent, sorted(active))
         self._told = active
 
-    def judge_clock(self, skew_seconds: float) -> list[HostWarning]:
+    def evaluate_clock(self, skew_seconds: float) -> list[HostWarning]:
         """Warn of a clock that is off; the figure told stays while the skew is much the same."""
         skew, told = skew_seconds, self._told_skew
         if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:

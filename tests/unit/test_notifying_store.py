@@ -3,18 +3,18 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.announcing import AuditAnnouncer, announce_store
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LASTS, HostWarning, WarningKind
-from nodetracker.ports import LedgerTerms
+from nodetracker.notifying_store import AuditNotifier, notifying_store
+from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, make_incarnation, take_service
 from tests.contract.values import create, key_of, make_values
 
-TERMS = LedgerTerms(60, 600)
+ADMISSION_POLICY = AdmissionPolicy(60, 600)
 WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
 REFUSED = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "agent-b", "refused")
 
@@ -39,7 +39,7 @@ def heard():
 
 @pytest.fixture
 def store(heard):
-    store = announce_store(MemoryStore(), heard)
+    store = notifying_store(MemoryStore(), heard)
     add_alpha(store)
     assert heard.take() == ["service.create"]
     return store
@@ -66,7 +66,7 @@ def ask(**body):
 
 
 def test_a_claims_life_is_told(store, heard):
-    claim = store.create_claim(ask(), "alpha", "n1", TERMS)
+    claim = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     store.confirm_claim(claim.uuid)
     store.abort_claim(claim.uuid)
     assert heard.take() == ["claim.create", "claim.confirm", "claim.release"]
@@ -74,7 +74,7 @@ def test_a_claims_life_is_told(store, heard):
 
 def test_a_refused_claim_is_told_and_what_is_not_there_is_not(store, heard):
     with pytest.raises(ClaimRefusedError):
-        store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", TERMS)
+        store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", ADMISSION_POLICY)
     assert heard.take() == ["claim.refuse"]
     with pytest.raises(NotFoundError):
         store.confirm_claim("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b99")
@@ -82,10 +82,10 @@ def test_a_refused_claim_is_told_and_what_is_not_there_is_not(store, heard):
 
 
 def test_a_moves_ends_are_told_with_it(store, heard):
-    source = store.create_claim(ask(), "alpha", "n1", TERMS)
+    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     move = ask(migration={"type": "migration", "source_claim": source.uuid})
     heard.take()
-    first = store.create_migration(move, "alpha", "n2", TERMS)
+    first = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
     assert heard.take() == ["claim.create", "migration.update"]
     store.set_migration_status(first.uuid, MigrationStatus.MIGRATING)
     assert heard.take() == ["migration.update"]
@@ -94,9 +94,9 @@ def test_a_moves_ends_are_told_with_it(store, heard):
 
 
 def test_aborting_a_destination_tells_of_its_migration(store, heard):
-    source = store.create_claim(ask(), "alpha", "n1", TERMS)
+    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     move = ask(migration={"type": "migration", "source_claim": source.uuid})
-    migration = store.create_migration(move, "alpha", "n2", TERMS)
+    migration = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
     heard.take()
     store.abort_claim(migration.dest_claim)
     told = list(heard.all)
@@ -163,18 +163,20 @@ class Breaking(MemoryStore):
 def test_what_was_done_is_done_also_when_not_all_of_it_can_be_told(write, told, caplog):
     heard = Heard()
     inner = Breaking()
-    store = announce_store(inner, heard)
+    store = notifying_store(inner, heard)
     add_alpha(store)
     (seen,) = store.list_services("alpha")
-    source = store.create_claim(ask(), "alpha", "n1", TERMS)
+    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     move = ask(migration={"type": "migration", "source_claim": source.uuid})
     arguments = {
-        "create_migration": (move, "alpha", "n2", TERMS),
+        "create_migration": (move, "alpha", "n2", ADMISSION_POLICY),
         "delete_service": ("alpha", COMPUTE_BINARY, -1),
         "rename_host": ("alpha", "beta", COMPUTE_BINARY, seen),
     }
     if write == "abort_claim":
-        arguments[write] = (store.create_migration(move, "alpha", "n2", TERMS).dest_claim,)
+        arguments[write] = (
+            store.create_migration(move, "alpha", "n2", ADMISSION_POLICY).dest_claim,
+        )
     if write == "delete_service":
         store.abort_claim(source.uuid)
     heard.take()
@@ -192,7 +194,7 @@ def test_warnings_of_others_are_told(store, heard):
 
 
 def test_an_audit_tells_its_warnings_once_and_nothing_that_was_not_stored(heard):
-    announcer = AuditAnnouncer("alpha", heard)
+    announcer = AuditNotifier("alpha", heard)
     announcer.audited(AuditReport(warnings=(WARNING,)))
     announcer.audited(AuditReport(store_error=StoreUnavailableError("away")))
     announcer.audited(AuditReport(warnings=(WARNING,)))
@@ -201,7 +203,7 @@ def test_an_audit_tells_its_warnings_once_and_nothing_that_was_not_stored(heard)
 
 def test_a_warning_that_is_over_is_told_whoever_raised_it(heard):
     now = [NOW]
-    store = announce_store(MemoryStore(lambda: now[0]), heard)
+    store = notifying_store(MemoryStore(lambda: now[0]), heard)
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     store.sync_warnings(agent, [WARNING])
     store.raise_warning("alpha", REFUSED)
@@ -219,11 +221,11 @@ def test_a_warning_that_is_over_is_told_whoever_raised_it(heard):
 
 def test_a_long_warning_is_over_under_the_name_that_it_was_raised_by(heard):
     long = HostWarning(WarningKind.ENGINE_DATA, "n", "x" * 1000, "y")
-    store = announce_store(MemoryStore(), heard)
+    store = notifying_store(MemoryStore(), heard)
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     heard.take()
     store.sync_warnings(agent, [long])
-    AuditAnnouncer("alpha", heard).audited(AuditReport(warnings=(long,)))
+    AuditNotifier("alpha", heard).audited(AuditReport(warnings=(long,)))
     store.sync_warnings(agent, [])
     raised, resolved = heard.all
     assert raised.subject == resolved.subject

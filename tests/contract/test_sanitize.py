@@ -93,5 +93,5 @@ def test_a_node_s_text_costs_no_row_and_is_written_once(store: Store, said: str,
 @SAID
 def test_a_node_s_error_costs_no_heartbeat(store: Store, said: str, kept: str) -> None:
     agent = register(store)
-    store.beat(agent, 1, AuditState(nodes={"n1": {"age_seconds": None, "error": said}}))
+    store.report_state(agent, 1, AuditState(nodes={"n1": {"age_seconds": None, "error": said}}))
     assert store.list_services("alpha")[0].last_audit["nodes"]["n1"]["error"].startswith(kept)

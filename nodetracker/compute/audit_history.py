@@ -8,7 +8,7 @@ from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import AuditState, ServiceRecord
 
 
-class AuditBook:
+class AuditHistory:
     """Keeps what heartbeats and status tell of audits; safe for several threads.
 
     Args:

@@ -61,7 +61,7 @@ class Reading:
         return Reading(**values | {n: values[n] - getattr(before, n) for n in counted})
 
 
-class Site:
+class Deployment:
     """A database, perhaps a broker and conductors, and processes that run agents against them.
 
     Args:

@@ -63,7 +63,7 @@ STATUS = AgentStatus(
 )
 
 
-class World:
+class FakeAgentMetrics:
     """One agent's metrics; `status` may be set anew."""
 
     stuck_count = 1
