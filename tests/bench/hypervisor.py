@@ -20,7 +20,7 @@ from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation, take_service
-from tests.functional.servers.libvirtd import Libvirtd, domain_xml
+from tests.functional.servers.libvirtd import Libvirtd, get_domain_xml
 from tests.statements import count_statements
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def define_domains(libvirtd: Libvirtd, count: int) -> None:
     connection = libvirt.open(libvirtd.uri)
     for number in range(count):
         name = f"bench-{number}"
-        connection.defineXML(domain_xml(name, str(uuid.uuid5(uuid.NAMESPACE_DNS, name))))
+        connection.defineXML(get_domain_xml(name, str(uuid.uuid5(uuid.NAMESPACE_DNS, name))))
     connection.close()
 
 
@@ -103,13 +103,13 @@ def _make_driver(libvirtd: Libvirtd, directory: Path, trips: list[int]) -> Libvi
     from nodetracker.virt.libvirt.client import LibvirtClient, open_client
 
     class CountingClient(LibvirtClient):
-        def _guarded(self, call: Callable[[], T]) -> T:
+        def _call_exclusively(self, call: Callable[[], T]) -> T:
             trips[0] += 1
-            return super()._guarded(call)
+            return super()._call_exclusively(call)
 
-        def _unless_gone(self, call: Callable[[], T]) -> T | None:
+        def _call_unless_missing(self, call: Callable[[], T]) -> T | None:
             trips[0] += 1  # the look-up before the document
-            return super()._unless_gone(call)
+            return super()._call_unless_missing(call)
 
     def open_(endpoint: HypervisorEndpoint) -> LibvirtClient:
         return CountingClient(endpoint, open_client(endpoint)._connection)

@@ -1,8 +1,8 @@
-"""One open connection to libvirt, typed: the only module that imports the binding.
+"""Wrap one open libvirt connection with types; the only module that imports libvirt-python.
 
-The binding has no types and raises one error for everything. Here each call
-gives plain values, None for what the hypervisor's driver cannot tell, or an
-error whose text stays the same while the cause does.
+libvirt-python has no types and raises one error for everything. Here each call
+returns plain values, None for what the hypervisor's driver does not support,
+or raises an error whose text is the same for the same cause.
 """
 
 import logging
@@ -15,14 +15,14 @@ import libvirt
 
 from nodetracker.errors import HostDataError
 from nodetracker.model.event import EventKind
-from nodetracker.virt.libvirt.answers import DomainStatistics, Hooks, Identity, PoolInfo
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.virt.libvirt.types import DomainStatistics, EventHandlers, Identity, PoolInfo
 
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_UNSUPPORTED = frozenset(
+_UNSUPPORTED_CODES = frozenset(
     {
         libvirt.VIR_ERR_NO_SUPPORT,
         libvirt.VIR_ERR_OPERATION_UNSUPPORTED,
@@ -30,7 +30,7 @@ _UNSUPPORTED = frozenset(
         libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED,
     }
 )
-_GONE = frozenset(
+_MISSING_OBJECT_CODES = frozenset(
     {
         libvirt.VIR_ERR_NO_DOMAIN,
         libvirt.VIR_ERR_NO_NODE_DEVICE,
@@ -38,7 +38,9 @@ _GONE = frozenset(
     }
 )
 
-_POOL_IS_ACTIVE = frozenset({libvirt.VIR_STORAGE_POOL_RUNNING, libvirt.VIR_STORAGE_POOL_DEGRADED})
+_ACTIVE_POOL_STATES = frozenset(
+    {libvirt.VIR_STORAGE_POOL_RUNNING, libvirt.VIR_STORAGE_POOL_DEGRADED}
+)
 
 _CLOSE_REASONS = {
     libvirt.VIR_CONNECT_CLOSE_REASON_ERROR: "the connection broke",
@@ -48,24 +50,25 @@ _CLOSE_REASONS = {
 
 
 class LibvirtClient:
-    """Calls of one connection, one at a time; each may hang as long as libvirtd does.
+    """Serialized calls over one connection; each may hang as long as libvirtd does.
 
-    libvirt's own client crashes the process when several threads wait on one
-    connection that keepalive gives up (seen with 9.0), or when a connection is
-    closed beneath a call. So calls take turns, and the last one closes.
+    libvirt's client library crashes the process when several threads wait on a
+    connection that keepalive closes (seen with 9.0), or when a connection is
+    closed during a call. So only one call runs at a time, and a connection that
+    is closed during a call is closed when that call returns.
     """
 
     def __init__(self, endpoint: HypervisorEndpoint, connection: Any) -> None:
         self._source = endpoint.source
         self._connection = connection
         self._migrated: set[str] = set()
-        self._undo: list[Callable[[], Any]] = []
-        self._turn = threading.Lock()
+        self._cleanups: list[Callable[[], Any]] = []
+        self._call_lock = threading.Lock()
         self._is_closing = False
         self._is_closed = False
 
-    def read_identity(self) -> Identity:
-        """Return who the hypervisor is."""
+    def get_identity(self) -> Identity:
+        """Return the hypervisor's hostname, type and version."""
         connection = self._connection
         return self._call(
             lambda: Identity(
@@ -73,46 +76,46 @@ class LibvirtClient:
             )
         )
 
-    def capabilities(self) -> str:
-        """Return the capabilities document; libvirtd looks at the host anew for it."""
+    def get_capabilities(self) -> str:
+        """Return the capabilities document; libvirtd inspects the host again for each call."""
         return str(self._call(self._connection.getCapabilities))
 
-    def domain_capabilities(self) -> str | None:
-        """Return the document for the host's default machine."""
-        return self._optional(lambda: str(self._connection.getDomainCapabilities()))
+    def get_domain_capabilities(self) -> str | None:
+        """Return the domain capabilities of the host's default machine type."""
+        return self._call_if_supported(lambda: str(self._connection.getDomainCapabilities()))
 
-    def expand_features(self, cpu_xml: str) -> str | None:
-        """Return a CPU's document with all features that its model stands for."""
+    def expand_cpu_features(self, cpu_xml: str) -> str | None:
+        """Return a CPU's document with all features that its model implies."""
         flag = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
-        return self._optional(lambda: str(self._connection.baselineCPU([cpu_xml], flag)))
+        return self._call_if_supported(lambda: str(self._connection.baselineCPU([cpu_xml], flag)))
 
-    def memory_and_cpus(self) -> tuple[int, int]:
-        """Return MiB and online CPUs as `virNodeGetInfo` tells."""
+    def get_node_info(self) -> tuple[int, int]:
+        """Return memory in MiB and the number of online CPUs, from `virNodeGetInfo`."""
         info = self._call(self._connection.getInfo)
         return int(info[1]), int(info[2])
 
-    def memory_statistics(self) -> Mapping[str, int] | None:
+    def get_memory_statistics(self) -> Mapping[str, int] | None:
         """Return total, free, buffers and cached in KiB."""
-        every_cell = libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS
-        return self._optional(lambda: dict(self._connection.getMemoryStats(every_cell)))
+        all_cells = libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS
+        return self._call_if_supported(lambda: dict(self._connection.getMemoryStats(all_cells)))
 
-    def free_memory_bytes(self) -> int:
-        """Return the memory that is free, 0 when the driver cannot tell."""
-        return self._optional(lambda: int(self._connection.getFreeMemory())) or 0
+    def get_free_memory_bytes(self) -> int:
+        """Return the free memory, 0 when the hypervisor's driver does not support it."""
+        return self._call_if_supported(lambda: int(self._connection.getFreeMemory())) or 0
 
-    def online_cpus(self) -> Sequence[bool]:
-        """Return CPU id -> whether it is online; empty when the driver cannot tell."""
-        answer = self._optional(self._connection.getCPUMap)
-        return () if answer is None else [bool(bit) for bit in answer[1]]
+    def get_cpu_map(self) -> Sequence[bool]:
+        """Return CPU id -> whether it is online; empty when the driver does not support it."""
+        cpu_map = self._call_if_supported(self._connection.getCPUMap)
+        return () if cpu_map is None else [bool(bit) for bit in cpu_map[1]]
 
-    def domain_states(self) -> list[DomainStatistics]:
-        """Return every domain with its state, in one round trip that waits for no QEMU."""
+    def list_domain_states(self) -> list[DomainStatistics]:
+        """Return every domain with its state, in one round trip that does not wait for QEMU."""
         return self._statistics(libvirt.VIR_DOMAIN_STATS_STATE)
 
-    def domain_amounts(self) -> list[DomainStatistics]:
+    def list_domain_resources(self) -> list[DomainStatistics]:
         """Return CPUs, memory and disks of every domain, in one round trip.
 
-        A QEMU that hangs may make it hang.
+        The call may hang while one domain's QEMU hangs.
         """
         return self._statistics(
             libvirt.VIR_DOMAIN_STATS_VCPU
@@ -120,58 +123,66 @@ class LibvirtClient:
             | libvirt.VIR_DOMAIN_STATS_BLOCK
         )
 
-    def domain_xml(self, uuid: str) -> str | None:
-        """Return a domain's document, None when it is gone."""
-        return self._unless_gone(lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0)))
+    def get_domain_xml(self, uuid: str) -> str | None:
+        """Return a domain's document, None when the domain does not exist any more."""
+        return self._call_unless_missing(
+            lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0))
+        )
 
-    def pci_names(self) -> list[str]:
+    def list_pci_names(self) -> list[str]:
         """Return the names of all PCI functions."""
         flag = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
-        found = self._optional(lambda: self._connection.listAllDevices(flag))
+        found = self._call_if_supported(lambda: self._connection.listAllDevices(flag))
         return [device.name() for device in found or ()]
 
-    def device_xml(self, name: str) -> str | None:
-        """Return a node device's document, None when it is gone."""
-        return self._unless_gone(
+    def get_device_xml(self, name: str) -> str | None:
+        """Return a node device's document, None when the device does not exist any more."""
+        return self._call_unless_missing(
             lambda: str(self._connection.nodeDeviceLookupByName(name).XMLDesc(0))
         )
 
-    def storage_pools(self) -> list[PoolInfo]:
+    def list_storage_pools(self) -> list[PoolInfo]:
         """Return the active storage pools."""
         flag = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
-        pools = self._optional(lambda: self._connection.listAllStoragePools(flag)) or ()
-        found = (self._unless_gone(partial(_pool_info, pool)) for pool in pools)
+        pools = self._call_if_supported(lambda: self._connection.listAllStoragePools(flag)) or ()
+        found = (self._call_unless_missing(partial(_pool_info, pool)) for pool in pools)
         return [info for info in found if info is not None]
 
-    def keep_alive(self, interval: int, count: int) -> None:
-        """Give the connection up when libvirtd does not answer any more.
+    def set_keepalive(self, interval: int, count: int) -> None:
+        """Have libvirt close the connection when libvirtd stops answering.
 
         Args:
-            interval, count: seconds between messages, and how many may go
-                unanswered; interval 0 sends none.
+            interval: seconds between keepalive messages; 0 sends none.
+            count: messages that may remain unanswered.
         """
         if interval > 0:
-            self._optional(lambda: self._connection.setKeepAlive(interval, count))
+            self._call_if_supported(lambda: self._connection.setKeepAlive(interval, count))
 
-    def watch(self, hooks: Hooks) -> None:
-        """Ask to be told of events, as far as the hypervisor's driver tells any."""
+    def register_events(self, handlers: EventHandlers) -> None:
+        """Register handlers for the events that the hypervisor's driver supports.
+
+        Raises:
+            HostDataError: libvirt refuses to report events of domains.
+        """
         connection = self._connection
-        self._optional(
+        self._call_if_supported(
             lambda: connection.registerCloseCallback(
-                lambda _c, reason, _o: hooks.closed(_CLOSE_REASONS.get(reason, "it was closed")),
+                lambda _c, reason, _o: handlers.on_close(
+                    _CLOSE_REASONS.get(reason, "the connection was closed")
+                ),
                 None,
             )
         )
-        self._undo.append(connection.unregisterCloseCallback)
+        self._cleanups.append(connection.unregisterCloseCallback)
 
         def lifecycle(_c: Any, domain: Any, event: int, detail: int, _o: Any) -> None:
             uuid = domain.UUIDString()
-            hooks.guest(self._kind_of(uuid, event, detail), uuid)
+            handlers.on_guest_event(self._classify_lifecycle_event(uuid, event, detail), uuid)
 
         def changed(_c: Any, domain: Any, *_details: Any) -> None:
-            hooks.guest(EventKind.CHANGED, domain.UUIDString())
+            handlers.on_guest_event(EventKind.CHANGED, domain.UUIDString())
 
-        for number, callback in (
+        for event_id, callback in (
             (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lifecycle),
             (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_ADDED, changed),
             (libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, changed),
@@ -181,10 +192,10 @@ class LibvirtClient:
             self._register(
                 connection.domainEventRegisterAny,
                 connection.domainEventDeregisterAny,
-                number,
+                event_id,
                 callback,
             )
-        for number in (
+        for event_id in (
             libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE,
             libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE,
         ):
@@ -192,37 +203,37 @@ class LibvirtClient:
                 self._register(
                     connection.nodeDeviceEventRegisterAny,
                     connection.nodeDeviceEventDeregisterAny,
-                    number,
-                    lambda *_details: hooks.devices(),
+                    event_id,
+                    lambda *_details: handlers.on_device_event(),
                 )
             except HostDataError as error:
-                # Devices may have a daemon of their own, which domains can do without.
-                LOG.warning("%s: no events of devices: %s", self._source, error.reason)
+                # Devices may be served by another daemon (virtnodedevd); domains work without it.
+                LOG.warning("%s: device events are not available: %s", self._source, error.reason)
                 break
 
     def is_alive(self) -> bool:
-        """Tell whether the connection still stands, without asking over it."""
+        """Return whether the connection is open, without a call to libvirtd."""
         try:
             return not self._is_closing and bool(self._connection.isAlive())
         except libvirt.libvirtError:
             return False
 
     def close(self) -> None:
-        """Let go of the connection, at once or when the call under way returns; that may hang."""
+        """Close the connection, now or when the running call returns; may hang."""
         self._is_closing = True
-        if not self._turn.acquire(blocking=False):
+        if not self._call_lock.acquire(blocking=False):
             return
         try:
             if not self._is_closed:
                 self._is_closed = True
-                self._shut()
+                self._close_connection()
         finally:
-            self._turn.release()
+            self._call_lock.release()
 
-    def _shut(self) -> None:
-        for undo in (*self._undo, self._connection.close):
+    def _close_connection(self) -> None:
+        for cleanup in (*self._cleanups, self._connection.close):
             try:
-                undo()
+                cleanup()
             except libvirt.libvirtError as error:
                 LOG.debug("Closing the connection to %s: %s", self._source, error)
 
@@ -230,18 +241,18 @@ class LibvirtClient:
         self,
         register: Callable[..., int],
         deregister: Callable[[int], Any],
-        number: int,
+        event_id: int,
         callback: Any,
     ) -> None:
-        registered = self._optional(lambda: register(None, number, callback, None))
-        if registered is not None:
-            self._undo.append(lambda: deregister(registered))
+        callback_id = self._call_if_supported(lambda: register(None, event_id, callback, None))
+        if callback_id is not None:
+            self._cleanups.append(lambda: deregister(callback_id))
 
-    def _kind_of(self, uuid: str, event: int, detail: int) -> EventKind:
-        """Tell what a lifecycle event means.
+    def _classify_lifecycle_event(self, uuid: str, event: int, detail: int) -> EventKind:
+        """Return the kind of a lifecycle event.
 
-        Whether a domain that stopped is still defined is not in the event: the
-        next listing says so. What left for another host is not gone.
+        The event does not say whether a domain that stopped is still defined;
+        the next listing shows it. A domain that migrated away is not GONE.
         """
         if event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
             if detail == libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED:
@@ -268,10 +279,10 @@ class LibvirtClient:
             )
         ]
 
-    def _guarded(self, call: Callable[[], T]) -> T:
-        """Make one call once the one before it has returned."""
+    def _call_exclusively(self, call: Callable[[], T]) -> T:
+        """Run one call after the previous one has returned."""
         try:
-            with self._turn:
+            with self._call_lock:
                 if self._is_closing:
                     raise HostDataError(self._source, "the connection is closed")
                 return call()
@@ -281,29 +292,29 @@ class LibvirtClient:
 
     def _call(self, call: Callable[[], T]) -> T:
         try:
-            return self._guarded(call)
+            return self._call_exclusively(call)
         except libvirt.libvirtError as error:
             raise HostDataError(self._source, _describe(error)) from error
 
-    def _optional(self, call: Callable[[], T]) -> T | None:
+    def _call_if_supported(self, call: Callable[[], T]) -> T | None:
         try:
-            return self._guarded(call)
+            return self._call_exclusively(call)
         except libvirt.libvirtError as error:
-            if error.get_error_code() in _UNSUPPORTED:
+            if error.get_error_code() in _UNSUPPORTED_CODES:
                 return None
             raise HostDataError(self._source, _describe(error)) from error
 
-    def _unless_gone(self, call: Callable[[], T]) -> T | None:
+    def _call_unless_missing(self, call: Callable[[], T]) -> T | None:
         try:
-            return self._guarded(call)
+            return self._call_exclusively(call)
         except libvirt.libvirtError as error:
-            if error.get_error_code() in _GONE:
+            if error.get_error_code() in _MISSING_OBJECT_CODES:
                 return None
             raise HostDataError(self._source, _describe(error)) from error
 
 
 def open_client(endpoint: HypervisorEndpoint) -> LibvirtClient:
-    """Open a connection; it may hang without limit.
+    """Open a connection; may hang without limit.
 
     Raises:
         HostDataError: libvirt refuses.
@@ -320,7 +331,7 @@ _loop_thread: threading.Thread | None = None
 
 
 def _start_event_loop() -> None:
-    """Start the one event loop that libvirt has in a process, before the first connection."""
+    """Start libvirt's event loop, once per process, before the first connection is opened."""
     global _loop_thread
     with _loop_lock:
         if _loop_thread is not None:
@@ -336,17 +347,17 @@ def _run_events() -> None:
         try:
             libvirt.virEventRunDefaultImpl()
         except libvirt.libvirtError as error:
-            LOG.error("libvirt's event loop: %s", error)
+            LOG.error("libvirt event loop failed, continuing: %s", error)
 
 
 def _pool_info(pool: Any) -> PoolInfo | None:
-    """Return an active pool's sizes, None when it has been stopped since it was listed."""
+    """Return an active pool's sizes, None if it was stopped after it had been listed."""
     info = pool.info()
-    if info[0] not in _POOL_IS_ACTIVE:
+    if info[0] not in _ACTIVE_POOL_STATES:
         return None
     return PoolInfo(pool.name(), pool.XMLDesc(0), int(info[1]), int(info[3]))
 
 
 def _describe(error: Any) -> str:
-    """Return libvirt's message in one line."""
+    """Return libvirt's error message on one line."""
     return " ".join(str(error.get_error_message() or error).split())

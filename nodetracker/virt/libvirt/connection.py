@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from nodetracker.errors import DriverUnavailableError
 from nodetracker.model.event import EventKind, NodeEvent
-from nodetracker.virt.libvirt.answers import Hooks, Identity
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.virt.libvirt.types import EventHandlers, Identity
 from nodetracker.workers import Task, WorkerPool
 
 if TYPE_CHECKING:  # its module imports the binding
@@ -44,7 +44,7 @@ class ConnectionTimes:
     Attributes:
         open: until an attempt to connect counts as hung; it is waited for
             all the same, as nothing can cancel it.
-        keepalive_interval, keepalive_count: see `LibvirtClient.keep_alive`.
+        keepalive_interval, keepalive_count: see `LibvirtClient.set_keepalive`.
     """
 
     open: float
@@ -76,7 +76,7 @@ class HypervisorConnection:
         self._open = open_
         self._pool = WorkerPool("libvirt-open", 4)
         self._lock = threading.Lock()
-        self._tried = threading.Event()
+        self._first_attempt_done = threading.Event()
         self._wake = threading.Event()
         self._is_closing = False
         self._session: Session | None = None
@@ -84,17 +84,17 @@ class HypervisorConnection:
         self._lost: str | None = None
         self._hostname: str | None = None
         self._number = 0
-        self._dirty: set[str] = set()
-        self._are_devices_dirty = True
+        self._changed_domains: set[str] = set()
+        self._have_devices_changed = True
         self._thread = threading.Thread(target=self._run, name="libvirt-connection", daemon=True)
 
     def start(self) -> None:
         """Begin to connect."""
         self._thread.start()
 
-    def wait_tried(self, seconds: float) -> None:
+    def wait_for_first_attempt(self, seconds: float) -> None:
         """Wait until the first attempt has come to something."""
-        self._tried.wait(max(0.0, seconds))
+        self._first_attempt_done.wait(max(0.0, seconds))
 
     def close(self) -> None:
         """End the connection and open none again."""
@@ -126,21 +126,21 @@ class HypervisorConnection:
         """Why there is no session, None while there is one."""
         return None if self._session is not None else f"{self.endpoint.source}: {self._reason}"
 
-    def take_dirty(self) -> set[str]:
+    def pop_changed_domains(self) -> set[str]:
         """Return the uuids of domains that events named since the last call."""
         with self._lock:
-            taken, self._dirty = self._dirty, set()
+            taken, self._changed_domains = self._changed_domains, set()
         return taken
 
-    def give_back(self, uuids: set[str]) -> None:
+    def requeue_changed_domains(self, uuids: set[str]) -> None:
         """Return uuids that were taken and could not be read."""
         with self._lock:
-            self._dirty |= uuids
+            self._changed_domains |= uuids
 
-    def take_devices_dirty(self) -> bool:
+    def pop_devices_changed(self) -> bool:
         """Tell whether events named a host device since the last call."""
         with self._lock:
-            taken, self._are_devices_dirty = self._are_devices_dirty, False
+            taken, self._have_devices_changed = self._have_devices_changed, False
         return taken
 
     def check_alive(self) -> None:
@@ -149,7 +149,7 @@ class HypervisorConnection:
         if session is not None and not (
             session.client.is_alive() and session.bulk_client.is_alive()
         ):
-            self._break("the connection broke", session.number)
+            self._mark_lost("the connection broke", session.number)
 
     # Its own thread.
 
@@ -158,26 +158,26 @@ class HypervisorConnection:
         while not self._is_closing:
             if self._connect():
                 backoff = FIRST_BACKOFF_SECONDS
-                self._stay()
+                self._wait_until_lost()
             else:
                 self._wake.wait(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)
             self._wake.clear()
-        self._drop("is closed")
+        self._drop_session("is closed")
 
     def _connect(self) -> bool:
         """Try once to open a session; return whether there is one."""
         self._lost = None
         task = self._pool.submit(self._open_session)
         if not task.wait(self._times.open):
-            self._note_down(f"no answer within {self._times.open:g} s")
-            self._await(task)
+            self._record_failure(f"no answer within {self._times.open:g} s")
+            self._wait_for(task)
         if not task.is_done:
             self._pool.abandon(task)  # the process ends
             return False
         error = task.error
         if error is not None:
-            self._note_down(getattr(error, "reason", f"{type(error).__name__}: {error}"))
+            self._record_failure(getattr(error, "reason", f"{type(error).__name__}: {error}"))
             return False
         session = task.result()
         if self.endpoint.name is None and self._hostname not in {None, session.identity.hostname}:
@@ -186,10 +186,10 @@ class HypervisorConnection:
                 self.endpoint.source, session.identity.hostname, self._hostname,
             )  # fmt: skip
         self._hostname = self._hostname or session.identity.hostname
-        self._are_devices_dirty = True
+        self._have_devices_changed = True
         self._session = session
         LOG.info("Connected to %s", self.endpoint.source)
-        self._tried.set()
+        self._first_attempt_done.set()
         self._notify_source()
         return True
 
@@ -201,34 +201,34 @@ class HypervisorConnection:
             for _ in range(2):
                 client = self._open(self.endpoint)
                 clients.append(client)
-                client.keep_alive(self._times.keepalive_interval, self._times.keepalive_count)
+                client.set_keepalive(self._times.keepalive_interval, self._times.keepalive_count)
             client, bulk_client = clients
-            client.watch(
-                Hooks(
-                    lambda reason: self._break(reason, number),
-                    self._guest_event,
-                    self._device_event,
+            client.register_events(
+                EventHandlers(
+                    lambda reason: self._mark_lost(reason, number),
+                    self._on_guest_event,
+                    self._on_device_event,
                 )
             )
-            return Session(client, bulk_client, client.read_identity(), number)
+            return Session(client, bulk_client, client.get_identity(), number)
         except BaseException:
             for client in clients:
                 client.close()
             raise
 
-    def _await(self, task: Task[Session]) -> None:
+    def _wait_for(self, task: Task[Session]) -> None:
         while not (self._is_closing or task.is_done):
             task.wait(_POLL_INTERVAL)
 
-    def _stay(self) -> None:
+    def _wait_until_lost(self) -> None:
         """Wait until the session breaks or the agent ends."""
         while not self._is_closing and self._lost is None:
             self._wake.wait()
             self._wake.clear()
         if self._lost is not None:
-            self._drop(self._lost)
+            self._drop_session(self._lost)
 
-    def _drop(self, reason: str) -> None:
+    def _drop_session(self, reason: str) -> None:
         session, self._session = self._session, None
         if session is None:
             return
@@ -240,28 +240,28 @@ class HypervisorConnection:
             LOG.warning("%s: %s", self.endpoint.source, reason)
             self._notify_source()
 
-    def _note_down(self, reason: str) -> None:
+    def _record_failure(self, reason: str) -> None:
         is_news = self._reason != reason
         self._reason = reason
-        self._tried.set()
+        self._first_attempt_done.set()
         if is_news:
             LOG.warning("%s: %s", self.endpoint.source, reason)
 
     # Events, on libvirt's thread.
 
-    def _break(self, reason: str, number: int) -> None:
+    def _mark_lost(self, reason: str, number: int) -> None:
         if number == self._number:  # an older connection may be told of late
             self._lost = reason
             self._wake.set()
 
-    def _guest_event(self, kind: EventKind, uuid: str) -> None:
+    def _on_guest_event(self, kind: EventKind, uuid: str) -> None:
         with self._lock:
-            self._dirty.add(uuid)
+            self._changed_domains.add(uuid)
         self._notify(NodeEvent(self.nodename or "", kind, uuid))
 
-    def _device_event(self) -> None:
+    def _on_device_event(self) -> None:
         with self._lock:
-            self._are_devices_dirty = True
+            self._have_devices_changed = True
         self._notify(NodeEvent(self.nodename or "", EventKind.CHANGED))
 
     def _notify_source(self) -> None:

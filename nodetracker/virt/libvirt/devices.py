@@ -35,7 +35,7 @@ class DeviceReader:
         self._known: dict[str, _Function] = {}
         self._read_at: float | None = None
 
-    def read(self, names: Sequence[str], is_dirty: bool) -> tuple[PciDevice, ...]:
+    def read(self, names: Sequence[str], has_changed: bool) -> tuple[PciDevice, ...]:
         """Return every PCI function in ascending address.
 
         Args:
@@ -47,7 +47,7 @@ class DeviceReader:
         """
         with self._lock:
             now = self._monotonic()
-            if is_dirty or self._read_at is None or now - self._read_at >= REREAD_SECONDS:
+            if has_changed or self._read_at is None or now - self._read_at >= REREAD_SECONDS:
                 self._known, self._read_at = {}, None
             known = {}
             for name in names:

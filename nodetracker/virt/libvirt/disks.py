@@ -8,7 +8,7 @@ from nodetracker.virt.libvirt.domain import Domain
 
 
 @dataclass(frozen=True, slots=True)
-class DiskAmounts:
+class DiskSizes:
     """What statistics tell of one disk, in bytes; None = not told.
 
     Attributes:
@@ -26,7 +26,7 @@ class GuestDisk:
 
     Attributes:
         owner: the guest's name, for messages.
-        amounts: as last known; a missing file has none.
+        sizes: as last known; a missing file has none.
         uuid: the guest's.
         protocol, pool: see `DomainDisk`.
     """
@@ -35,7 +35,7 @@ class GuestDisk:
     target: str
     kind: str
     path: str
-    amounts: DiskAmounts
+    sizes: DiskSizes
     uuid: str = ""
     protocol: str = ""
     pool: str = ""
@@ -47,7 +47,7 @@ class GuestDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskPlace:
+class StorageScope:
     """The storage whose capacity is the node's: only disks in it are charged.
 
     Attributes:
@@ -62,7 +62,7 @@ class DiskPlace:
     source: str = ""
     elsewhere: frozenset[tuple[str, str]] = frozenset()
 
-    def holds(self, disk: GuestDisk) -> bool:
+    def contains(self, disk: GuestDisk) -> bool:
         """Tell whether a disk lies there; without a known pool its kind decides."""
         if self.images_type not in {"lvm", "rbd"}:
             return disk.is_file and (disk.uuid, disk.target) not in self.elsewhere
@@ -85,30 +85,30 @@ def _is_in_group(path: str, group: str) -> bool:
     return is_mapped or path.startswith(f"/dev/{group}/")
 
 
-def sum_capacities(disks: Iterable[GuestDisk], place: DiskPlace) -> Counter[str]:
+def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> Counter[str]:
     """Return guest's uuid -> bytes that its disks there may hold."""
     total: Counter[str] = Counter()
     for disk in disks:
-        if place.holds(disk):
-            total[disk.uuid] += disk.amounts.capacity or 0
+        if scope.contains(disk):
+            total[disk.uuid] += disk.sizes.capacity or 0
     return total
 
 
-def list_elsewhere(disks: Iterable[GuestDisk], place: DiskPlace) -> dict[str, list[str]]:
+def list_disks_elsewhere(disks: Iterable[GuestDisk], scope: StorageScope) -> dict[str, list[str]]:
     """Return guest's uuid -> targets of its disks that are not there, so that nothing is charged.
 
     Args:
-        place: as `DiskPlace.holds`.
+        scope: as `StorageScope.contains`.
     """
     found: dict[str, list[str]] = {}
     for disk in disks:
-        if not place.holds(disk):
+        if not scope.contains(disk):
             found.setdefault(disk.uuid, []).append(disk.target)
     return found
 
 
-def parse_amounts(values: Mapping[str, object]) -> dict[str, DiskAmounts]:
-    """Return target -> amounts, of the disks of which the capacity is told."""
+def parse_disk_sizes(values: Mapping[str, object]) -> dict[str, DiskSizes]:
+    """Return target -> sizes, of the disks of which the capacity is told."""
     found = {}
     count = values.get("block.count", 0)
     for number in range(count if isinstance(count, int) else 0):
@@ -119,11 +119,11 @@ def parse_amounts(values: Mapping[str, object]) -> dict[str, DiskAmounts]:
         # A running guest's allocation is only what it wrote; the file tells more.
         parts = [values.get(prefix + part) for part in ("allocation", "physical")]
         taken = [part for part in parts if isinstance(part, int) and part > 0]
-        found[name] = DiskAmounts(capacity, min(taken) if taken else 0)
+        found[name] = DiskSizes(capacity, min(taken) if taken else 0)
     return found
 
 
-def list_disks(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[GuestDisk]:
+def list_disks(domain: Domain, sizes: Mapping[str, DiskSizes]) -> list[GuestDisk]:
     """Return the disks that a domain was promised, with what is known of them."""
     return [
         GuestDisk(
@@ -131,11 +131,11 @@ def list_disks(domain: Domain, amounts: Mapping[str, DiskAmounts]) -> list[Guest
             disk.target,
             disk.kind,
             disk.path,
-            amounts.get(disk.target, DiskAmounts()),
+            sizes.get(disk.target, DiskSizes()),
             domain.uuid,
             disk.protocol,
             disk.pool,
         )
         for disk in domain.disks
-        if disk.is_promised
+        if disk.is_charged
     ]

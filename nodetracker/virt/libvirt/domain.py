@@ -34,7 +34,7 @@ class DomainDisk:
     target: str
     kind: str
     path: str = ""
-    is_promised: bool = True
+    is_charged: bool = True
     protocol: str = ""
     pool: str = ""
 
@@ -133,7 +133,7 @@ def _parse_disk(disk: Element, source: str) -> DomainDisk:
         target=name,
         kind=kind,
         path=place.get("file", place.get("dev", "")),
-        is_promised=is_disk and disk.find("readonly") is None,
+        is_charged=is_disk and disk.find("readonly") is None,
         protocol=protocol,
         pool=pool,
     )

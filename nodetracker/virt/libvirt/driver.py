@@ -79,7 +79,7 @@ class LibvirtDriver:
         if not self._has_listed:
             deadline = time.monotonic() + FIRST_LISTING_SECONDS
             for connection in self._connections:
-                connection.wait_tried(deadline - time.monotonic())
+                connection.wait_for_first_attempt(deadline - time.monotonic())
             self._has_listed = True
         problems = [connection.problem for connection in self._connections]
         unreachable = tuple(problem for problem in problems if problem is not None)

@@ -52,14 +52,14 @@ def parse_endpoints(entries: Sequence[str]) -> tuple[HypervisorEndpoint, ...]:
         if endpoint is None:
             raise ValueError(f"{text!r} is neither a URI nor name=URI")
         for other in endpoints:
-            _check_apart(other, endpoint)
+            _check_distinct(other, endpoint)
         endpoints.append(endpoint)
     if not endpoints:
         raise ValueError("names no hypervisor")
     return tuple(endpoints)
 
 
-def _check_apart(one: HypervisorEndpoint, other: HypervisorEndpoint) -> None:
+def _check_distinct(one: HypervisorEndpoint, other: HypervisorEndpoint) -> None:
     if one.name is not None and one.name == other.name:
         raise ValueError(f"{one.source} and {other.source} are both called {one.name}")
     if one.uri == other.uri and one.name is other.name is None:

@@ -14,16 +14,16 @@ from typing import Any
 from nodetracker.errors import HostDataError
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.units import MILLI, usage_mib_from_bytes
-from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.disks import (
-    DiskAmounts,
-    DiskPlace,
+    DiskSizes,
     GuestDisk,
+    StorageScope,
     list_disks,
-    parse_amounts,
+    parse_disk_sizes,
     sum_capacities,
 )
 from nodetracker.virt.libvirt.domain import Domain, parse_domain
+from nodetracker.virt.libvirt.types import DomainStatistics
 
 REREAD_SECONDS = 600.0
 """Documents are read again this often, changed or not."""
@@ -58,7 +58,7 @@ class GuestReading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CachedDocument:
     """A document as read: what became of it, when, and the statistics that went with it."""
 
     domain: Domain | None
@@ -73,33 +73,33 @@ class GuestReader:
     Args:
         read_xml: gives a domain's document, None when it is gone.
         monotonic: seconds that never go back.
-        place: the kind of the node's storage.
+        scope: the kind of the node's storage.
     """
 
     def __init__(
         self,
         read_xml: Callable[[str], str | None],
         monotonic: Callable[[], float] = time.monotonic,
-        place: DiskPlace | None = None,
+        scope: StorageScope | None = None,
     ) -> None:
         self._read_xml = read_xml
         self._monotonic = monotonic
-        self._place = place or DiskPlace()
+        self._scope = scope or StorageScope()
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
-        self._disks: dict[str, dict[str, DiskAmounts]] = {}
+        self._documents: dict[str, _CachedDocument] = {}
+        self._disks: dict[str, dict[str, DiskSizes]] = {}
 
     def read(
         self,
         states: Sequence[DomainStatistics],
-        amounts: Sequence[DomainStatistics] | None,
+        resources: Sequence[DomainStatistics] | None,
         dirty: Iterable[str],
     ) -> GuestReading:
         """Build the listing, reading the documents that are missing or out of date.
 
         Args:
             states: every domain, with its state.
-            amounts: bulk statistics, None when they could not be had: sizes
+            resources: bulk statistics, None when they could not be had: sizes
                 of disks stay as last known then, and a guest with one that was
                 never known is unreadable rather than smaller than it is.
             dirty: uuids that events named.
@@ -108,24 +108,24 @@ class GuestReader:
             HostDataError: libvirt does not answer.
         """
         with self._lock:
-            return self._read(states, amounts, set(dirty))
+            return self._read(states, resources, set(dirty))
 
     def _read(
         self,
         states: Sequence[DomainStatistics],
-        amounts: Sequence[DomainStatistics] | None,
+        resources: Sequence[DomainStatistics] | None,
         dirty: set[str],
     ) -> GuestReading:
         known = {state.uuid for state in states}
-        fingerprints = {told.uuid: _fingerprint(told.values) for told in amounts or ()}
-        self._entries = {uuid: entry for uuid, entry in self._entries.items() if uuid in known}
+        fingerprints = {told.uuid: _fingerprint(told.values) for told in resources or ()}
+        self._documents = {uuid: entry for uuid, entry in self._documents.items() if uuid in known}
         self._disks = {uuid: disks for uuid, disks in self._disks.items() if uuid in known}
-        for told in amounts or ():
-            self._disks.setdefault(told.uuid, {}).update(parse_amounts(told.values))
+        for told in resources or ():
+            self._disks.setdefault(told.uuid, {}).update(parse_disk_sizes(told.values))
         guests, unreadable, disks = [], [], []
         domains: dict[str, Domain] = {}
         for state in states:
-            entry = self._entry(state, fingerprints.get(state.uuid), state.uuid in dirty)
+            entry = self._get_document(state, fingerprints.get(state.uuid), state.uuid in dirty)
             if entry is None:
                 continue  # it went while it was read
             if entry.domain is None:
@@ -136,35 +136,35 @@ class GuestReader:
             unknown = [
                 disk.target
                 for disk in own
-                if disk.amounts.capacity is None and self._place.holds(disk)
+                if disk.sizes.capacity is None and self._scope.contains(disk)
             ]
-            if amounts is None and unknown:
+            if resources is None and unknown:
                 unreadable.append(f"domain {domain.name}: the size of {unknown[0]} is not known")
                 continue
             domains[domain.uuid] = domain
             disks += own
-            guests.append(_guest(domain, state, sum_capacities(own, self._place)[domain.uuid]))
+            guests.append(_guest(domain, state, sum_capacities(own, self._scope)[domain.uuid]))
         listing = GuestListing(
             tuple(sorted(guests, key=lambda guest: guest.uuid)), tuple(unreadable)
         )
         return GuestReading(listing, tuple(disks), domains)
 
-    def _entry(
-        self, state: DomainStatistics, fingerprint: tuple[object, ...] | None, is_dirty: bool
-    ) -> _Entry | None:
+    def _get_document(
+        self, state: DomainStatistics, fingerprint: tuple[object, ...] | None, has_changed: bool
+    ) -> _CachedDocument | None:
         """Return a domain's document, read anew when it has to be."""
-        entry = self._entries.get(state.uuid)
+        entry = self._documents.get(state.uuid)
         now = self._monotonic()
         is_current = (
             entry is not None
-            and not is_dirty
+            and not has_changed
             and now - entry.read_at < REREAD_SECONDS
             and (fingerprint is None or entry.fingerprint in {None, fingerprint})
         )
         if entry is not None and is_current:
             if entry.fingerprint is None and fingerprint is not None:
-                entry = _Entry(entry.domain, entry.error, entry.read_at, fingerprint)
-                self._entries[state.uuid] = entry
+                entry = _CachedDocument(entry.domain, entry.error, entry.read_at, fingerprint)
+                self._documents[state.uuid] = entry
             return entry
         text = self._read_xml(state.uuid)
         if text is None:
@@ -174,7 +174,7 @@ class GuestReader:
             domain = parse_domain(text, f"domain {state.name}")
         except HostDataError as failure:
             error = str(failure)
-        entry = self._entries[state.uuid] = _Entry(domain, error, now, fingerprint)
+        entry = self._documents[state.uuid] = _CachedDocument(domain, error, now, fingerprint)
         return entry
 
 
@@ -184,10 +184,10 @@ def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
     count = values.get("block.count", 0)
     if isinstance(count, int):
         keys += [f"block.{number}.{part}" for number in range(count) for part in ("name", "path")]
-    return (*(values.get(key) for key in keys), *_plugged(values))
+    return (*(values.get(key) for key in keys), *_list_plugged_vcpus(values))
 
 
-def _plugged(values: Mapping[str, object]) -> tuple[int, ...]:
+def _list_plugged_vcpus(values: Mapping[str, object]) -> tuple[int, ...]:
     """Return the vCPUs that a running guest has, where it does not have all of them."""
     current, most = values.get("vcpu.current"), values.get("vcpu.maximum")
     if not isinstance(most, int) or current == most:

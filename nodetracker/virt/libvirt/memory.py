@@ -8,7 +8,7 @@ from nodetracker.model.cpuset import CpuSet
 from nodetracker.virt.libvirt.xml import parse_bytes, parse_cpus, parse_int, parse_page_bytes
 
 _DEFAULT_HUGE_PAGE_KB = 2048
-_MODULES_OF_MEMORY = frozenset({"dimm", "virtio-mem"})
+_RAM_MODULE_MODELS = frozenset({"dimm", "virtio-mem"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
         for number, size in sizes.items()
     ]
     for module in modules:
-        if module.get("model") not in _MODULES_OF_MEMORY:
+        if module.get("model") not in _RAM_MODULE_MODELS:
             continue
         number = parse_int(module.findtext("target/node") or "0", "<memory> <node>", source)
         mask, page = module.findtext("source/nodemask"), module.find("source/pagesize")

@@ -35,9 +35,9 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
     numa = pci.find("numa")
     group = pci.find("iommuGroup")
     return PciDevice(
-        address=_own_address(pci, source),
-        vendor_id=_id(pci, "vendor", source),
-        product_id=_id(pci, "product", source),
+        address=_parse_own_address(pci, source),
+        vendor_id=_parse_id(pci, "vendor", source),
+        product_id=_parse_id(pci, "product", source),
         class_id=f"{parse_int(pci.findtext('class') or '0x0', '<class>', source):06x}"
         if pci.find("class") is not None
         else "",
@@ -75,7 +75,7 @@ def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, 
     )
 
 
-def _own_address(pci: Element, source: str) -> str:
+def _parse_own_address(pci: Element, source: str) -> str:
     parts = [
         parse_int(parse_text(pci, part, source), f"<{part}>", source)
         for part in ("domain", "bus", "slot", "function")
@@ -84,7 +84,7 @@ def _own_address(pci: Element, source: str) -> str:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
-def _id(pci: Element, name: str, source: str) -> str:
+def _parse_id(pci: Element, name: str, source: str) -> str:
     element = pci.find(name)
     if element is None:
         raise HostDataError(source, f"has no <{name}>")

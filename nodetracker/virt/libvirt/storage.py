@@ -12,16 +12,16 @@ from nodetracker.host.disk import read_storage
 from nodetracker.host.roots import Roots, describe_os_error
 from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.units import capacity_mib_from_bytes, usage_mib_from_bytes
-from nodetracker.virt.libvirt.answers import PoolInfo
-from nodetracker.virt.libvirt.disks import DiskPlace, GuestDisk
+from nodetracker.virt.libvirt.disks import GuestDisk, StorageScope
+from nodetracker.virt.libvirt.types import PoolInfo
 from nodetracker.virt.libvirt.xml import parse_document
 
 _BLOCK_BYTES = 512
 IMAGE_CACHE = "_base"
 """Below instances_path: where Nova keeps the images that guests' disks are based on."""
 
-FILE_POOLS = frozenset({"dir", "fs", "netfs", "gluster", "vstorage"})
-POOLS_OF_IMAGES = {"lvm": frozenset({"logical"}), "rbd": frozenset({"rbd"})}
+FILE_POOL_TYPES = frozenset({"dir", "fs", "netfs", "gluster", "vstorage"})
+POOL_TYPES_BY_IMAGES_TYPE = {"lvm": frozenset({"logical"}), "rbd": frozenset({"rbd"})}
 """images_type -> types of libvirt's pools that hold such images; all others are files."""
 
 
@@ -45,7 +45,7 @@ class ChosenPool:
     """The storage pool that is the node's disk: its sizes, and which disks lie in it."""
 
     filesystem: Filesystem
-    place: DiskPlace
+    scope: StorageScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class NodeStorage:
     """The node's disk as read.
 
     Attributes:
-        place: which guests' disks lie in it.
+        scope: which guests' disks lie in it.
         problems: (guest/disk, why it could not be measured), each a warning.
     """
 
     info: StorageInfo
-    place: DiskPlace
+    scope: StorageScope
     problems: tuple[tuple[str, str], ...]
 
 
-def read_own_storage(
+def read_local_storage(
     path: Path,
     roots: Roots,
     disks: Sequence[GuestDisk],
@@ -78,7 +78,7 @@ def read_own_storage(
     if reserve_image_cache:
         info = replace(info, reserved_mb=measure_image_cache(path / IMAGE_CACHE, info.instances))
     overcommit = measure_overcommit(disks, is_local=True, filesystem=info.instances)
-    return _node_storage(info, disks, DiskPlace(images_type), overcommit)
+    return _node_storage(info, disks, StorageScope(images_type), overcommit)
 
 
 def read_pool_storage(
@@ -91,20 +91,20 @@ def read_pool_storage(
     """
     pool = choose_pool(pools, disks, images_type, source)
     overcommit = measure_overcommit(disks, is_local=False)
-    return _node_storage(StorageInfo(pool.filesystem), disks, pool.place, overcommit)
+    return _node_storage(StorageInfo(pool.filesystem), disks, pool.scope, overcommit)
 
 
 def _node_storage(
-    info: StorageInfo, disks: Sequence[GuestDisk], place: DiskPlace, overcommit: Overcommit
+    info: StorageInfo, disks: Sequence[GuestDisk], scope: StorageScope, overcommit: Overcommit
 ) -> NodeStorage:
     unknown = tuple(
         (f"{disk.owner}/{disk.target}", "its size is not known, so it counts as none")
         for disk in disks
-        if not disk.is_file and disk.amounts.capacity is None and place.holds(disk)
+        if not disk.is_file and disk.sizes.capacity is None and scope.contains(disk)
     )
     info = replace(info, overcommitted_mb=overcommit.mb)
-    place = replace(place, elsewhere=overcommit.elsewhere)
-    return NodeStorage(info, place, overcommit.problems + unknown)
+    scope = replace(scope, elsewhere=overcommit.elsewhere)
+    return NodeStorage(info, scope, overcommit.problems + unknown)
 
 
 def measure_overcommit(
@@ -127,7 +127,7 @@ def measure_overcommit(
         if not disk.is_file:
             continue
         item = f"{disk.owner}/{disk.target}"
-        capacity, taken = disk.amounts.capacity, disk.amounts.allocation
+        capacity, taken = disk.sizes.capacity, disk.sizes.allocation
         if is_local and disk.path:
             try:
                 found = Path(disk.path).stat()
@@ -178,7 +178,7 @@ def choose_pool(
     Raises:
         HostDataError: no active pool fits.
     """
-    wanted = POOLS_OF_IMAGES.get(images_type or "", FILE_POOLS)
+    wanted = POOL_TYPES_BY_IMAGES_TYPE.get(images_type or "", FILE_POOL_TYPES)
     documents = {pool.name: parse_document(pool.xml, "pool", source) for pool in pools}
     fitting = sorted(
         (pool for pool in pools if documents[pool.name].get("type") in wanted),
@@ -207,4 +207,4 @@ def choose_pool(
     )
     named = (documents[pool.name].findtext("source/name") or "").strip()
     group = named or PurePosixPath(targets[pool.name]).name
-    return ChosenPool(filesystem, DiskPlace(images_type, pool.name, group))
+    return ChosenPool(filesystem, StorageScope(images_type, pool.name, group))

@@ -31,7 +31,7 @@ _VIDEO_MODELS = {
 _TPM_MODELS = {"tpm-tis": "TIS", "tpm-crb": "CRB"}
 
 
-def name_traits(
+def derive_traits(
     features: Iterable[str], threads: int, domain_capabilities: Element | None
 ) -> tuple[str, ...]:
     """Return the standard traits of a host, in ascending order.

@@ -68,7 +68,7 @@ def parse_bytes(element: Element, source: str) -> int:
     Source: libvirt's "scaledInteger".
     """
     number = parse_int((element.text or "").strip(), f"<{element.tag}>", source)
-    return number * _unit_of(element, source)
+    return number * _parse_unit(element, source)
 
 
 def parse_page_bytes(element: Element, source: str) -> int:
@@ -77,7 +77,7 @@ def parse_page_bytes(element: Element, source: str) -> int:
     Raises:
         HostDataError: they give none.
     """
-    return parse_int(element.get("size"), "page size", source) * _unit_of(element, source)
+    return parse_int(element.get("size"), "page size", source) * _parse_unit(element, source)
 
 
 def iter_enum(element: Element | None, name: str) -> Iterator[str]:
@@ -102,7 +102,7 @@ def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
         raise HostDataError(source, f"{what}: {error}") from error
 
 
-def _unit_of(element: Element, source: str) -> int:
+def _parse_unit(element: Element, source: str) -> int:
     """Return the bytes of the unit that an element's amount has."""
     unit = element.get("unit", "KiB")
     if unit not in _UNITS:

@@ -47,9 +47,9 @@ def make_case(tmp_path):
             source.check(self.endpoint)
             return super()._call(call)
 
-        def _optional(self, call):
+        def _call_if_supported(self, call):
             source.check(self.endpoint)
-            return super()._optional(call)
+            return super()._call_if_supported(call)
 
     def open_(endpoint):
         source.check(endpoint)

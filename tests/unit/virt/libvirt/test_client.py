@@ -1,10 +1,10 @@
-"""Calls of one connection, where libvirt answers other than at ease."""
+"""LibvirtClient when libvirt reports errors and missing features."""
 
 import pytest
 
 from nodetracker.errors import HostDataError
-from nodetracker.virt.libvirt.answers import Hooks
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.virt.libvirt.types import EventHandlers
 from tests.libvirt_nodes import require_binding
 from tests.programs import wait_until
 
@@ -24,71 +24,69 @@ class Connection:
 
 @pytest.fixture
 def make():
-    """Makes a client with some of libvirt's calls replaced, and gives libvirt's connection too."""
+    """Build a client some of whose libvirt calls are replaced; return libvirt's connection too."""
     require_binding()
     from nodetracker.virt.libvirt.client import LibvirtClient, open_client
 
     clients = []
 
-    def made(**replaced):
+    def build(**replaced):
         connection = open_client(ENDPOINT)._connection
         clients.append(LibvirtClient(ENDPOINT, Connection(connection, **replaced)))
         return clients[-1], connection
 
-    yield made
+    yield build
     for client in clients:
         client.close()
 
 
-def refusing(code, message):
-    """Build a call that libvirt refuses."""
+def failing(code, message):
+    """Return a call that raises a libvirtError."""
     import libvirt
 
-    def refuse(*_arguments):
+    def fail(*_arguments):
         error = libvirt.libvirtError(message)
         error.err = (code, 7, message, 2, message, "", "", 0, 0)
         raise error
 
-    return refuse
+    return fail
 
 
-def hooks(**more):
-    return Hooks(
-        **{"closed": lambda _: None, "guest": lambda _k, _u: None, "devices": lambda: None} | more
-    )
+def handlers(on_guest_event=lambda _kind, _uuid: None):
+    return EventHandlers(lambda _reason: None, on_guest_event, lambda: None)
 
 
-def test_without_the_daemon_of_devices_domains_are_watched_all_the_same(make, caplog):
+def test_domain_events_arrive_without_the_device_daemon(make, caplog):
     message = "Failed to connect socket to '/run/libvirt/virtnodedevd-sock'"
-    client, connection = make(nodeDeviceEventRegisterAny=refusing(38, message))
-    told = []
-    client.watch(hooks(guest=lambda kind, uuid: told.append(uuid)))
+    client, connection = make(nodeDeviceEventRegisterAny=failing(38, message))
+    uuids = []
+    client.register_events(handlers(lambda _kind, uuid: uuids.append(uuid)))
     connection.lookupByName("test").suspend()
-    wait_until(lambda: told)
-    assert told == [connection.lookupByName("test").UUIDString()]
+    wait_until(lambda: uuids)
+    assert uuids == [connection.lookupByName("test").UUIDString()]
     assert [record.getMessage() for record in caplog.records] == [
-        f"test:///default: no events of devices: {message}"
+        f"test:///default: device events are not available: {message}"
     ]
 
 
-def test_without_events_of_domains_there_is_no_session(make):
-    client, _ = make(domainEventRegisterAny=refusing(38, "no virtqemud"))
+def test_missing_domain_events_are_an_error(make):
+    client, _ = make(domainEventRegisterAny=failing(38, "no virtqemud"))
     with pytest.raises(HostDataError, match="no virtqemud"):
-        client.watch(hooks())
+        client.register_events(handlers())
 
 
 POOL = """<pool type='dir'><name>{}</name><target><path>/{}</path></target></pool>"""
 
 
-def test_pools_that_go_while_they_are_read_are_left_out(make):
-    def list_and_lose(flags):
+def test_pools_that_disappear_while_they_are_read_are_skipped(make):
+    def list_then_stop(flags):
         pools = connection.listAllStoragePools(flags)
         connection.storagePoolLookupByName("gone").destroy()
         stopped = connection.storagePoolLookupByName("stopped")
         stopped.destroy()
         return pools
 
-    client, connection = make(listAllStoragePools=list_and_lose)
+    client, connection = make(listAllStoragePools=list_then_stop)
     connection.storagePoolCreateXML(POOL.format("gone", "gone"))
     connection.storagePoolDefineXML(POOL.format("stopped", "stopped")).create()
-    assert [pool.name for pool in client.storage_pools()] == ["default-pool"]
+    assert [pool.name for pool in client.list_storage_pools()] == ["default-pool"]

@@ -6,27 +6,27 @@ import pytest
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
-from nodetracker.virt.libvirt.answers import DomainStatistics, Identity, PoolInfo
 from nodetracker.virt.libvirt.connection import Session
-from nodetracker.virt.libvirt.disks import DiskAmounts, DiskPlace, GuestDisk
+from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSettings
+from nodetracker.virt.libvirt.types import DomainStatistics, Identity, PoolInfo
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 
 GIB = 2**30
 UUID = "00000000-0000-4000-8000-000000000001"
-FILES = DiskPlace()
-LVM = DiskPlace("lvm", "images", "my-vg")
-RBD = DiskPlace("rbd", "ceph", "vms")
+FILES = StorageScope()
+LVM = StorageScope("lvm", "images", "my-vg")
+RBD = StorageScope("rbd", "ceph", "vms")
 
 
 def disk(kind, path="", protocol="", pool=""):
-    return GuestDisk("web", "vda", kind, path, DiskAmounts(GIB), UUID, protocol, pool)
+    return GuestDisk("web", "vda", kind, path, DiskSizes(GIB), UUID, protocol, pool)
 
 
 @pytest.mark.parametrize(
-    ("found", "places"),
+    ("found", "scopes"),
     [
         (disk("file", "/srv/a.img"), [FILES]),
         (disk("volume", pool="images"), [FILES, LVM]),
@@ -44,14 +44,14 @@ def disk(kind, path="", protocol="", pool=""):
         f"{value.kind} {value.path or value.pool}" if isinstance(value, GuestDisk) else ""
     ),
 )
-def test_a_disk_counts_where_it_lies(found, places):
-    assert [place for place in (FILES, LVM, RBD) if place.holds(found)] == places
+def test_a_disk_counts_where_it_lies(found, scopes):
+    assert [scope for scope in (FILES, LVM, RBD) if scope.contains(found)] == scopes
 
 
 def test_while_the_pool_is_not_known_its_kind_decides():
-    assert DiskPlace("rbd").holds(disk("network", protocol="rbd", pool="volumes"))
-    assert DiskPlace("lvm").holds(disk("block", "/dev/sdb"))
-    assert not DiskPlace("lvm").holds(disk("file", "/srv/a.img"))
+    assert StorageScope("rbd").contains(disk("network", protocol="rbd", pool="volumes"))
+    assert StorageScope("lvm").contains(disk("block", "/dev/sdb"))
+    assert not StorageScope("lvm").contains(disk("file", "/srv/a.img"))
 
 
 DISKS = (
@@ -72,27 +72,27 @@ class Client:
         self.file = "/srv/a.img"
 
     def __getattr__(self, name):
-        def refuse(*_):
-            raise HostDataError("stub", f"tells no {name}")
+        def fail(*_):
+            raise HostDataError("stub", f"{name} is not supported")
 
-        return refuse
+        return fail
 
-    def domain_states(self):
+    def list_domain_states(self):
         return [DomainStatistics(UUID, "web", {"state.state": 1})]
 
-    def domain_amounts(self):
+    def list_domain_resources(self):
         values = {"block.count": len(self.capacities)}
         for number, (target, size) in enumerate(self.capacities.items()):
             values |= {f"block.{number}.name": target, f"block.{number}.capacity": size * GIB}
         return [DomainStatistics(UUID, "web", values)]
 
-    def domain_xml(self, _uuid):
+    def get_domain_xml(self, _uuid):
         return (
             f"<domain><name>web</name><uuid>{UUID}</uuid><memory>1048576</memory>"
             f"<vcpu>1</vcpu><devices>{''.join(DISKS)}</devices></domain>"
         ).replace("/srv/a.img", self.file)
 
-    def storage_pools(self):
+    def list_storage_pools(self):
         if not self.are_pools_told:
             raise HostDataError("stub", "tells no pools")
         return [
@@ -115,9 +115,9 @@ def read(client, images_type=None, uri="qemu+ssh://far/system", instances_path="
     connection = SimpleNamespace(
         endpoint=HypervisorEndpoint(uri),
         check_alive=lambda: None,
-        take_dirty=frozenset,
-        take_devices_dirty=lambda: False,
-        give_back=lambda dirty: None,
+        pop_changed_domains=frozenset,
+        pop_devices_changed=lambda: False,
+        requeue_changed_domains=lambda dirty: None,
     )
     environment = DriverEnvironment("host-1", str(instances_path), Roots(), ProbeRunner(5))
     session = Session(client, client, Identity("far", "QEMU", 8002001), 1)
@@ -167,4 +167,4 @@ def test_a_file_is_charged_to_the_filesystem_that_it_is_on(tmp_path, place, char
 def test_gpus_are_not_known_where_devices_are_not(tmp_path):
     snapshot = read(Client(), uri="qemu:///system", instances_path=tmp_path)
     assert snapshot.pci.error == snapshot.gpus.error
-    assert "tells no pci_names" in snapshot.gpus.error
+    assert "list_pci_names is not supported" in snapshot.gpus.error

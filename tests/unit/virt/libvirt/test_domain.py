@@ -73,9 +73,9 @@ def test_disks_by_where_they_are_and_whether_they_are_the_guest_s():
         DomainDisk("vdb", "block", "/dev/sdb"),
         DomainDisk("vdc", "network", protocol="rbd", pool="p"),
         DomainDisk("vdd", "volume", pool="p"),
-        DomainDisk("sda", "file", "/cd.iso", is_promised=False),
-        DomainDisk("vde", "file", "/ro.img", is_promised=False),
-        DomainDisk("sdb", "file", "", is_promised=False),
+        DomainDisk("sda", "file", "/cd.iso", is_charged=False),
+        DomainDisk("vde", "file", "/ro.img", is_charged=False),
+        DomainDisk("sdb", "file", "", is_charged=False),
     )
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nodetracker.model.guest import PowerState
-from nodetracker.virt.libvirt.answers import DomainStatistics
 from nodetracker.virt.libvirt.guests import REREAD_SECONDS, GuestReader
+from nodetracker.virt.libvirt.types import DomainStatistics
 
 
 def uuid_of(name):
@@ -59,9 +59,9 @@ class Hypervisor:
             for name, count in self.vcpus.items()
         ]  # fmt: skip
 
-    def read(self, *dirty, has_amounts=True):
+    def read(self, *dirty, has_resources=True):
         self.read_names.clear()
-        told = self.told() if has_amounts else None
+        told = self.told() if has_resources else None
         return self.reader.read(self.listed(), told, {uuid_of(name) for name in dirty})
 
     def vcpus_seen(self, **more):
@@ -107,13 +107,13 @@ def test_without_statistics_documents_are_as_last_read():
     host = Hypervisor("a")
     host.disks["a"] = {"block.0.capacity": 5 * 2**30}
     assert host.read().listing.guests[0].disk_mb == 5120
-    assert host.read(has_amounts=False).listing.guests[0].disk_mb == 5120
+    assert host.read(has_resources=False).listing.guests[0].disk_mb == 5120
     assert host.read_names == []
 
 
 def test_without_statistics_a_guest_of_unknown_size_is_not_told_to_be_smaller():
     host = Hypervisor("a")
-    listing = host.read(has_amounts=False).listing
+    listing = host.read(has_resources=False).listing
     assert listing.guests == ()
     assert listing.unreadable == ("domain a: the size of vda is not known",)
     host.disks["a"] = {"block.0.capacity": 2**30}

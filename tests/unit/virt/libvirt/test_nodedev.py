@@ -65,8 +65,8 @@ class Machine:
         self.read.append(name)
         return document(slot=self.slots[name]) if name in self.slots else None
 
-    def names(self, is_dirty=False):
-        return [device.address for device in self.reader.read(["a", "b"], is_dirty)]
+    def names(self, has_changed=False):
+        return [device.address for device in self.reader.read(["a", "b"], has_changed)]
 
 
 def test_documents_are_read_again_only_when_something_happened():
@@ -75,7 +75,7 @@ def test_documents_are_read_again_only_when_something_happened():
     assert machine.names() == machine.names()
     assert machine.read == ["a", "b"]
     machine.slots["a"] = 2
-    assert machine.names(is_dirty=True) == ["0000:81:00.0", "0000:81:02.0"]
+    assert machine.names(has_changed=True) == ["0000:81:00.0", "0000:81:02.0"]
     machine.slots["a"] = 3
     machine.now = REREAD_SECONDS
     assert machine.names() == ["0000:81:00.0", "0000:81:03.0"]
@@ -107,7 +107,7 @@ def test_mediated_devices_are_read():
 
 def test_the_reader_tells_them_by_address():
     reader = DeviceReader(lambda name: document(MDEV_TYPES))
-    (device,) = reader.read(["a"], is_dirty=False)
+    (device,) = reader.read(["a"], has_changed=False)
     assert {
         address: [kind.id for kind in kinds] for address, kinds in reader.mdev_types().items()
     } == {device.address: ["nvidia-11", "i915-4"]}

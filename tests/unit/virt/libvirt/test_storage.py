@@ -7,20 +7,20 @@ import pytest
 
 from nodetracker.errors import HostDataError
 from nodetracker.model.host import Filesystem
-from nodetracker.virt.libvirt.answers import PoolInfo
-from nodetracker.virt.libvirt.disks import DiskAmounts, DiskPlace, GuestDisk
+from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
 from nodetracker.virt.libvirt.storage import (
     choose_pool,
     measure_image_cache,
     measure_overcommit,
 )
+from nodetracker.virt.libvirt.types import PoolInfo
 
 MIB = 2**20
 
 
 def disk(path="", capacity=100, allocation=0, kind="file", target="vda"):
-    amounts = DiskAmounts(None if capacity is None else capacity * MIB, allocation * MIB)
-    return GuestDisk("web", target, kind, str(path), amounts)
+    sizes = DiskSizes(None if capacity is None else capacity * MIB, allocation * MIB)
+    return GuestDisk("web", target, kind, str(path), sizes)
 
 
 def sparse(path, written=0):
@@ -84,8 +84,8 @@ def test_the_pool_with_most_of_the_guests_disks_is_the_node_s():
 
 def test_without_disks_it_is_the_default_pool_or_the_first():
     pools = [pool("b"), pool("default"), pool("a")]
-    assert choose_pool(pools, [], None, "libvirt").place.pool == "default"
-    assert choose_pool([pool("b"), pool("a")], [], None, "libvirt").place.pool == "a"
+    assert choose_pool(pools, [], None, "libvirt").scope.pool == "default"
+    assert choose_pool([pool("b"), pool("a")], [], None, "libvirt").scope.pool == "a"
 
 
 def test_the_type_of_images_decides_which_pools_fit():
@@ -94,8 +94,8 @@ def test_the_type_of_images_decides_which_pools_fit():
         pool("vg", "logical", target="/dev/vg0"),
         pool("ceph", "rbd", source="vms"),
     ]
-    assert choose_pool(pools, [], "lvm", "libvirt").place == DiskPlace("lvm", "vg", "vg0")
-    assert choose_pool(pools, [], "rbd", "libvirt").place == DiskPlace("rbd", "ceph", "vms")
+    assert choose_pool(pools, [], "lvm", "libvirt").scope == StorageScope("lvm", "vg", "vg0")
+    assert choose_pool(pools, [], "rbd", "libvirt").scope == StorageScope("rbd", "ceph", "vms")
 
 
 def test_no_pool_that_fits_is_an_error():

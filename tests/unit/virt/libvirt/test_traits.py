@@ -1,6 +1,6 @@
 """Traits of processor and emulator."""
 
-from nodetracker.virt.libvirt.traits import name_traits
+from nodetracker.virt.libvirt.traits import derive_traits
 from nodetracker.virt.libvirt.xml import parse_document
 
 DOCUMENT = """<domainCapabilities><devices>
@@ -13,11 +13,11 @@ DOCUMENT = """<domainCapabilities><devices>
 
 def traits(features=(), threads=1, emulator="", sev="no"):
     text = DOCUMENT.format(emulator, sev)
-    return name_traits(features, threads, parse_document(text, "domainCapabilities", "x"))
+    return derive_traits(features, threads, parse_document(text, "domainCapabilities", "x"))
 
 
 def test_known_features_have_their_traits_and_others_none():
-    assert name_traits(["avx2", "aes", "odd"], 2, None) == (
+    assert derive_traits(["avx2", "aes", "odd"], 2, None) == (
         "HW_CPU_HYPERTHREADING",
         "HW_CPU_X86_AESNI",
         "HW_CPU_X86_AVX2",

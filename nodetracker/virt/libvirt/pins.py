@@ -12,7 +12,7 @@ from nodetracker.virt.libvirt.domain import Domain
 from nodetracker.virt.libvirt.memory import MemoryPart
 
 
-def bind_domain(domain: Domain, topology: NumaTopology) -> GuestPins:
+def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     """Return what a domain is bound to.
 
     A vCPU that may run on one host CPU alone is pinned there; one whose CPUs

@@ -5,9 +5,9 @@ import pytest
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import NumaCell, NumaTopology
 from nodetracker.model.numa_placement import CellPlacement
-from nodetracker.virt.libvirt.binding import bind_domain
 from nodetracker.virt.libvirt.domain import Domain
 from nodetracker.virt.libvirt.memory import MemoryPart
+from nodetracker.virt.libvirt.pins import derive_pins
 
 MIB = 2**20
 TWO = NumaTopology(
@@ -26,41 +26,41 @@ def cpus(*ids):
 
 @pytest.mark.parametrize("topology", [ONE, TWO, NumaTopology()])
 def test_who_is_bound_to_nothing_counts_nowhere(topology):
-    assert bind_domain(domain(), topology) == GuestPins()
+    assert derive_pins(domain(), topology) == GuestPins()
 
 
 def test_devices_are_told_in_any_case():
-    found = bind_domain(domain(devices=("0000:81:00.0",)), NumaTopology())
+    found = derive_pins(domain(devices=("0000:81:00.0",)), NumaTopology())
     assert found == GuestPins((), ("0000:81:00.0",))
 
 
 def test_single_cpus_are_pins_and_the_memory_is_with_them():
-    found = bind_domain(domain(affinity={0: cpus(4), 1: cpus(6)}), TWO)
+    found = derive_pins(domain(affinity={0: cpus(4), 1: cpus(6)}), TWO)
     assert found.cells == (CellPlacement(4, 0, 64, pins={0: 4, 1: 6}),)
     assert found.pcpus == 2
 
 
 def test_a_set_of_one_cell_floats_in_it():
-    found = bind_domain(domain(affinity={0: cpus(0, 1), 1: cpus(2)}), TWO)
+    found = derive_pins(domain(affinity={0: cpus(0, 1), 1: cpus(2)}), TWO)
     assert found.cells == (CellPlacement(0, 1, 64, pins={1: 2}),)
 
 
 def test_a_set_of_several_cells_counts_nowhere():
-    assert bind_domain(domain(affinity={0: cpus(3, 4), 1: cpus(3, 4)}), TWO) == GuestPins()
+    assert derive_pins(domain(affinity={0: cpus(3, 4), 1: cpus(3, 4)}), TWO) == GuestPins()
 
 
 def test_memory_of_a_guest_that_is_partly_bound_is_not_certain():
-    found = bind_domain(domain(affinity={0: cpus(0)}), TWO)
+    found = derive_pins(domain(affinity={0: cpus(0)}), TWO)
     assert found.cells == (CellPlacement(0, 0, 0, pins={0: 0}),)
 
 
 def test_memory_is_where_numatune_puts_it():
-    found = bind_domain(domain(memory=(MemoryPart(64 * MIB, cpus(4), 2048),)), TWO)
+    found = derive_pins(domain(memory=(MemoryPart(64 * MIB, cpus(4), 2048),)), TWO)
     assert found.cells == (CellPlacement(4, 0, 64, 2048, 32),)
 
 
 def test_guest_cells_have_their_own_memory():
-    found = bind_domain(
+    found = derive_pins(
         domain(
             affinity={0: cpus(0), 1: cpus(4)},
             memory=(MemoryPart(16 * MIB, cpus(0)), MemoryPart(48 * MIB, cpus(4))),
@@ -75,7 +75,7 @@ def test_guest_cells_have_their_own_memory():
 
 def test_huge_pages_of_a_host_with_one_cell_are_that_cell_s():
     memory = (MemoryPart(64 * MIB, page_kb=2048),)
-    assert bind_domain(domain(memory=memory), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
+    assert derive_pins(domain(memory=memory), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
 
 
 def test_pages_of_several_sizes_are_told_apart():
@@ -85,7 +85,7 @@ def test_pages_of_several_sizes_are_told_apart():
         MemoryPart(8 * MIB, cpus(4)),
         MemoryPart(3 * MIB, cpus(4), 2048),
     )
-    found = bind_domain(domain(affinity={0: cpus(4), 1: cpus(5)}, memory=memory), TWO)
+    found = derive_pins(domain(affinity={0: cpus(4), 1: cpus(5)}, memory=memory), TWO)
     assert found.cells == (
         CellPlacement(4, 0, 8, pins={0: 4, 1: 5}),
         CellPlacement(4, 0, 35, 2048, 18),
@@ -95,18 +95,18 @@ def test_pages_of_several_sizes_are_told_apart():
 
 
 def test_vcpus_that_are_not_plugged_in_are_not_bound():
-    assert bind_domain(domain(vcpus=1, affinity={1: cpus(5)}), TWO) == GuestPins()
+    assert derive_pins(domain(vcpus=1, affinity={1: cpus(5)}), TWO) == GuestPins()
 
 
 def test_which_vcpus_are_plugged_in_is_told():
     guest = Domain(
         "u", "web", 2, 3, 64 * MIB, unplugged=cpus(1), affinity={n: cpus(n + 4) for n in range(3)}
     )
-    assert bind_domain(guest, TWO).cells == (CellPlacement(4, 0, 64, pins={0: 4, 2: 6}),)
+    assert derive_pins(guest, TWO).cells == (CellPlacement(4, 0, 64, pins={0: 4, 2: 6}),)
 
 
 def test_cpus_of_its_helpers_stay_empty():
-    found = bind_domain(
+    found = derive_pins(
         domain(affinity={0: cpus(4), 1: cpus(5)}, helper_cpus=cpus(0, 5, 6, 99)), TWO
     )
     assert found.cells == (

@@ -1,4 +1,4 @@
-"""What one connection answers, as plain values."""
+"""Value types of the libvirt client."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from nodetracker.model.event import EventKind
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a hypervisor is.
+    """Hostname, type and version of a hypervisor.
 
     Attributes:
         version: 1,000,000 x major + 1,000 x minor + micro.
@@ -22,7 +22,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class DomainStatistics:
-    """What bulk statistics tell of one domain.
+    """Bulk statistics of one domain.
 
     Attributes:
         values: libvirt's own keys, e.g. ``state.state``, ``block.0.capacity``.
@@ -35,7 +35,7 @@ class DomainStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
-    """One active storage pool: its document, and bytes in all and available."""
+    """One active storage pool: its document, its capacity and available bytes."""
 
     name: str
     xml: str
@@ -44,15 +44,15 @@ class PoolInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
-    """Whom a connection tells of events; called on libvirt's event thread, never to wait there.
+class EventHandlers:
+    """Handlers of a connection's events; they run on libvirt's event thread and must not block.
 
     Attributes:
-        closed: with the reason, once, when the connection breaks.
-        guest: kind and the guest's uuid.
-        devices: when a host device came, went or is another.
+        on_close: called once with the reason when the connection breaks.
+        on_guest_event: called with the kind and the guest's uuid.
+        on_device_event: called when a host device was added, removed or changed.
     """
 
-    closed: Callable[[str], None]
-    guest: Callable[[EventKind, str], None]
-    devices: Callable[[], None]
+    on_close: Callable[[str], None]
+    on_guest_event: Callable[[EventKind, str], None]
+    on_device_event: Callable[[], None]

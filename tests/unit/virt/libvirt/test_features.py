@@ -1,4 +1,4 @@
-"""What processor and emulator can do, while libvirt does not tell it."""
+"""Features of processor and emulator while libvirt does not report them."""
 
 import itertools
 from types import SimpleNamespace
@@ -7,11 +7,11 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.settings import Policy
-from nodetracker.virt.libvirt.answers import Identity
 from nodetracker.virt.libvirt.connection import ConnectionTimes, Session
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+from nodetracker.virt.libvirt.types import Identity
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_record
@@ -21,48 +21,48 @@ TRAITS = ["COMPUTE_STORAGE_BUS_VIRTIO", "HW_CPU_X86_AESNI", "HW_CPU_X86_AVX2", "
 
 
 class Client:
-    """A hypervisor that may be asked what it can do, or not yet."""
+    """A hypervisor client that reports its features, or fails to while it is not ready."""
 
     is_ready = True
 
-    def memory_and_cpus(self):
+    def get_node_info(self):
         return 8192, 2
 
-    def online_cpus(self):
+    def get_cpu_map(self):
         return (True, True)
 
-    def capabilities(self):
+    def get_capabilities(self):
         return capabilities(cell(0, [0, 1]))
 
-    def expand_features(self, _cpu):
+    def expand_cpu_features(self, _cpu):
         return "<cpu><feature name='avx2'/></cpu>"
 
-    def domain_capabilities(self):
+    def get_domain_capabilities(self):
         if not self.is_ready:
-            raise HostDataError("stub", "still looks for its emulators")
+            raise HostDataError("stub", "is still probing its emulators")
         bus = "<disk supported='yes'><enum name='bus'><value>virtio</value></enum></disk>"
         return f"<domainCapabilities><devices>{bus}</devices></domainCapabilities>"
 
-    def memory_statistics(self):
+    def get_memory_statistics(self):
         return {"total": 8388608, "free": 4194304}
 
-    def domain_states(self):
+    def list_domain_states(self):
         return []
 
-    def domain_amounts(self):
+    def list_domain_resources(self):
         return []
 
-    def pci_names(self):
+    def list_pci_names(self):
         return []
 
-    def storage_pools(self):
-        raise HostDataError("stub", "tells no pools")
+    def list_storage_pools(self):
+        raise HostDataError("stub", "has no pools")
 
-    domain_xml = device_xml = None
+    get_domain_xml = get_device_xml = None
 
 
 class Connection:
-    """A connection whose session may be another at any time."""
+    """A connection that can be given a new session at any time."""
 
     def __init__(self, client):
         self.endpoint = HypervisorEndpoint("qemu+ssh://far/system")
@@ -79,8 +79,8 @@ class Connection:
         return self.current
 
     check_alive = staticmethod(lambda: None)
-    take_dirty = frozenset
-    take_devices_dirty = staticmethod(lambda: False)
+    pop_changed_domains = frozenset
+    pop_devices_changed = staticmethod(lambda: False)
 
 
 def make(tmp_path):
@@ -97,7 +97,7 @@ def make(tmp_path):
     return driver, connection
 
 
-def test_they_are_as_last_known_after_a_restart_of_libvirtd(tmp_path):
+def test_features_are_kept_across_a_restart_of_libvirtd(tmp_path):
     driver, connection = make(tmp_path)
     before = driver.get_available_resource("far")
     assert list(before.traits) == TRAITS
@@ -109,12 +109,12 @@ def test_they_are_as_last_known_after_a_restart_of_libvirtd(tmp_path):
     )  # fmt: skip
 
 
-def test_the_row_keeps_its_traits_while_they_are_not_known(tmp_path):
+def test_the_row_keeps_its_traits_while_features_are_unknown(tmp_path):
     driver, connection = make(tmp_path)
     row = account(driver.get_available_resource("far"), None, Policy(), NOW).values
     assert row.traits == TRAITS
     again, connection = make(tmp_path)  # as an agent that was restarted
     connection.client.is_ready = False
     snapshot = again.get_available_resource("far")
-    assert "still looks for its emulators" in snapshot.hypervisor.error
+    assert "is still probing its emulators" in snapshot.hypervisor.error
     assert account(snapshot, make_record(row), Policy(), NOW).values.traits == TRAITS
