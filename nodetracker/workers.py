@@ -1,22 +1,23 @@
-"""Threads for calls that may never return: bounded, named, and never joined.
+"""Run calls that may never return in daemon threads: bounded, named and never joined.
 
 `concurrent.futures` joins its threads when the interpreter exits, so one hung
-hypervisor call would keep the process from stopping. These are daemon threads.
+hypervisor call would keep the process from stopping.
 """
 
 import collections
 import threading
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 IDLE_SECONDS = 5.0
 
 
 class Task(Generic[T]):
-    """One call handed to a pool: wait for it, or give it up."""
+    """A call in a pool: wait for it, or abandon it."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -35,7 +36,7 @@ class Task(Generic[T]):
     def wait(self, budget_seconds: float) -> bool:
         """Wait until the call ends or has run for its budget.
 
-        A call that still waits for a free thread is given one budget for that too.
+        A call that is still queued for a thread may also be queued for one budget.
         """
         if not self._started.wait(budget_seconds):
             return False
@@ -85,13 +86,13 @@ class Task(Generic[T]):
 
 
 class WorkerPool:
-    """Daemon threads that come when needed and go when idle.
+    """Daemon threads that are started when needed and end when idle.
 
     Args:
         name: first part of the threads' names.
-        max_threads: the most that may work at once. A thread whose call has
-            been given up with `abandon` does not count, so hung calls never
-            starve the rest; whoever abandons bounds their number.
+        max_threads: limit of threads that work concurrently. A thread whose call
+            was abandoned does not count, so hung calls never starve the rest; the
+            caller limits their number, as `HangGuard` does.
     """
 
     def __init__(self, name: str, max_threads: int) -> None:
@@ -106,10 +107,10 @@ class WorkerPool:
         self._serial = 0
 
     def submit(self, call: Callable[[], T]) -> Task[T]:
-        """Hand a call to a thread, now or as soon as one is free.
+        """Run a call in a thread, now or as soon as one is free.
 
-        The call fails, with what it was refused with, when there is no thread
-        at all and none can be started.
+        The call fails with the error of starting a thread when the pool has no
+        thread and none can be started.
         """
         task = Task(call)
         with self._lock:
@@ -124,7 +125,7 @@ class WorkerPool:
         """Stop counting the thread of a call that hangs; it is counted again if it ends.
 
         Returns:
-            Whether the call is running; one that had not begun never will.
+            Whether the call is running; a queued one is removed and never runs.
         """
         with self._lock:
             if task in self._queue:
@@ -140,12 +141,12 @@ class WorkerPool:
 
     @property
     def thread_count(self) -> int:
-        """How many threads there are, hung ones included."""
+        """Number of threads, hung ones included."""
         with self._lock:
             return self._threads + len(self._abandoned)
 
     def _start_thread(self) -> None:
-        """Start a thread; where none can be had and none works, fail what waits for one."""
+        """Start a thread; fail the queued calls if none can be started and none works."""
         self._serial += 1
         thread = threading.Thread(
             target=self._work, name=f"{self._name}-{self._serial}", daemon=True
@@ -176,3 +177,93 @@ class WorkerPool:
                     if self._threads >= self._max_threads:
                         return
                     self._threads += 1
+
+
+class HangGuard(Generic[K]):
+    """Runs calls in threads, and starts no call under a key whose earlier calls still hang.
+
+    A call hangs once its caller stops waiting and abandons it. Its thread is left
+    behind, and its key is blocked until the call returns, so the number of hung
+    threads is limited. For a node, say::
+
+        guard: HangGuard[str] = HangGuard("audit", max_threads=16)
+
+        task = guard.start(nodename, read_node)
+        if task is None:  # the last reading of this node has not returned yet
+            return failed_snapshot(nodename, "driver", "does not answer")
+        if not task.wait(budget_seconds):
+            guard.abandon(nodename, task)
+            return failed_snapshot(nodename, "driver", "does not answer")
+        return task.result()
+
+    Every task that is not done when its caller stops waiting must be abandoned.
+    Calls under one key that end in time may run concurrently.
+
+    Args:
+        name: first part of the threads' names.
+        max_threads: limit of threads that work concurrently; hung ones do not count.
+        max_hung: number of hung calls that block a key.
+        on_return: called with the key of each hung call that is found to have
+            returned, in the thread that finds it, before its key is used again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        max_threads: int,
+        max_hung: int = 1,
+        on_return: Callable[[K], None] | None = None,
+    ) -> None:
+        self._pool = WorkerPool(name, max_threads)
+        self._max_hung = max_hung
+        self._on_return = on_return
+        self._lock = threading.Lock()
+        self._hung: dict[K, list[Task[Any]]] = {}
+
+    def start(self, key: K, call: Callable[[], T]) -> Task[T] | None:
+        """Run a call in a thread as `WorkerPool.submit` does; return None if its key is blocked."""
+        return None if self.is_blocked(key) else self._pool.submit(call)
+
+    def abandon(self, key: K, task: Task[Any]) -> bool:
+        """Leave the thread of a call that did not end in time behind.
+
+        Returns:
+            Whether the call hangs; one that was still queued is removed and blocks nothing.
+        """
+        hangs = self._pool.abandon(task)
+        if hangs:
+            with self._lock:
+                self._hung.setdefault(key, []).append(task)
+        return hangs
+
+    def is_blocked(self, key: K) -> bool:
+        """Return whether so many calls of a key hang that `start` would refuse another."""
+        self._remove_returned((key,))
+        with self._lock:
+            return len(self._hung.get(key, ())) >= self._max_hung
+
+    def hung_keys(self) -> list[K]:
+        """Return the key of each call that hangs, so a key appears once per hung call."""
+        with self._lock:
+            keys = tuple(self._hung)
+        self._remove_returned(keys)
+        with self._lock:
+            return [key for key, tasks in self._hung.items() for _ in tasks]
+
+    @property
+    def thread_count(self) -> int:
+        """Number of threads, hung ones included."""
+        return self._pool.thread_count
+
+    def _remove_returned(self, keys: Iterable[K]) -> None:
+        returned: list[K] = []
+        with self._lock:
+            for key in keys:
+                tasks = self._hung.pop(key, [])
+                hung = [task for task in tasks if not task.is_done]
+                if hung:
+                    self._hung[key] = hung
+                returned += [key] * (len(tasks) - len(hung))
+        if self._on_return is not None:
+            for key in returned:
+                self._on_return(key)

@@ -6,7 +6,6 @@ its own, which is left behind at the end of its time.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -17,12 +16,12 @@ from nodetracker.errors import RequestError, RpcError, RpcUnavailableError, RpcV
 from nodetracker.rpc.answers import decode_error
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.transport import Transport
-from nodetracker.workers import Task, WorkerPool
+from nodetracker.workers import HangGuard
 
 LOG = logging.getLogger(__name__)
 
 MAX_STUCK = 8
-"""Calls that hang; while there are so many no further one is begun."""
+"""Number of hung calls while which no further call is started."""
 
 SLACK_SECONDS = 1.0
 """What the library gets beyond its own timeout, to say more than we could."""
@@ -31,6 +30,9 @@ IDLE_TIMEOUT = 10
 """A server at work says so; one that is silent for this long has died with the call."""
 
 _THREADS = 64
+
+_BROKER = "broker"
+"""Key of all calls at the guard: they share one broker, which lets them hang."""
 
 
 class RpcCaller:
@@ -48,9 +50,7 @@ class RpcCaller:
     ) -> None:
         self._get_transport = get_transport
         self.clock = clock
-        self._pool = WorkerPool("rpc-call", _THREADS)
-        self._lock = threading.Lock()
-        self._stuck: list[Task[Any]] = []
+        self._guard: HangGuard[str] = HangGuard("rpc-call", _THREADS, MAX_STUCK)
         self._clients: dict[str, Any] = {}
 
     def call(
@@ -114,17 +114,17 @@ class RpcCaller:
     def _bound(
         self, send: Callable[[], Any], name: str, method: str, timeout_seconds: float
     ) -> Any:
-        """Do what may hang in a thread that is left behind at the end of its time.
+        """Make a call that may hang in a thread that is left behind when its time is over.
 
         Raises:
             RpcError: it failed, or did not end in time.
         """
         began = time.monotonic()
-        task = self._pool.submit(send)
+        task = self._guard.start(_BROKER, send)
+        if task is None:
+            raise self._stuck_error()
         if not task.wait_until(began + timeout_seconds + SLACK_SECONDS):
-            if self._pool.abandon(task):
-                with self._lock:
-                    self._stuck.append(task)
+            self._guard.abandon(_BROKER, task)
             raise RpcUnavailableError(
                 f"{name} did not answer {method} within "
                 f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
@@ -135,11 +135,12 @@ class RpcCaller:
         return task.result()
 
     def _refuse_when_stuck(self) -> None:
-        with self._lock:
-            self._stuck = [task for task in self._stuck if not task.is_done]
-            stuck = len(self._stuck)
-        if stuck >= MAX_STUCK:
-            raise RpcUnavailableError(f"the message broker does not answer: {stuck} calls hang")
+        if self._guard.is_blocked(_BROKER):
+            raise self._stuck_error()
+
+    def _stuck_error(self) -> RpcUnavailableError:
+        stuck = len(self._guard.hung_keys())
+        return RpcUnavailableError(f"the message broker does not answer: {stuck} calls hang")
 
     def _client(self, interface: Interface) -> Any:
         client = self._clients.get(interface.topic)

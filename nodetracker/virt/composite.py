@@ -1,4 +1,4 @@
-"""Several drivers on one host as one driver of one node."""
+"""Combine several drivers of one host into one driver of one node."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,45 +12,46 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
 from nodetracker.virt.probes import ProbeRunner
-from nodetracker.workers import Task, WorkerPool
+from nodetracker.workers import HangGuard, Task
 
 _KINDS = {
     DriverCapability.INSTANCES: WorkloadKind.INSTANCE,
     DriverCapability.CONTAINERS: WorkloadKind.CONTAINER,
 }
 _BUDGETS = 1.5
-"""Probes' budgets that a driver gets for one reading; its probes are bounded themselves."""
+"""Budget of one driver's reading in probe timeouts; its probes are bounded themselves."""
+
+_DOES_NOT_ANSWER = "does not answer"
 
 
 class CompositeDriver:
-    """Drivers of one machine: the first names the node and gives its facts, all give guests.
+    """Drivers of one machine: the first provides the node's name and facts, all provide guests.
 
     Args:
         drivers: name and driver, at least two.
-        probes: tells the budget of a probe.
+        probes: knows the timeout of a probe.
     """
 
     def __init__(self, drivers: Sequence[tuple[str, Driver]], probes: ProbeRunner) -> None:
         self._drivers = tuple(drivers)
         self._first_name, self._first = self._drivers[0]
         self._probes = probes
-        self._readers = WorkerPool("driver", len(self._drivers))
-        self._hung: dict[str, Task[HostSnapshot]] = {}
-        self._nodenames: dict[str, str] = {}  # by driver, as it was listed last
+        self._readers: HangGuard[str] = HangGuard("driver", len(self._drivers))
+        self._nodenames: dict[str, str] = {}  # by driver, from its last listing
         self._kinds: dict[str, frozenset[WorkloadKind]] = {}  # by driver, likewise
         self._disks: dict[str, int | None] = {}  # by driver, likewise
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
-        """What the first can do, and events when any driver tells them."""
+        """The first driver's capabilities, and events if any driver sends them."""
         own = self._first.capabilities - _KINDS.keys()
         return own | (self._all_capabilities() & {DriverCapability.EVENTS})
 
     def init_host(self) -> None:
-        """Get all drivers ready.
+        """Initialize all drivers.
 
         Raises:
-            ConfigError: the first one's node is not this machine.
+            ConfigError: the first driver's node is not this machine.
         """
         for _, driver in self._drivers:
             driver.init_host()
@@ -61,16 +62,18 @@ class CompositeDriver:
             )
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all drivers."""
         for _, driver in self._drivers:
             driver.close()
 
     def get_available_nodes(self) -> NodeListing:
-        """Return the first driver's node, also while that driver does not answer, and who does not.
+        """Return the first driver's node and the sources that do not answer.
+
+        The node is listed even while the first driver does not answer.
 
         Raises:
             DriverUnavailableError: the first does not answer and never did.
-            ConfigError: a driver has not exactly one node.
+            ConfigError: a driver does not have exactly one node.
         """
         unreachable: list[str] = []
         for name, driver in self._drivers:
@@ -88,9 +91,10 @@ class CompositeDriver:
         return NodeListing(() if known is None else (known,), tuple(unreachable))
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Read all drivers side by side and merge what they say."""
+        """Read all drivers concurrently and merge their readings."""
         tasks = [
-            (name, driver, self._start(name, driver, nodename)) for name, driver in self._drivers
+            (name, driver, self._readers.start(name, partial(self._read, name, driver, nodename)))
+            for name, driver in self._drivers
         ]
         return merge_readings(
             [
@@ -100,28 +104,28 @@ class CompositeDriver:
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Listen to all that tell events; each concerns the one node."""
+        """Listen to all drivers that send events; each concerns the one node."""
 
-        def tell(event: NodeEvent) -> None:
+        def notify(event: NodeEvent) -> None:
             callback(replace(event, nodename=self._nodenames.get(self._first_name, "")))
 
         for _, driver in self._drivers:
             if DriverCapability.EVENTS in driver.capabilities:
-                driver.events(tell)
+                driver.events(notify)
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return what the first says."""
+        """Return the uptime that the first driver reports."""
         return self._first.get_host_uptime(nodename)
 
     def host_power_action(self, action: str) -> None:
-        """Let the first do it."""
+        """Have the first driver do it."""
         self._first.host_power_action(action)
 
     def _evaluate(self, name: str, driver: Driver, snapshot: HostSnapshot) -> DriverReading:
         """Add the kinds that a driver's guests may be of: declared, else listed last, else any.
 
-        And where their disks were when that was read last, as who does not
-        answer has not moved them.
+        Also add the device of their disks from the last reading, which a driver
+        that does not answer cannot have changed.
         """
         if snapshot.guests.value is not None:
             self._kinds[name] = frozenset(guest.kind for guest in snapshot.guests.value.guests)
@@ -142,14 +146,6 @@ class CompositeDriver:
             )
         self._nodenames[name] = listing.nodenames[0]
 
-    def _start(self, name: str, driver: Driver, nodename: str) -> Task[HostSnapshot]:
-        """Begin a reading, or go on waiting for one that hangs."""
-        hung = self._hung.get(name)
-        if hung is not None and not hung.is_done:
-            return hung
-        self._hung.pop(name, None)
-        return self._readers.submit(partial(self._read, name, driver, nodename))
-
     def _read(self, name: str, driver: Driver, nodename: str) -> HostSnapshot:
         if driver is self._first:
             return driver.get_available_resource(nodename)
@@ -157,16 +153,15 @@ class CompositeDriver:
             self._note_node(name, driver.get_available_nodes())
         return driver.get_available_resource(self._nodenames[name])
 
-    def _await(self, name: str, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
-        is_known_to_hang = self._hung.get(name) is task
-        budget = 0.0 if is_known_to_hang else _BUDGETS * self._probes.timeout_seconds
-        if not task.wait(budget):
-            if not is_known_to_hang and self._readers.abandon(task):
-                self._hung[name] = task
-            return failed_snapshot(nodename, name, "does not answer")
+    def _await(self, name: str, nodename: str, task: Task[HostSnapshot] | None) -> HostSnapshot:
+        if task is None:  # an earlier reading hangs
+            return failed_snapshot(nodename, name, _DOES_NOT_ANSWER)
+        if not task.wait(_BUDGETS * self._probes.timeout_seconds):
+            self._readers.abandon(name, task)
+            return failed_snapshot(nodename, name, _DOES_NOT_ANSWER)
         error = task.error
         if isinstance(error, DriverUnavailableError):
             return failed_snapshot(nodename, error.source, error.reason)
-        if error is not None:  # a driver's fault costs its own part, no more
+        if error is not None:  # a fault of one driver fails only that driver's part
             return failed_snapshot(nodename, name, f"{type(error).__name__}: {error}")
         return task.result()

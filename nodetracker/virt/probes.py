@@ -1,44 +1,44 @@
-"""The one wrapper round every probe: a budget, a clock, a count, one log line, and on.
+"""Run probes: bound, time and count each, and log a change of its outcome once.
 
-A driver hands each question it asks of its source to a `ProbeRunner` and gets
-a fact back, fresh or failed. What hangs is not asked again until it returns;
-after a few hung calls the whole source is left alone until one of them does.
+A driver runs each query of its source through a `ProbeRunner` and gets a fact
+back, fresh or failed. A probe that hangs is not run again until it returns;
+after a few hung calls their source is not queried until one of them returns.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.probe import ProbeOutcome, ProbeStatistics
-from nodetracker.workers import Task, WorkerPool
+from nodetracker.workers import HangGuard, Task
 
 LOG = logging.getLogger(__name__)
 
 MAX_STUCK_CALLS = 3
-"""Hung calls after which a source is not entered again until one returns."""
+"""Number of hung calls after which a source is not queried until one of them returns."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeKey:
-    """What is asked: of which source, about which node, what."""
+    """Identity of a probe: the source it queries, the node and the probe's name."""
 
     source: str
     nodename: str
     name: str
 
     def __str__(self) -> str:
-        """Name the probe as log lines do."""
+        """Return the probe's name as used in log lines."""
         return f"{self.name} of {self.nodename}" if self.nodename else self.name
 
 
 class Pending(Generic[T]):
-    """A probe under way, or one that was not begun; `fact` waits for the outcome."""
+    """A probe that runs, or one that was not started; `fact` waits for the outcome."""
 
     def __init__(
         self, runner: "ProbeRunner", key: ProbeKey, task: Task[T] | None, refusal: str = ""
@@ -50,60 +50,52 @@ class Pending(Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether `fact` answers at once."""
+        """Whether `fact` returns immediately."""
         return self._task is None or self._task.is_done
 
     def fact(self) -> Fact[T]:
-        """Return the fact, within the probe's budget."""
+        """Return the fact, within the probe's timeout."""
         if self._task is None:
             return self._runner.skip(self._key, self._refusal)
         return self._runner.finish(self._key, self._task)
 
 
 class ProbeRunner:
-    """Runs the probes of all drivers side by side.
+    """Runs the probes of all drivers concurrently.
 
     Args:
-        timeout_seconds: the budget of one probe.
-        max_threads: probes that run at once; hung ones do not count.
+        timeout_seconds: timeout of one probe.
+        max_threads: limit of probes that run concurrently; hung ones do not count.
     """
 
     def __init__(self, timeout_seconds: float, max_threads: int = 16) -> None:
         self._timeout = timeout_seconds
-        self._pool = WorkerPool("probe", max_threads)
+        self._guard: HangGuard[ProbeKey] = HangGuard("probe", max_threads, on_return=_log_returned)
         self._lock = threading.Lock()
-        self._stuck: dict[ProbeKey, Task[Any]] = {}
-        self._closed_sources: set[str] = set()
         self._last_error: dict[ProbeKey, str] = {}
         self._statistics: dict[str, ProbeStatistics] = {}
 
     def start(self, key: ProbeKey, read: Callable[[], T]) -> Pending[T]:
-        """Begin a probe, unless an earlier call of it, or its whole source, still hangs."""
-        with self._lock:
-            self._forget_returned()
-            if key in self._stuck:
-                return Pending(self, key, None, self._timeout_text)
-            if key.source in self._closed_sources:
-                return Pending(self, key, None, "not asked while other calls of it hang")
-        return Pending(self, key, self._pool.submit(read))
+        """Start a probe, unless an earlier call of it, or its whole source, still hangs."""
+        is_source_hung = self._count_hung(key.source) >= MAX_STUCK_CALLS
+        if is_source_hung and not self._guard.is_blocked(key):
+            return Pending(self, key, None, "not queried while other calls of it hang")
+        return Pending(self, key, self._guard.start(key, read), self._timeout_text)
 
     def ask(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
         """Run one probe and wait for its fact."""
         return self.start(key, read).fact()
 
     def skip(self, key: ProbeKey, refusal: str) -> Fact[T]:
-        """Count a probe that was not begun; what hangs has been logged, and is logged as over."""
+        """Count a probe that was not started; its hung call is logged when it hangs and returns."""
         with self._lock:
             self._count(key, ProbeOutcome.SKIPPED)
         return failed(key.source, refusal)
 
     def finish(self, key: ProbeKey, task: Task[T]) -> Fact[T]:
-        """Wait for a probe, count it, and log it if its outcome is another than last time."""
+        """Wait for a probe, count it, and log it if its outcome has changed."""
         if not task.wait(self._timeout):
-            with self._lock:
-                if self._pool.abandon(task):
-                    self._stuck[key] = task
-                    self._close_source(key.source)
+            self._abandon(key, task)
             return self._fail(key, self._timeout_text, ProbeOutcome.TIMED_OUT, self._timeout)
         error = task.error
         if error is not None:
@@ -117,11 +109,11 @@ class ProbeRunner:
         return fresh(key.source, value)
 
     def change_timeout(self, seconds: float) -> None:
-        """Give probes another budget from now on."""
+        """Change the timeout of probes from now on."""
         self._timeout = seconds
 
     def statistics(self) -> dict[str, ProbeStatistics]:
-        """Return a copy of what was counted, by probe name."""
+        """Return a copy of the counters, by probe name."""
         with self._lock:
             return {
                 name: ProbeStatistics(dict(counted.calls), counted.seconds)
@@ -130,39 +122,32 @@ class ProbeRunner:
 
     @property
     def timeout_seconds(self) -> float:
-        """The budget of one probe."""
+        """Timeout of one probe."""
         return self._timeout
 
     @property
     def stuck_count(self) -> int:
-        """How many calls hang now."""
-        with self._lock:
-            self._forget_returned()
-            return len(self._stuck)
+        """Number of calls that hang now."""
+        return len(self._guard.hung_keys())
 
     @property
     def thread_count(self) -> int:
-        """How many threads the probes have, hung ones included."""
-        return self._pool.thread_count
+        """Number of the probes' threads, hung ones included."""
+        return self._guard.thread_count
 
     @property
     def _timeout_text(self) -> str:
         return f"no answer within {self._timeout:g} s"
 
-    def _forget_returned(self) -> None:
-        for key in [key for key, task in self._stuck.items() if task.is_done]:
-            del self._stuck[key]
-            LOG.info("A hung call of probe %s (%s) has returned", key, key.source)
-            if self._hung_of(key.source) < MAX_STUCK_CALLS:
-                self._closed_sources.discard(key.source)
+    def _abandon(self, key: ProbeKey, task: Task[T]) -> None:
+        with self._lock:
+            hangs = self._guard.abandon(key, task)
+            is_source_hung = hangs and self._count_hung(key.source) == MAX_STUCK_CALLS
+        if is_source_hung:
+            LOG.warning("%s is not queried until one of its hung calls returns", key.source)
 
-    def _close_source(self, source: str) -> None:
-        if source not in self._closed_sources and self._hung_of(source) >= MAX_STUCK_CALLS:
-            self._closed_sources.add(source)
-            LOG.warning("%s is not asked again until one of its hung calls returns", source)
-
-    def _hung_of(self, source: str) -> int:
-        return sum(1 for key in self._stuck if key.source == source)
+    def _count_hung(self, source: str) -> int:
+        return sum(1 for key in self._guard.hung_keys() if key.source == source)
 
     def _count(self, key: ProbeKey, outcome: ProbeOutcome, seconds: float = 0.0) -> None:
         counted = self._statistics.setdefault(key.name, ProbeStatistics())
@@ -179,9 +164,13 @@ class ProbeRunner:
         return failed(key.source, error)
 
 
+def _log_returned(key: ProbeKey) -> None:
+    LOG.info("A hung call of probe %s (%s) has returned", key, key.source)
+
+
 def _describe(key: ProbeKey, error: BaseException) -> str:
     if isinstance(error, (HostDataError, DriverUnavailableError)):
         return error.reason if error.source == key.source else str(error)
-    # A fault in a probe costs its fact, never the audit.
-    LOG.debug("Probe %s failed in a way it should not", key, exc_info=error)
+    # A fault in a probe fails its fact, never the audit.
+    LOG.debug("Probe %s failed unexpectedly", key, exc_info=error)
     return f"{type(error).__name__}: {error}"

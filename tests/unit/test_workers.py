@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from nodetracker.workers import WorkerPool
+from nodetracker.workers import HangGuard, WorkerPool
 
 
 @pytest.fixture
@@ -128,3 +128,74 @@ class TestWithoutAThread:
         refuse()
         assert pool.abandon(hung)
         assert str(waiting.error) == "can't start new thread"
+
+
+class TestHangGuard:
+    @staticmethod
+    def hang(guard, key, gate):
+        task = guard.start(key, gate.wait)
+        assert not task.wait(0.02)
+        assert guard.abandon(key, task)
+        return task
+
+    @staticmethod
+    def release(gate, *tasks):
+        gate.set()
+        assert all(task.wait_until(time.monotonic() + 5) for task in tasks)
+
+    def test_a_key_whose_call_hangs_is_blocked_until_it_returns(self, gate):
+        guard = HangGuard("t", 2)
+        hung = self.hang(guard, "a", gate)
+        assert guard.is_blocked("a")
+        assert guard.start("a", lambda: pytest.fail("must not run")) is None
+        self.release(gate, hung)
+        assert not guard.is_blocked("a")
+        assert guard.start("a", lambda: 7).wait(5)
+
+    def test_a_hung_call_blocks_no_other_key_and_takes_no_thread_from_it(self, gate):
+        guard = HangGuard("t", 1)
+        self.hang(guard, "a", gate)
+        task = guard.start("b", lambda: 7)
+        assert task.wait(5)
+        assert task.result() == 7
+        assert guard.thread_count == 2
+
+    def test_a_key_is_blocked_by_as_many_hung_calls_as_it_may_have(self, gate):
+        guard = HangGuard("t", 2, max_hung=2)
+        hung = [self.hang(guard, "a", gate)]
+        assert not guard.is_blocked("a")
+        hung.append(self.hang(guard, "a", gate))
+        assert guard.is_blocked("a")
+        assert guard.hung_keys() == ["a", "a"]
+        self.release(gate, *hung)
+        assert guard.hung_keys() == []
+
+    def test_a_call_that_is_only_slow_blocks_nothing(self, gate):
+        guard = HangGuard("t", 2)
+        slow = guard.start("a", gate.wait)
+        assert not slow.wait(0.02)
+        assert guard.start("a", lambda: 7).wait(5)
+        self.release(gate, slow)
+        assert not guard.abandon("a", slow)
+        assert not guard.is_blocked("a")
+
+    def test_a_call_that_never_started_blocks_nothing(self, gate):
+        guard = HangGuard("t", 1)
+        running = guard.start("a", gate.wait)
+        queued = guard.start("b", lambda: pytest.fail("must not run"))
+        assert not queued.wait(0.02)
+        assert not guard.abandon("b", queued)
+        assert not guard.is_blocked("b")
+        self.release(gate, running)
+
+    def test_each_hung_call_that_returned_is_reported_once(self, gate):
+        returned = []
+        guard = HangGuard("t", 2, on_return=returned.append)
+        hung = [self.hang(guard, key, gate) for key in ("a", "b")]
+        assert guard.hung_keys() == ["a", "b"]
+        assert returned == []
+        self.release(gate, *hung)
+        assert not guard.is_blocked("a")
+        assert returned == ["a"]
+        assert guard.hung_keys() == guard.hung_keys() == []
+        assert returned == ["a", "b"]

@@ -1,5 +1,7 @@
 """What comes back from a process of another version."""
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from nodetracker.errors import (
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey
 from nodetracker.rpc.answers import encode_error
-from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.serializer import encode
 from tests.builders import NOW, make_incarnation, take_service
 
@@ -87,3 +89,37 @@ def test_what_may_be_done_or_cannot_be_is_not_asked_again(error: NodetrackerErro
         store.report_state(
             AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid"), 1, AuditState()
         )
+
+
+def test_while_eight_calls_hang_no_further_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodetracker.rpc.caller.SLACK_SECONDS", 0)
+    gate = threading.Event()
+    calls: list[str] = []
+
+    class Hanging(Answering):
+        def call(self, context: Any, method: str, **arguments: Any) -> Any:
+            calls.append(method)
+            gate.wait()
+            return super().call(context, method, **arguments)
+
+    transport: Any = Hanging({"value": []})
+    caller = RpcCaller(lambda: transport, DatabaseClock())
+    method = CONDUCTOR.methods["list_services"]
+    for _ in range(MAX_STUCK):
+        with pytest.raises(
+            RpcUnavailableError, match=r"did not answer list_services within 0.01 s"
+        ):
+            caller.call(CONDUCTOR, None, method, {}, 0.01)
+    with pytest.raises(RpcUnavailableError, match="does not answer: 8 calls hang"):
+        caller.call(CONDUCTOR, None, method, {}, 0.01)
+    with pytest.raises(RpcUnavailableError, match="does not answer: 8 calls hang"):
+        caller.delete_queue(CONDUCTOR, "c-1", 0.01)
+    assert len(calls) == MAX_STUCK
+    gate.set()
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            assert caller.call(CONDUCTOR, None, method, {}, 5) == []
+            break
+        except RpcUnavailableError:
+            assert time.monotonic() < deadline

@@ -86,7 +86,7 @@ def test_a_few_hung_calls_close_their_source_and_no_other(runner, gate):
     for number in range(MAX_STUCK_CALLS):
         runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
     refused = runner.ask(ProbeKey("uri", "node-99", "cpu"), lambda: 1)
-    assert refused == failed("uri", "not asked while other calls of it hang")
+    assert refused == failed("uri", "not queried while other calls of it hang")
     assert runner.ask(ProbeKey("other", "node-99", "cpu"), lambda: 1).is_fresh
     gate.set()
     wait_until_nothing_hangs(runner)
@@ -119,7 +119,7 @@ def test_a_state_is_logged_once_when_it_changes(runner, caplog):
 def test_a_closed_source_is_one_line_for_a_thousand_nodes(runner, gate, caplog):
     for number in range(1000):
         runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
-    told = [message for message in caplog.messages if message.startswith("uri is not asked")]
+    told = [message for message in caplog.messages if message.startswith("uri is not queried")]
     assert len(told) == 1
     assert len(caplog.messages) == MAX_STUCK_CALLS + 1
     caplog.clear()
