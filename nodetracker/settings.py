@@ -76,6 +76,23 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionPolicy:
+    """Settings of ledger transactions; the same on every host, so that all decide alike.
+
+    Attributes:
+        service_down_time: seconds of silence after which a service is down.
+        claim_timeout: seconds after which a held claim may expire.
+        is_packing: NUMA cells are filled one after the other instead of evenly.
+        aliases: names by which claims request PCI devices.
+    """
+
+    service_down_time: int
+    claim_timeout: int
+    is_packing: bool = False
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """What the agent's core runs by.
 

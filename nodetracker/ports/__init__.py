@@ -6,7 +6,8 @@ passes, and a fake that ships in the package (``virt/fake``, ``db/memory``).
 
 from nodetracker.ports.agent import AgentDirectory, AuditObserver, CallServer, HostAgent, Notifier
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
-from nodetracker.ports.store import AdmissionPolicy, AgentKey, ApplyResult, Store
+from nodetracker.ports.store import AgentKey, ApplyResult, Store
+from nodetracker.settings import AdmissionPolicy
 
 __all__ = [
     "POWER_ACTIONS",

@@ -11,9 +11,9 @@ from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostVersions, NodeRecord
-from nodetracker.model.pci_request import Alias
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
+from nodetracker.settings import AdmissionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +48,6 @@ class ApplyResult:
     records: Mapping[str, NodeRecord] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionPolicy:
-    """What a ledger transaction goes by, beside what is stored.
-
-    Attributes:
-        service_down_time: seconds of silence after which a service is down.
-        claim_timeout: seconds after which a held claim may expire.
-        is_packing: NUMA cells are filled one after the other instead of evenly.
-        aliases: names by which claims ask for PCI devices.
-    """
-
-    service_down_time: int
-    claim_timeout: int
-    is_packing: bool = False
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
 
 
 class Store(Protocol):
