@@ -1,4 +1,4 @@
-"""A capture as a tar archive, which appears whole or not at all."""
+"""Write a capture as a tar archive, atomically."""
 
 import io
 import os
@@ -13,58 +13,58 @@ from nodetracker.host.roots import describe_os_error
 
 _Mode = Literal["w:", "w:gz", "w:bz2", "w:xz"]
 
-ENDINGS: dict[str, _Mode] = {
+SUFFIXES: dict[str, _Mode] = {
     ".tar": "w:",
     ".tar.gz": "w:gz",
     ".tgz": "w:gz",
     ".tar.bz2": "w:bz2",
     ".tar.xz": "w:xz",
 }
-"""How the archive's name ends -> how `tarfile` writes it."""
+"""Suffix of the archive's name -> mode in which `tarfile` writes it."""
 
 
 def name_folder(path: Path) -> str:
-    """Return the folder that an archive holds: the file's name without its ending.
+    """Return the top folder of an archive: the file's name without its suffix.
 
     Raises:
-        RefusedError: the name has no ending of `ENDINGS`, or nothing before it.
+        RefusedError: the name has no suffix of `SUFFIXES`, or nothing before it.
     """
-    folder = path.name.removesuffix(_find_ending(path))
+    folder = path.name.removesuffix(_find_suffix(path))
     if not folder.strip("."):
-        raise RefusedError(f"{path}: there is no name before the ending")
+        raise RefusedError(f"{path}: the file name consists of a suffix only")
     return folder
 
 
 def write_archive(capture: Capture, path: Path, is_forced: bool, at: float) -> int:
-    """Write a capture to a file that its owner alone may read; return its size in bytes.
+    """Write a capture to a file that only its owner may read; return its size in bytes.
 
     Args:
-        is_forced: a file that is there already is replaced.
-        at: the time that its entries are given, in seconds since 1970.
+        is_forced: replace an existing file.
+        at: modification time of the entries, in seconds since 1970.
 
     Raises:
-        RefusedError: see `name_folder`; or the file is there already.
-        HostDataError: it cannot be written; nothing is left of it.
+        RefusedError: see `name_folder`; or the file already exists.
+        HostDataError: the file cannot be written; no part of it is left.
     """
-    data = _render(capture, name_folder(path), ENDINGS[_find_ending(path)], at)
+    data = _render(capture, name_folder(path), SUFFIXES[_find_suffix(path)], at)
     try:
-        _place(data, path, is_forced)
+        _write_file(data, path, is_forced)
     except FileExistsError:
-        raise RefusedError(f"{path} is there already; --force replaces it") from None
+        raise RefusedError(f"{path} already exists; use --force to replace it") from None
     except OSError as error:
         raise HostDataError(str(path), describe_os_error(error)) from error
     return len(data)
 
 
-def _find_ending(path: Path) -> str:
-    for ending in ENDINGS:
-        if path.name.endswith(ending):
-            return ending
-    raise RefusedError(f"{path}: does not end in {', '.join(ENDINGS)}")
+def _find_suffix(path: Path) -> str:
+    for suffix in SUFFIXES:
+        if path.name.endswith(suffix):
+            return suffix
+    raise RefusedError(f"{path}: unknown suffix: expected one of {', '.join(SUFFIXES)}")
 
 
 def _render(capture: Capture, folder: str, mode: _Mode, at: float) -> bytes:
-    """Return the archive's bytes; its entries are in order, each folder before what it holds."""
+    """Return the archive's bytes; entries are sorted, each folder before its contents."""
     names = {*capture.files, *capture.links, *capture.folders}
     names |= {name[:length] for name in names for length in range(len(name))}
     buffer = io.BytesIO()
@@ -85,11 +85,11 @@ def _render(capture: Capture, folder: str, mode: _Mode, at: float) -> bytes:
     return buffer.getvalue()
 
 
-def _place(data: bytes, path: Path, is_forced: bool) -> None:
-    """Write a file beside its place and move it there.
+def _write_file(data: bytes, path: Path, is_forced: bool) -> None:
+    """Write a temporary file in the target's folder and rename it.
 
     Raises:
-        FileExistsError: something is there already and is not to be replaced.
+        FileExistsError: the target exists and `is_forced` is false.
     """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".capture-")
     temporary = Path(name)

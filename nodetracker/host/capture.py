@@ -1,7 +1,7 @@
-"""A machine's files as the readers here read them, to be read again where there is no such machine.
+"""Capture the files that the readers of this package read, to be read on another machine.
 
-What is captured is what was read, link by link and byte by byte: there is no
-list of paths beside the readers' own.
+A capture records the links and bytes that were actually read, so no second
+list of paths has to be kept in step with the readers.
 """
 
 import os
@@ -25,18 +25,18 @@ _MAX_LINKS = 40
 
 T = TypeVar("T")
 Name = tuple[str, ...]
-"""Parts of a path in the capture, whose rootfs has the other roots in ``proc`` and ``sys``."""
+"""Parts of a path in the capture: rootfs, with procfs and sysfs in ``proc`` and ``sys``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What readers read of one machine.
+    """Files, links and folders that readers read on one machine.
 
     Attributes:
         files: name -> content.
-        links: name -> target, relative.
-        folders: names of what was listed, empty ones as well.
-        unreadable: path -> why, of what is there and could not be read.
+        links: name -> relative target.
+        folders: names of the listed folders, empty ones included.
+        unreadable: path -> reason, for paths that exist and could not be read.
     """
 
     files: Mapping[Name, bytes] = field(default_factory=dict)
@@ -46,14 +46,14 @@ class Capture:
 
 
 def capture_machine(roots: Roots) -> Capture:
-    """Read everything that is read of a machine, and return the files.
+    """Run all readers on a machine and return the files that they read.
 
-    It is read as another machine's, as the capture will be: that asks files
-    for what this machine's kernel would tell by itself. What only a running
-    machine tells (NVML, sizes of filesystems) is in no file and so not there.
+    The roots are read as those of a captured machine. Readers then use files
+    where they would otherwise query this machine's kernel. Data that only a
+    running machine provides (NVML, filesystem sizes) is not in the capture.
 
     Raises:
-        NotFoundError: nothing is there to be read.
+        NotFoundError: no file could be read.
     """
     recorder = _Recorder(roots)
     foreign = replace(roots, is_captured=True)
@@ -70,18 +70,18 @@ def capture_machine(roots: Roots) -> Capture:
         _try(lambda: read_system_info(foreign))
     if not recorder.files:
         raise NotFoundError(
-            f"there is no machine to be read below {roots.procfs}, {roots.sysfs} and {roots.rootfs}"
+            f"no machine found below {roots.procfs}, {roots.sysfs} and {roots.rootfs}"
         )
     return Capture(recorder.files, recorder.links, frozenset(recorder.folders), recorder.unreadable)
 
 
 class _Recorder:
-    """Keeps what is read below the roots, as a tree with the links that lead through it.
+    """Records what is read below the roots, as a tree with its symbolic links.
 
-    Readers of ``/sys`` tell devices by their links, so these are kept there.
-    Elsewhere a file lies under the name by which it was asked for, as
-    ``/proc/self`` and ``/etc/os-release`` are links that lead to other names
-    on each machine.
+    Readers of ``/sys`` identify devices by their links, so links are recorded
+    there. Elsewhere a file is stored under the requested name, because
+    ``/proc/self`` and ``/etc/os-release`` are links whose targets differ
+    between machines.
     """
 
     def __init__(self, roots: Roots) -> None:
@@ -97,27 +97,27 @@ class _Recorder:
         self.folders: set[Name] = set()
         self.unreadable: dict[str, str] = {}
 
-    def was_read(self, path: Path, data: bytes) -> None:
-        """Keep a file's content, the first where it is read twice."""
+    def on_read(self, path: Path, data: bytes) -> None:
+        """Record a file's content, the first one if it is read twice."""
         name = self._name(path)
         if name is not None:
             self.files.setdefault(self._follow(name), data)
 
-    def was_seen(self, path: Path) -> None:
-        """Keep a link with its target, or that a file or folder is there."""
+    def on_lookup(self, path: Path) -> None:
+        """Record a link with its target, or the existence of a file or folder."""
         name = self._name(path)
         if name is None:
             return
         place = (*self._follow(name[:-1]), name[-1])
         if self._keep_link(place) is not None and not os.path.exists(path):  # noqa: PTH110
             return
-        if os.path.isdir(path):  # noqa: PTH112 Path.is_dir() raises where we may not look
+        if os.path.isdir(path):  # noqa: PTH112 Path.is_dir() raises on EACCES
             self.folders.add(self._follow(name))
         elif os.path.isfile(path):  # noqa: PTH113
             self.files.setdefault(self._follow(name), b"")
 
-    def was_listed(self, path: Path, names: tuple[str, ...]) -> None:
-        """Keep the links and folders of a directory; its files are kept when they are read."""
+    def on_list(self, path: Path, names: tuple[str, ...]) -> None:
+        """Record the links and folders of a directory; its files are recorded when read."""
         name = self._name(path)
         if name is None:
             return
@@ -128,19 +128,19 @@ class _Recorder:
             if not is_link and os.path.isdir(path / child):  # noqa: PTH112
                 self.folders.add((*place, child))
 
-    def has_failed(self, path: Path, reason: str) -> None:
-        """Keep why something could not be read."""
+    def on_failure(self, path: Path, reason: str) -> None:
+        """Record why a path could not be read."""
         self.unreadable[str(path)] = reason
 
     def _name(self, path: Path) -> Name | None:
-        """Return the name of a path below one of the roots, None for what is below none."""
+        """Return the name of a path below one of the roots, None for any other path."""
         for base, name in self._places:
             if path.is_relative_to(base):
                 return (*name, *path.relative_to(base).parts)
         return None
 
     def _follow(self, name: Name) -> Name:
-        """Return where a name of sysfs really is, keeping the links on the way."""
+        """Return the real name of a name in sysfs, recording the links on the path."""
         place: Name = ()
         left = list(name)
         links = 0
@@ -153,7 +153,7 @@ class _Recorder:
         return place
 
     def _keep_link(self, name: Name) -> Name | None:
-        """Keep a link of sysfs; return where it leads, None when it is none."""
+        """Record a link of sysfs; return its target's name, None when it is not a link."""
         if name[:1] != ("sys",) or len(name) == 1:
             return None
         try:
@@ -161,7 +161,7 @@ class _Recorder:
         except OSError:
             return None
         place = _join(name[:-1], target)
-        if place[:1] != ("sys",):  # what it leads to lies beside it; the last part tells still
+        if place[:1] != ("sys",):  # outside sysfs: readers use only the target's last part
             target = PurePosixPath("outside", target.name)
             place = _join(name[:-1], target)
         self.links[name] = str(target)
@@ -173,7 +173,7 @@ def _join(folder: Name, target: PurePosixPath) -> Name:
 
 
 def _try(read: Callable[[], T]) -> T | None:
-    """Go on where a reader gives up: whoever reads the capture meets the same."""
+    """Ignore a reader's failure: reading the capture fails in the same place."""
     try:
         return read()
     except HostDataError:

@@ -1,4 +1,4 @@
-"""What a control group uses, from the kernel's files: a container's real CPU time and memory."""
+"""Read the CPU time and memory that a container's control group actually uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class CgroupUsage:
-    """What a control group has used and uses.
+    """CPU time and memory used by a control group.
 
     Attributes:
-        cpu_ns: CPU time since the group was made, in nanoseconds.
-        working_set_bytes: memory that cannot be taken back at once: usage
-            without the page cache that was not touched lately.
+        cpu_ns: CPU time since the group was created, in nanoseconds.
+        working_set_bytes: memory that cannot be reclaimed immediately: usage
+            minus the inactive page cache.
     """
 
     cpu_ns: int
@@ -25,7 +25,7 @@ class CgroupUsage:
 
 
 def parse_cgroup_paths(text: str) -> dict[str, str]:
-    r"""Read the text of ``/proc/PID/cgroup`` as controller -> path; "" stands for version 2.
+    r"""Parse the text of ``/proc/PID/cgroup`` into controller -> path; "" is version 2.
 
     Source: cgroups(7).
 
@@ -42,10 +42,10 @@ def parse_cgroup_paths(text: str) -> dict[str, str]:
 
 
 def cut_path(path: str, owner: str) -> str | None:
-    """Return a path up to the part that names its owner, None when no part does.
+    """Return a path up to the part that contains its owner's name, None without such a part.
 
-    A container's processes may be in groups below its own, and a process id
-    may be another process's by now.
+    A container's processes may be in groups below the container's group, and
+    a process id may have been reused by another process.
 
     >>> cut_path("/machine.slice/libpod-1b.scope/container", "1b")
     '/machine.slice/libpod-1b.scope'
@@ -60,10 +60,10 @@ def cut_path(path: str, owner: str) -> str | None:
 
 
 def parse_field(text: str, name: str, source: str) -> int:
-    r"""Return one number of lines of a name and a number, as in ``memory.stat``.
+    r"""Return one value from lines of a name and a number, as in ``memory.stat``.
 
     Raises:
-        HostDataError: there is no such line, or it holds no number.
+        HostDataError: the line is missing, or its value is not a number.
 
     >>> parse_field("cache 4096\ntotal_inactive_file 1024\n", "total_inactive_file", "memory.stat")
     1024
@@ -76,17 +76,17 @@ def parse_field(text: str, name: str, source: str) -> int:
 
 
 def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
-    """Return what the control group of a container uses.
+    """Return the usage of a container's control group.
 
     Args:
-        pid: of one of its processes, on the machine of `roots`.
-        owner: a text that names the container in the paths of its groups.
+        pid: one of its processes, on the machine of `roots`.
+        owner: text that identifies the container in the paths of its groups.
 
     Returns:
-        None when the process is gone, or its groups cannot be seen from here.
+        None when the process has exited, or its groups are not visible here.
 
     Raises:
-        HostDataError: a file is there and cannot be used.
+        HostDataError: a file exists and is unreadable or malformed.
 
     Source: Linux Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
     """

@@ -1,4 +1,4 @@
-"""Processors of the host: which are online, and how they share cores and sockets."""
+"""Read which processors of the host are online and how they share cores and sockets."""
 
 import platform
 import re
@@ -22,24 +22,24 @@ _CPU_DIRECTORY = re.compile(r"cpu([0-9]{1,5})")
 _CORE_FILES = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
 _PACKAGE_FILES = ("package_cpus_list", "core_siblings_list", "core_siblings")
 _UNKNOWN_ID = 0xFFFFFFFF
-"""-1 as some old kernels print it."""
+"""The value -1, as some old kernels print it."""
 
 _Package = tuple[int, ...] | CpuSet
-"""What tells one package from another: (drawer, book, package) ids, or its CPUs without one."""
+"""Identity of a package: its (drawer, book, package) ids, or its CPUs without such ids."""
 
 
 def read_cpu_info(roots: Roots, machine: str | None = None) -> CpuInfo:
     """Return the processors of the host.
 
-    Cores and packages hold online CPUs only, whatever the kernel lists.
+    Cores and packages contain online CPUs only, even if the kernel lists others.
 
     Args:
-        roots: where the files are.
+        roots: directories to read from.
         machine: the architecture, e.g. ``x86_64``. None: this machine's when
-            `roots` show it, else what ``/proc/cpuinfo`` lets one tell.
+            `roots` belong to it, else derived from ``/proc/cpuinfo``.
 
     Raises:
-        HostDataError: no CPU is online, or a file cannot be read or used;
+        HostDataError: no CPU is online, or a file is unreadable or malformed;
             the fact is held.
 
     Source: Linux Documentation/ABI/stable/sysfs-devices-system-cpu.
@@ -56,7 +56,7 @@ def read_cpu_info(roots: Roots, machine: str | None = None) -> CpuInfo:
     if not online:
         online = present = frozenset(cpuinfo.processors)
         if not online:
-            raise HostDataError(str(path), "names no processor, nor does sysfs")
+            raise HostDataError(str(path), "lists no processors, and neither does sysfs")
     cores = _read_cores(base, online, cpuinfo)
     package_of, sockets = _read_packages(base, cores, cpuinfo)
     if machine is None:
@@ -77,7 +77,7 @@ def read_cpu_info(roots: Roots, machine: str | None = None) -> CpuInfo:
 
 
 def _read_presence(base: Path, directories: CpuSet) -> tuple[CpuSet, CpuSet]:
-    """Return the online and the present CPUs; both are empty when sysfs knows none."""
+    """Return the online and the present CPUs; both are empty when sysfs lists none."""
     present = _read_list(base / "present")
     online = _read_list(base / "online")
     if online is None:
@@ -91,7 +91,7 @@ def _read_presence(base: Path, directories: CpuSet) -> tuple[CpuSet, CpuSet]:
 
 
 def _is_online(path: Path) -> bool:
-    """Tell whether one CPU is online; a CPU that cannot be switched off has no such file."""
+    """Return whether a CPU is online; a CPU that cannot be taken offline has no such file."""
     text = read_optional_text(path)
     state = 1 if text is None else parse_integer(text, str(path))
     if state not in {0, 1}:
@@ -107,9 +107,9 @@ def _read_list(path: Path) -> CpuSet | None:
 def _read_cores(base: Path, online: CpuSet, cpuinfo: Cpuinfo) -> tuple[CpuSet, ...]:
     """Group the online CPUs by core, ascending by first id.
 
-    A core's CPUs all have the same file, so one of them is read. A CPU whose
-    topology the kernel does not show is put with those that
-    ``/proc/cpuinfo`` names with it, or is a core of its own.
+    All CPUs of a core have the same file, so only one of them is read. A CPU
+    without a topology directory is grouped by its core id in
+    ``/proc/cpuinfo``; without one it is a separate core.
     """
     by_core_id: dict[tuple[int, int], set[int]] = {}
     for cpu in online:
@@ -135,7 +135,7 @@ def _read_cores(base: Path, online: CpuSet, cpuinfo: Cpuinfo) -> tuple[CpuSet, .
 
 
 def _read_group(directory: Path, names: Iterable[str], cpu: int) -> CpuSet | None:
-    """Return the CPUs that one of the files lists with `cpu`; None without such a file."""
+    """Return the CPUs from the first of the files that exists, None when none does."""
     for name in names:
         path = directory / name
         text = read_optional_text(path)
@@ -143,7 +143,7 @@ def _read_group(directory: Path, names: Iterable[str], cpu: int) -> CpuSet | Non
             continue
         parse = parse_cpu_list if name.endswith("_list") else parse_cpu_mask
         group = parse(text, str(path))
-        if not group:  # the CPU goes offline right now
+        if not group:  # the CPU is being taken offline
             return None
         if cpu not in group:
             raise HostDataError(str(path), "does not list its own CPU")
@@ -156,10 +156,10 @@ def _read_packages(
 ) -> tuple[dict[int, int], int]:
     """Return online CPU -> package id, where it is known, and the number of packages.
 
-    The id is what counts, since some kernels list a package's CPUs by NUMA
-    cell; only without an id are packages told apart by their CPUs. On s390 an
-    id is unique within its book alone: an id that several packages share says
-    nothing and is left out.
+    Packages are identified by id, because some kernels list a package's CPUs
+    by NUMA cell. Only packages without an id are identified by their CPUs. On
+    s390 an id is unique only within its book; an id that several packages
+    share is ambiguous and left out.
     """
     first = base / f"cpu{min(cores[0])}" / "topology"
     has_books = read_optional_text(first / "book_id") is not None
@@ -192,7 +192,7 @@ def _read_packages(
 
 
 def _read_id(path: Path) -> int | None:
-    """Return an id of the topology, -1 when the kernel does not know it, None without a file."""
+    """Return a topology id: -1 when the kernel does not know it, None without the file."""
     text = read_optional_text(path)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""The text of ``/proc/cpuinfo``, which every architecture writes in its own way."""
+"""Parse ``/proc/cpuinfo``, whose format differs between architectures."""
 
 import re
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ _ARM_ARCHITECTURE = re.compile(r"([5-9])")
 
 @dataclass(frozen=True, slots=True)
 class Cpuinfo:
-    """What ``/proc/cpuinfo`` says.
+    """The contents of ``/proc/cpuinfo``.
 
     Attributes:
         processors: ids of the online CPUs in the order of the file.
         package_of, core_of: CPU id -> "physical id" and "core id", on the
             architectures that have them.
-        architecture: as ``uname -m`` calls it, "" when the text does not tell.
-        model, vendor: of the first processor, "" when it does not say.
+        architecture: as in ``uname -m``, "" when it cannot be derived.
+        model, vendor: of the first processor, "" when unknown.
         flags: of the first processor, in ascending order.
     """
 
@@ -37,14 +37,14 @@ class Cpuinfo:
 
 
 def parse_cpuinfo(text: str, source: str = "/proc/cpuinfo") -> Cpuinfo:
-    r"""Read the text of ``/proc/cpuinfo``.
+    r"""Parse the text of ``/proc/cpuinfo``.
 
-    Words are taken from the first line that has them: some architectures
-    write them once for all, before or after the processors. Unknown lines say
-    nothing; a text without processors gives a value without processors.
+    The first line with a key wins: some architectures write it once for all
+    processors, before or after them. Unknown lines are ignored. Text without
+    processors is valid.
 
     Raises:
-        HostDataError: a processor's, package's or core's id is no number.
+        HostDataError: the id of a processor, package or core is not a number.
 
     Source: ``show_cpuinfo()`` of x86, arm, arm64, s390, powerpc, ia64, riscv.
 
@@ -90,7 +90,7 @@ def _first_of(lines: Mapping[str, str], keys: tuple[str, ...]) -> str:
 
 
 def _name_architecture(lines: Mapping[str, str]) -> str:
-    """Name the machine as ``uname -m`` would; the byte order of POWER is not in the text."""
+    """Return the ``uname -m`` name; "" on POWER, whose byte order is not in the text."""
     if lines.get("vendor_id") == "IBM/S390":
         return "s390x"
     if lines.get("arch") == "IA-64":

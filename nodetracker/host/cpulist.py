@@ -1,4 +1,4 @@
-"""Sets of CPUs as the kernel writes them: lists and masks."""
+"""Parse sets of CPUs as the kernel writes them: lists and masks."""
 
 import re
 
@@ -10,10 +10,10 @@ _WORD_DIGITS = 8
 
 
 def parse_cpu_list(text: str, source: str) -> CpuSet:
-    r"""Read a list such as ``"0-7,16\n"``; blank text is the empty set.
+    r"""Parse a list such as ``"0-7,16\n"``; blank text is the empty set.
 
     Raises:
-        HostDataError: a part is no id or range.
+        HostDataError: a part is not an id or a range.
     """
     if "^" in text:
         raise HostDataError(source, "is not a list of CPUs")
@@ -24,14 +24,14 @@ def parse_cpu_list(text: str, source: str) -> CpuSet:
 
 
 def parse_cpu_mask(text: str, source: str) -> CpuSet:
-    r"""Read a mask of 32-bit words in hex, the highest word first.
+    r"""Parse a mask of 32-bit words in hex, the highest word first.
 
-    Kernels before 2.6.26 have no lists, and their masks are as wide as the
+    Kernels before 2.6.26 have no lists; their masks have the width that the
     kernel was built for.
 
     Raises:
-        HostDataError: a word is not hex, or a word after the first is not
-            eight digits wide.
+        HostDataError: a word is not hexadecimal, or a word after the first
+            does not have eight digits.
 
     >>> sorted(parse_cpu_mask("00000001,00000003\n", "thread_siblings"))
     [0, 1, 32]

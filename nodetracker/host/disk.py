@@ -1,4 +1,4 @@
-"""Block devices of the host, and the filesystem that holds guests' disks."""
+"""Read the host's block devices and the filesystem that holds guests' disks."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,9 @@ from nodetracker.host.filesystem import read_filesystem
 from nodetracker.host.roots import (
     Roots,
     clean_label,
-    is_there,
     list_directory,
     parse_integer,
+    path_exists,
     read_label,
     read_label_bytes,
     read_optional_text,
@@ -20,7 +20,7 @@ from nodetracker.model.host import Disk, StorageInfo
 from nodetracker.units import capacity_mib_from_bytes
 
 _SECTOR_BYTES = 512
-"""The unit of ``size``, whatever the device's own sectors are."""
+"""The unit of ``size``, independent of the device's sector size."""
 
 _NOT_A_DISK = re.compile(
     r"(?:loop|ram|zram|dm-|md|sr|fd|bcache|zd)[0-9].*"  # memory, removable, or made of disks
@@ -30,7 +30,7 @@ _PAGE_80_HEADER_BYTES = 4
 
 
 def parse_vpd_serial(data: bytes) -> str:
-    r"""Return the serial number in a SCSI unit serial number page, "" when it is none.
+    r"""Return the serial number in a SCSI unit serial number page, "" for any other page.
 
     Source: SPC-4, 7.8.15: page code 80h, length in bytes 2 and 3, ASCII.
 
@@ -44,15 +44,15 @@ def parse_vpd_serial(data: bytes) -> str:
 
 
 def read_disks(roots: Roots) -> tuple[Disk, ...]:
-    """Return the whole disks that hold data, in ascending name.
+    """Return the whole disks, sorted by name.
 
-    Left out are partitions, what is made of memory (loop, ram, zram) or of
+    Excluded are partitions, devices backed by memory (loop, ram, zram) or by
     other disks (device mapper, md, bcache, ZFS volumes), drives for removable
-    media, hidden paths of multipath disks, and what has no size.
+    media, hidden paths of multipath disks, and devices of size zero.
 
     Raises:
-        HostDataError: a disk is there and its size cannot be used; the fact
-            is held.
+        HostDataError: a disk exists and its size is unreadable or malformed;
+            the fact is held.
 
     Source: Linux Documentation/ABI/stable/sysfs-block.
     """
@@ -66,7 +66,7 @@ def read_disks(roots: Roots) -> tuple[Disk, ...]:
 
 
 def read_storage(path: Path, roots: Roots) -> StorageInfo:
-    """Return where guests' disks go and the block devices of the host.
+    """Return the filesystem for guests' disks and the block devices of the host.
 
     Raises:
         HostDataError: see `read_filesystem` and `read_disks`.
@@ -75,8 +75,8 @@ def read_storage(path: Path, roots: Roots) -> StorageInfo:
 
 
 def _read_disk(directory: Path) -> Disk | None:
-    """Return one disk, None when it is none or is gone."""
-    if not is_there(directory) or is_there(directory / "partition"):
+    """Return one disk, None for a device that is excluded or has been removed."""
+    if not path_exists(directory) or path_exists(directory / "partition"):
         return None
     if read_label(directory / "hidden") == "1":
         return None
@@ -84,7 +84,7 @@ def _read_disk(directory: Path) -> Disk | None:
     try:
         sectors = parse_integer(read_text(path), str(path))
     except HostDataError:
-        if not is_there(directory):
+        if not path_exists(directory):
             return None
         raise
     if sectors < 0:
@@ -102,7 +102,7 @@ def _read_disk(directory: Path) -> Disk | None:
 
 
 def _read_serial(directory: Path) -> str:
-    """Return the serial number: virtio's, NVMe's or SCSI's, whichever is there."""
+    """Return the first serial number found: virtio's, NVMe's or SCSI's."""
     serial = read_label(directory / "serial") or read_label(directory / "device/serial")
     if serial:
         return serial
@@ -110,7 +110,7 @@ def _read_serial(directory: Path) -> str:
 
 
 def _read_numa_node(directory: Path) -> int | None:
-    """Return the cell of the nearest device above the disk that knows its own."""
+    """Return the NUMA cell of the disk's nearest parent device that has one."""
     try:
         device = directory.resolve(strict=True)
     except (OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The filesystem that holds guests' disks: how large it is, and what it is."""
+"""Read the size, device and type of the filesystem that holds guests' disks."""
 
 import os
 import re
@@ -17,10 +17,10 @@ _FIELDS_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of ``mountinfo``: where what is mounted.
+    """One mount: one line of ``mountinfo``.
 
     Attributes:
-        options: of the filesystem, not of this mount of it, e.g. ``prjquota``.
+        options: options of the filesystem, not of this mount, e.g. ``prjquota``.
     """
 
     mount_point: str
@@ -30,9 +30,9 @@ class Mount:
 
 
 def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mount, ...]:
-    r"""Read the text of ``mountinfo`` in its own order: later mounts cover earlier ones.
+    r"""Parse the text of ``mountinfo``, keeping its order: later mounts hide earlier ones.
 
-    The kernel writes blanks, newlines and backslashes as three octal digits;
+    The kernel escapes blanks, newlines and backslashes as three octal digits;
     they are decoded.
 
     Raises:
@@ -49,12 +49,12 @@ def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mo
         if not line:
             continue
         fields = line.split(" ")
-        # The optional fields before the dash vary in number; the fields
-        # before those never are a lone dash.
+        # The number of optional fields before the dash varies; none of the
+        # fixed fields before those is a single dash.
         dash = fields.index("-", _FIELDS_BEFORE) if "-" in fields[_FIELDS_BEFORE:] else len(fields)
         after = fields[dash + 1 :]
         if len(after) < _FIELDS_AFTER:
-            raise HostDataError(source, "has a line without its fields")
+            raise HostDataError(source, "has a line with missing fields")
         fs_type, device = _decode_octal(after[0]), _decode_octal(after[1])
         options = tuple(after[2].split(","))
         mounts.append(Mount(_decode_octal(fields[4]), device, fs_type, options))
@@ -62,10 +62,10 @@ def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mo
 
 
 def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """Return the mount that holds an absolute path without symbolic links.
+    """Return the mount that contains an absolute path without symbolic links.
 
-    The longest mount point that is the path or above it wins, and the last
-    one of several on the same point, as it covers the others.
+    The longest mount point that is the path or one of its parents wins. Of
+    several mounts on the same point the last one wins, as it hides the others.
     """
     above = {path, *(str(parent) for parent in PurePosixPath(path).parents)}
     best: Mount | None = None
@@ -80,12 +80,12 @@ def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
 def read_filesystem(path: Path, roots: Roots) -> Filesystem:
     """Measure the filesystem of a directory or of its nearest existing parent.
 
-    Amounts are the filesystem's, not what guests were promised: total is
-    rounded down, used up, and available leaves out the blocks that are
-    reserved for root, so used and available need not make the total.
+    The amounts are measured, not claimed by guests. Total and available are
+    rounded down, used is rounded up. Available excludes the blocks reserved
+    for root, so used and available need not add up to the total.
 
     Raises:
-        HostDataError: nothing can be measured there; the fact is held.
+        HostDataError: the filesystem cannot be measured; the fact is held.
 
     Source: statvfs(3); ``proc/self/mountinfo`` for device and type.
     """
@@ -96,7 +96,7 @@ def read_filesystem(path: Path, roots: Roots) -> Filesystem:
     except OSError as error:
         raise HostDataError(str(measured), describe_os_error(error)) from error
     if size.f_blocks == 0:
-        raise HostDataError(str(measured), "is on a filesystem without a size")
+        raise HostDataError(str(measured), "is on a filesystem of size zero")
     mount = _read_mount(measured, roots)
     return Filesystem(
         path=_as_utf8(str(measured)),
@@ -110,10 +110,10 @@ def read_filesystem(path: Path, roots: Roots) -> Filesystem:
 
 
 def read_mount(path: Path, roots: Roots) -> Mount | None:
-    """Return the mount that holds a directory or its nearest existing parent, None for none.
+    """Return the mount that contains a directory or its nearest existing parent, if any.
 
     Raises:
-        HostDataError: the path cannot be followed, or ``mountinfo`` not be read.
+        HostDataError: the path cannot be resolved, or ``mountinfo`` cannot be read.
     """
     return _read_mount(_find_existing(path), roots)
 
@@ -136,12 +136,12 @@ def _find_existing(path: Path) -> Path:
 def _decode_octal(text: str) -> str:
     if "\\" not in text:
         return text
-    # The escapes stand for bytes, of which several may make one character.
+    # An escape is one byte; a character may consist of several.
     raw = text.encode(errors="surrogateescape")
     raw = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), raw)
     return raw.decode(errors="surrogateescape")
 
 
 def _as_utf8(text: str) -> str:
-    """Replace the bytes of a name that are not UTF-8, which no database would take."""
+    """Replace the bytes of a name that are not UTF-8, which databases reject."""
     return text.encode(errors="surrogateescape").decode(errors="replace")

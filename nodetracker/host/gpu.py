@@ -1,4 +1,4 @@
-"""GPUs of the host: PCI says which there are, NVML what NVIDIA's are."""
+"""Read the host's GPUs from PCI, with details of NVIDIA's from NVML."""
 
 import importlib
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.pci import parse_pci_address
-from nodetracker.host.roots import Roots, is_there, is_this_machine
+from nodetracker.host.roots import Roots, is_this_machine, path_exists
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import PciDevice, PciDeviceType
 from nodetracker.units import capacity_mib_from_bytes
@@ -25,7 +25,7 @@ class Nvml(Protocol):
     NVMLError: type[Exception]
 
     def nvmlInit(self) -> None:  # noqa: N802 the library's names
-        """Open the library; calls are counted against `nvmlShutdown`."""
+        """Open the library; each call needs one call of `nvmlShutdown`."""
 
     def nvmlShutdown(self) -> None:  # noqa: N802
         """Close the library."""
@@ -34,10 +34,10 @@ class Nvml(Protocol):
         """Return the driver's version."""
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        """Return how many devices there are."""
+        """Return the number of devices."""
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802
-        """Return a handle of the device in this position."""
+        """Return a handle of the device at this position."""
 
     def nvmlDeviceGetPciInfo(self, handle: Any) -> Any:  # noqa: N802
         """Return a structure with ``busId``."""
@@ -46,17 +46,17 @@ class Nvml(Protocol):
         """Return the product's name."""
 
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:  # noqa: N802
-        """Return the device's uuid, which NVIDIA's tools take too."""
+        """Return the device's uuid, as NVIDIA's tools accept it."""
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:  # noqa: N802
         """Return a structure with ``total`` in bytes."""
 
 
 def parse_nvml_address(text: str) -> str:
-    """Return a bus id of NVML as sysfs writes the address.
+    """Convert a bus id of NVML to the format of sysfs.
 
     Raises:
-        HostDataError: it is no address.
+        HostDataError: the text is not a PCI address.
 
     >>> parse_nvml_address("00000000:5E:00.0"), parse_nvml_address("00010000:E1:00.0")
     ('0000:5e:00.0', '10000:e1:00.0')
@@ -66,11 +66,11 @@ def parse_nvml_address(text: str) -> str:
 
 
 def is_gpu(device: PciDevice) -> bool:
-    """Tell whether a function is a GPU that guests may want.
+    """Return whether a PCI function is a GPU that is useful to guests.
 
-    A VGA function counts when its vendor makes GPUs: servers' management
-    controllers and virtual machines have one that only draws a console. A
-    virtual function is a share of a GPU and not another one.
+    A VGA function counts only when its vendor makes GPUs: those of servers'
+    management controllers and of virtual machines only draw a console. A
+    virtual function is a share of a GPU, not a separate one.
     """
     if device.dev_type is PciDeviceType.VF:
         return False
@@ -85,22 +85,22 @@ def is_gpu(device: PciDevice) -> bool:
 def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Nvml | None = None) -> tuple[Gpu, ...]:
     """Return the GPUs of the host in ascending address.
 
-    Without NVIDIA's library or driver, or with a device that does not answer,
-    what PCI knows stands alone: the name is the vendor's and product's id.
+    Without NVIDIA's library or driver, or for a device that does not respond,
+    only data from PCI is returned; the name is then the vendor and product id.
 
     Args:
-        roots: where the files are; NVML asks this machine's driver and so is
-            asked only when they show this machine.
-        pci: the functions of the same reading.
-        nvml: the library; None: ``pynvml``, if it is installed and there is
-            an NVIDIA device.
+        roots: directories to read from. NVML queries this machine's driver, so
+            it is used only when they belong to this machine.
+        pci: PCI functions of the same reading.
+        nvml: the library. None: ``pynvml``, if it is installed and an NVIDIA
+            device exists.
     """
     gpus = {device.address: _describe(device) for device in pci if is_gpu(device)}
     if nvml is None and _has_nvidia(roots, pci):
         nvml = _load_nvml()
     if nvml is not None:
         numa_node_of = {device.address: device.numa_node for device in pci}
-        for gpu in _ask_nvml(nvml, numa_node_of):
+        for gpu in _read_nvml(nvml, numa_node_of):
             gpus[gpu.address] = gpu
     return tuple(sorted(gpus.values(), key=_sort_key))
 
@@ -120,10 +120,10 @@ def _describe(device: PciDevice) -> Gpu:
 
 
 def _has_nvidia(roots: Roots, pci: Sequence[PciDevice]) -> bool:
-    """Tell whether it is worth loading the library: a container may see the device node alone."""
+    """Return whether to load the library: a container may see only the device node."""
     if not is_this_machine(roots):
         return False
-    return is_there(roots.rootfs / "dev/nvidiactl") or any(
+    return path_exists(roots.rootfs / "dev/nvidiactl") or any(
         device.vendor_id == _NVIDIA and is_gpu(device) for device in pci
     )
 
@@ -135,16 +135,16 @@ def _load_nvml() -> Nvml | None:
         return None
 
 
-def _ask_nvml(nvml: Nvml, numa_node_of: dict[str, int | None]) -> list[Gpu]:
+def _read_nvml(nvml: Nvml, numa_node_of: dict[str, int | None]) -> list[Gpu]:
     try:
         nvml.nvmlInit()
-    except nvml.NVMLError:  # no driver, or not for us
+    except nvml.NVMLError:  # no driver, or no permission
         return []
     try:
         driver_version = _as_text(nvml.nvmlSystemGetDriverVersion())
         gpus = []
         for index in range(nvml.nvmlDeviceGetCount()):
-            gpu = _ask_device(nvml, index, driver_version, numa_node_of)
+            gpu = _read_nvml_device(nvml, index, driver_version, numa_node_of)
             if gpu is not None:
                 gpus.append(gpu)
         return gpus
@@ -154,13 +154,13 @@ def _ask_nvml(nvml: Nvml, numa_node_of: dict[str, int | None]) -> list[Gpu]:
         try:
             nvml.nvmlShutdown()
         except nvml.NVMLError:
-            pass  # the answers stand
+            pass  # the results are valid all the same
 
 
-def _ask_device(
+def _read_nvml_device(
     nvml: Nvml, index: int, driver_version: str, numa_node_of: dict[str, int | None]
 ) -> Gpu | None:
-    """Return one device, None when it has fallen off the bus or its answers make no sense."""
+    """Return one device, None when it has fallen off the bus or its data is malformed."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         address = parse_nvml_address(_as_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
@@ -184,5 +184,5 @@ def _ask_device(
 
 
 def _as_text(value: str | bytes) -> str:
-    """Return a string of the library, which older releases give as bytes."""
+    """Return a string of the library, which older releases return as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""Memory of the host, from ``/proc/meminfo``: the kernel's total, never a cgroup's share."""
+"""Read the host's memory from ``/proc/meminfo``: the kernel's total, not a cgroup's limit."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _AMOUNT = re.compile(r"([0-9]{1,15})(?: +kB)?")
 
 @dataclass(frozen=True, slots=True)
 class Meminfo:
-    """The lines of ``/proc/meminfo`` that matter here, in KiB."""
+    """The lines of ``/proc/meminfo`` that are used here, in KiB."""
 
     total_kb: int
     available_kb: int
@@ -22,14 +22,14 @@ class Meminfo:
 
 
 def parse_meminfo(text: str, source: str = "/proc/meminfo") -> Meminfo:
-    r"""Read the text of ``/proc/meminfo``.
+    r"""Parse the text of ``/proc/meminfo``.
 
-    MemAvailable is younger than Linux 3.14; without it free memory, buffers
-    and page cache together stand for it. It is never more than MemTotal.
+    Kernels before Linux 3.14 have no MemAvailable; the sum of free memory,
+    buffers and page cache replaces it. It is limited to MemTotal.
 
     Raises:
-        HostDataError: MemTotal is missing or 0, there is nothing to tell what
-            is available, or an amount is no number.
+        HostDataError: MemTotal is missing or 0, both MemAvailable and MemFree
+            are missing, or an amount is not a number.
 
     Source: Linux Documentation/filesystems/proc.rst.
 
@@ -61,7 +61,7 @@ def parse_meminfo(text: str, source: str = "/proc/meminfo") -> Meminfo:
     available = amounts.get("MemAvailable")
     if available is None:
         if "MemFree" not in amounts:
-            raise HostDataError(source, "neither MemAvailable nor MemFree is there")
+            raise HostDataError(source, "MemAvailable and MemFree are missing")
         available = amounts["MemFree"] + amounts.get("Buffers", 0) + amounts.get("Cached", 0)
     return Meminfo(
         total_kb=total,
@@ -75,7 +75,7 @@ def read_memory_info(roots: Roots) -> MemoryInfo:
     """Return the memory of the host in MiB, each amount rounded down.
 
     Raises:
-        HostDataError: ``meminfo`` cannot be read or used; the fact is held.
+        HostDataError: ``meminfo`` is unreadable or malformed; the fact is held.
     """
     path = roots.procfs / "meminfo"
     meminfo = parse_meminfo(read_text(path), str(path))

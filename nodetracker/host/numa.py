@@ -1,4 +1,4 @@
-"""NUMA cells of the host, addressed by the kernel's node ids, which may have gaps."""
+"""Read the host's NUMA cells, addressed by the kernel's node ids, which may have gaps."""
 
 import os
 import re
@@ -31,17 +31,17 @@ _DEFAULT_PAGE_SIZE_KB = 4
 
 @dataclass(frozen=True, slots=True)
 class CellMemory:
-    """What a cell's ``meminfo`` says, in KiB."""
+    """Amounts from a cell's ``meminfo``, in KiB."""
 
     total_kb: int
     free_kb: int = 0
 
 
 def parse_cell_memory(text: str, source: str) -> CellMemory:
-    r"""Read the text of ``nodeN/meminfo``.
+    r"""Parse the text of ``nodeN/meminfo``.
 
     Raises:
-        HostDataError: there is no MemTotal; ``source`` names the cell's file.
+        HostDataError: MemTotal is missing; ``source`` names the cell's file.
 
     >>> parse_cell_memory("\nNode 0 MemTotal:     16772456 kB\n", "node0").total_kb
     16772456
@@ -56,7 +56,7 @@ def parse_cell_memory(text: str, source: str) -> CellMemory:
 
 
 def parse_distances(text: str, cell_ids: Sequence[int], source: str) -> dict[int, int]:
-    r"""Read one cell's ``distance`` file: a column per online cell in ascending id.
+    r"""Parse one cell's ``distance`` file: a column per online cell in ascending id.
 
     Args:
         text: e.g. ``"10 21\n"``.
@@ -67,7 +67,7 @@ def parse_distances(text: str, cell_ids: Sequence[int], source: str) -> dict[int
         Cell id -> SLIT relative latency, 10 is local.
 
     Raises:
-        HostDataError: it is not one positive integer per cell.
+        HostDataError: the text is not one positive integer per cell.
 
     Source: Linux Documentation/ABI/stable/sysfs-devices-node.
 
@@ -76,7 +76,7 @@ def parse_distances(text: str, cell_ids: Sequence[int], source: str) -> dict[int
     """
     columns = text.split()
     if len(columns) != len(cell_ids):
-        raise HostDataError(source, "has not one distance per online cell")
+        raise HostDataError(source, "does not have one distance per online cell")
     distances = {
         cell_id: parse_integer(column, source)
         for cell_id, column in zip(cell_ids, columns, strict=True)
@@ -87,17 +87,17 @@ def parse_distances(text: str, cell_ids: Sequence[int], source: str) -> dict[int
 
 
 def parse_page_size_kb(vmstat: str, free_kb: int) -> int | None:
-    """Tell the base page size of a machine that is not this one.
+    """Derive the base page size of another machine from its files.
 
-    Nothing in a tree states it, but the same free memory is counted there in
-    pages (``nodeN/vmstat``) and in KiB (``nodeN/meminfo``), moments apart.
+    No file states it, but free memory is reported both in pages
+    (``nodeN/vmstat``) and in KiB (``nodeN/meminfo``), read moments apart.
 
     Args:
         vmstat: the text of ``nodeN/vmstat``.
         free_kb: MemFree of the same cell.
 
     Returns:
-        The page size nearest to their ratio, in KiB; None when they do not tell.
+        The page size nearest to their ratio, in KiB; None when either is missing or 0.
     """
     pages = _FREE_PAGES_LINE.search(vmstat)
     if pages is None or int(pages[1]) == 0 or free_kb == 0:
@@ -111,8 +111,8 @@ def build_page_pools(
 ) -> tuple[PagePool, ...]:
     """Return the pools of a cell in ascending page size.
 
-    The smallest pool is what the huge pages leave. A cell without memory has
-    no pools.
+    The smallest pool is the memory that is not in huge pages. A cell without
+    memory has no pools.
 
     Args:
         total_kb: memory of the cell in KiB.
@@ -121,7 +121,7 @@ def build_page_pools(
         source: the directory of the cell, for the error.
 
     Raises:
-        HostDataError: the huge pages are more than the memory.
+        HostDataError: the huge pages exceed the memory.
     """
     left_kb = total_kb - sum(size * count for size, count in huge_pages.items())
     if left_kb < 0:
@@ -138,18 +138,18 @@ def read_numa_topology(
     """Return the NUMA cells of the host.
 
     Args:
-        roots: where the files are.
-        cpu: the processors of the same reading: cells hold the online ones
-            alone. None: cells hold what the kernel lists, without cores and
-            sockets.
+        roots: directories to read from.
+        cpu: the processors of the same reading: cells contain only the online
+            ones. None: cells contain the CPUs that the kernel lists, without
+            cores and sockets.
         page_size_kb: base page size in KiB. None: this machine's when `roots`
-            show it, else derived from the tree, else 4.
+            belong to it, else derived from the files, else 4.
 
     Returns:
-        The cells; none at all when the kernel has no NUMA directory.
+        The cells; empty when the kernel has no NUMA directory.
 
     Raises:
-        HostDataError: a cell cannot be read whole; the fact is held.
+        HostDataError: a cell cannot be read completely; the fact is held.
 
     Source: Linux Documentation/ABI/stable/sysfs-devices-node.
     """
@@ -215,10 +215,10 @@ def _read_cell_cpus(directory: Path) -> CpuSet:
 
 
 def _read_distances(base: Path, cell_id: int, online: tuple[int, ...]) -> dict[int, int]:
-    """Return one cell's distances to the online cells; none without the file.
+    """Return one cell's distances to the online cells; empty without the file.
 
-    A cell that was switched off may keep its column: where there is not one
-    per online cell, one per possible cell will do.
+    An offline cell may keep its column, so one column per possible cell is
+    accepted as well as one per online cell.
     """
     path = base / f"node{cell_id}" / "distance"
     text = read_optional_text(path)

@@ -1,4 +1,4 @@
-"""PCI functions of the host, read afresh each time: devices come and go."""
+"""Read the host's PCI functions; nothing is cached, as devices may be hot-plugged."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 from nodetracker.errors import HostDataError
 from nodetracker.host.roots import (
     Roots,
-    is_there,
     list_directory,
     parse_integer,
+    path_exists,
     read_link_name,
     read_optional_text,
     read_text,
@@ -25,7 +25,7 @@ def parse_pci_address(text: str, source: str) -> str:
     """Return an address in lower case, e.g. ``0000:5e:00.0`` or VMD's ``10000:e1:00.0``.
 
     Raises:
-        HostDataError: it is no address of domain, bus, slot and function.
+        HostDataError: the text is not an address of domain, bus, slot and function.
 
     >>> parse_pci_address("0000:5E:00.0", "nvml")
     '0000:5e:00.0'
@@ -37,18 +37,18 @@ def parse_pci_address(text: str, source: str) -> str:
 
 
 def parse_pci_id(text: str, digits: int, source: str) -> str:
-    r"""Read a vendor's, product's or class' number as sysfs writes it.
+    r"""Parse a vendor, product or class id as sysfs writes it.
 
     Args:
         text: e.g. ``"0x8086\n"``.
-        digits: how wide the number is in hex.
+        digits: maximum number of hex digits.
         source: the file, for the error.
 
     Returns:
         Lower-case hex digits without ``0x``, exactly `digits` of them.
 
     Raises:
-        HostDataError: it is no such number.
+        HostDataError: the text is not such a number.
 
     >>> parse_pci_id("0x10FB\n", 4, "device")
     '10fb'
@@ -62,12 +62,11 @@ def parse_pci_id(text: str, digits: int, source: str) -> str:
 def read_pci_devices(roots: Roots) -> tuple[PciDevice, ...]:
     """Return every PCI function in ascending address; none without a PCI bus.
 
-    A device that goes away while it is read is left out like one that went
-    just before.
+    A device that is removed while it is being read is left out.
 
     Raises:
-        HostDataError: a device is there and a file of it cannot be used;
-            ``source`` names the file, the fact is held.
+        HostDataError: a device exists and one of its files is unreadable or
+            malformed; ``source`` names the file, the fact is held.
 
     Source: Linux Documentation/ABI/testing/sysfs-bus-pci.
     """
@@ -85,7 +84,7 @@ def read_netdevs(roots: Roots) -> dict[str, str]:
     """Return the network interfaces that are PCI functions: name -> address.
 
     Raises:
-        HostDataError: the directory is there and cannot be read.
+        HostDataError: the directory exists and cannot be read.
 
     Source: Linux Documentation/ABI/testing/sysfs-class-net.
     """
@@ -99,10 +98,10 @@ def read_netdevs(roots: Roots) -> dict[str, str]:
 
 
 def read_mdev_types(roots: Roots) -> dict[str, tuple[MdevType, ...]]:
-    """Return the mediated devices that PCI functions can make, by the function's address.
+    """Return the mediated device types that PCI functions support, by function address.
 
     Raises:
-        HostDataError: a file is there and cannot be used.
+        HostDataError: a file exists and is unreadable or malformed.
 
     Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev.
     """
@@ -130,14 +129,14 @@ def _sort_key(device: PciDevice) -> tuple[int, str]:
 
 
 def _read_device(directory: Path, address: str) -> PciDevice | None:
-    """Return one function, None when it is gone."""
+    """Return one function, None when it has been removed."""
     names = list_directory(directory)
     if names is None:
         return None
     try:
         return _read_present_device(directory, address, frozenset(names))
     except HostDataError:
-        if not is_there(directory):
+        if not path_exists(directory):
             return None
         raise
 
@@ -149,7 +148,7 @@ def _read_present_device(directory: Path, address: str, names: frozenset[str]) -
     if parent is None and "physfn" in names:  # the kernel unlinks a function before it removes it
         return None
     vf_links = sum(1 for name in names if _VF_LINK.fullmatch(name))
-    vf_total = vf_count = vf_links  # kernels before Linux 3.8 have the links alone
+    vf_total = vf_count = vf_links  # kernels before Linux 3.8 have only the links
     if "sriov_totalvfs" in names:
         vf_total = _read_integer(directory / "sriov_totalvfs")
         if "sriov_numvfs" in names:

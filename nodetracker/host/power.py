@@ -1,4 +1,4 @@
-"""Switching this machine by the system's own means; only where the operator allows it."""
+"""Reboot and shut down this machine with systemctl, if the operator allows it."""
 
 import logging
 import subprocess
@@ -15,10 +15,10 @@ Run = Callable[[Sequence[str]], None]
 
 
 def run_command(command: Sequence[str]) -> None:
-    """Run a command to its end.
+    """Run a command and wait for it.
 
     Raises:
-        HostDataError: it could not be run, or failed; with what it said.
+        HostDataError: the command could not be run, or failed; the reason is its output.
     """
     name = " ".join(command)
     try:
@@ -34,10 +34,10 @@ def run_command(command: Sequence[str]) -> None:
     except OSError as error:
         raise HostDataError(name, error.strerror or type(error).__name__) from None
     except subprocess.TimeoutExpired:
-        raise HostDataError(name, f"did not end within {COMMAND_SECONDS:g} s") from None
+        raise HostDataError(name, f"did not finish within {COMMAND_SECONDS:g} s") from None
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise HostDataError(name, said or f"ended with {done.returncode}")
+        output = " ".join((done.stderr or done.stdout).split())
+        raise HostDataError(name, output or f"exited with status {done.returncode}")
 
 
 class PowerSwitch:
@@ -45,7 +45,7 @@ class PowerSwitch:
 
     Args:
         is_allowed: ``[compute] allow_power_actions``.
-        run: runs a command; raises HostDataError when that fails.
+        run: runs a command; raises HostDataError on failure.
     """
 
     def __init__(self, is_allowed: bool = False, run: Run = run_command) -> None:
@@ -53,18 +53,18 @@ class PowerSwitch:
         self._run = run
 
     def act(self, action: str) -> None:
-        """Do ``reboot`` or ``shutdown``.
+        """Perform ``reboot`` or ``shutdown``.
 
         Raises:
-            DriverFeatureError: it is not allowed, or cannot be done from here.
-            HostDataError: the system refused.
+            DriverFeatureError: the action is not allowed or not supported.
+            HostDataError: the command failed.
         """
         command = COMMANDS.get(action)
         if command is None:
-            raise DriverFeatureError(f"a host cannot {action} itself")
+            raise DriverFeatureError(f"a host cannot perform {action} on itself")
         if not self.is_allowed:
             raise DriverFeatureError(
                 f"{action} is not allowed on this host: [compute] allow_power_actions is false"
             )
-        LOG.warning("Doing %s, as was asked for", action)
+        LOG.warning("Host %s requested; running: %s", action, " ".join(command))
         self._run(command)

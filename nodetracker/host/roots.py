@@ -1,4 +1,4 @@
-"""Where the host's files are, and how they are read: every reader comes through here."""
+"""Locate and read the host's files; all readers of this package use this module."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from typing import Protocol
 from nodetracker.errors import HostDataError
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-"""``/proc/cpuinfo`` of two thousand CPUs is 3 MiB; what is larger than this is no such file."""
+"""Limit for one file; ``/proc/cpuinfo`` of two thousand CPUs is 3 MiB."""
 
 _CHUNK_BYTES = 64 * 1024
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
@@ -22,13 +22,13 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The directories that stand for ``/proc``, ``/sys`` and ``/``.
+    """The directories that are read as ``/proc``, ``/sys`` and ``/``.
 
-    An agent in a container finds the host's under other names, and a captured
-    machine lies unpacked in a directory.
+    In a container the host's directories have other names, and a captured
+    machine is unpacked in a directory.
 
     Attributes:
-        is_captured: they are read as another machine's, whatever their boot id says.
+        is_captured: treat the roots as another machine's, whatever their boot id.
     """
 
     procfs: Path = Path("/proc")
@@ -38,19 +38,19 @@ class Roots:
 
 
 class ReadObserver(Protocol):
-    """Is told of all that readers ask for, by their own paths, and of what they are given."""
+    """Receives a call for each path that a reader accesses, with the result."""
 
-    def was_read(self, path: Path, data: bytes) -> None:
-        """A file was read whole."""
+    def on_read(self, path: Path, data: bytes) -> None:
+        """Handle a file that was read completely."""
 
-    def was_seen(self, path: Path) -> None:
-        """A link was looked at, or something that may be absent was looked for."""
+    def on_lookup(self, path: Path) -> None:
+        """Handle a link that was read, or a path whose existence was checked."""
 
-    def was_listed(self, path: Path, names: tuple[str, ...]) -> None:
-        """A directory was listed."""
+    def on_list(self, path: Path, names: tuple[str, ...]) -> None:
+        """Handle a directory that was listed."""
 
-    def has_failed(self, path: Path, reason: str) -> None:
-        """Something is there and could not be read."""
+    def on_failure(self, path: Path, reason: str) -> None:
+        """Handle a path that exists and could not be read."""
 
 
 _OBSERVER: ContextVar[ReadObserver | None] = ContextVar("read_observer", default=None)
@@ -58,7 +58,7 @@ _OBSERVER: ContextVar[ReadObserver | None] = ContextVar("read_observer", default
 
 @contextmanager
 def observe_reads(observer: ReadObserver) -> Iterator[None]:
-    """Let an observer be told of all that is read meanwhile, in this thread."""
+    """Report all reads of this thread to an observer while the context is open."""
     token = _OBSERVER.set(observer)
     try:
         yield
@@ -67,10 +67,10 @@ def observe_reads(observer: ReadObserver) -> Iterator[None]:
 
 
 def is_this_machine(roots: Roots) -> bool:
-    """Tell whether `roots` show the machine that this process runs on.
+    """Return whether `roots` belong to the machine that this process runs on.
 
-    A container has the host's ``/proc`` under another name; the kernel's boot
-    id tells it from a captured machine.
+    In a container the host's ``/proc`` has another name; the kernel's boot id
+    distinguishes it from a captured machine.
     """
     if roots.is_captured:
         return False
@@ -82,12 +82,12 @@ def is_this_machine(roots: Roots) -> bool:
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """Return the text of a file that must be there.
+    """Return the text of a file that must exist.
 
     Args:
         path: the file.
-        errors: what becomes of bytes that are not UTF-8, as in `bytes.decode`;
-            files in which firmware writes free text ask for ``replace``.
+        errors: handling of bytes that are not UTF-8, as in `bytes.decode`;
+            files with free text from firmware need ``replace``.
 
     Raises:
         HostDataError: the file is absent, unreadable, larger than
@@ -102,13 +102,13 @@ def read_text(path: Path, errors: str = "strict") -> str:
 
 
 def read_optional_text(path: Path, errors: str = "strict") -> str | None:
-    """Return the text of a file whose absence is normal, None when it is absent.
+    """Return the text of an optional file, None when it does not exist.
 
-    A device that goes away answers ENODEV or ENXIO from a file that is still
-    open; that is absence, too.
+    A device that is being removed causes ENODEV or ENXIO on a file that is
+    already open; the file then counts as absent, too.
 
     Raises:
-        HostDataError: the file is there and cannot be read, see `read_text`.
+        HostDataError: the file exists and cannot be read, see `read_text`.
     """
     try:
         return _decode(_read_bytes(path), errors)
@@ -121,16 +121,16 @@ def read_optional_text(path: Path, errors: str = "strict") -> str | None:
 
 
 def read_label(path: Path) -> str:
-    """Return a name that firmware or a driver wrote, "" when it does not tell.
+    """Return a name that firmware or a driver provides, "" when it is unreadable.
 
-    Such text is shown and never computed with, so an unreadable file (serial
-    numbers are root's) and odd bytes cost no more than the name itself.
+    Such text is only displayed, so an unreadable file (only root can read
+    serial numbers) or invalid bytes affect nothing but the name itself.
     """
     return clean_label(read_label_bytes(path))
 
 
 def read_label_bytes(path: Path) -> bytes:
-    """Return what holds a name in a form of its own, b"" when it does not tell."""
+    """Return the bytes of a file that contains a name, b"" when it is unreadable."""
     try:
         return _read_bytes(path)
     except (OSError, HostDataError):
@@ -148,39 +148,39 @@ def clean_label(data: bytes) -> str:
 
 
 def list_directory(path: Path) -> tuple[str, ...] | None:
-    """Return the names in a directory in ascending order, None when it is absent.
+    """Return the names in a directory in ascending order, None when it does not exist.
 
     Raises:
-        HostDataError: the directory is there and cannot be listed.
+        HostDataError: the directory exists and cannot be listed.
     """
     observer = _OBSERVER.get()
     try:
-        names = tuple(sorted(os.listdir(path)))  # noqa: PTH208 names, not paths: half the price
+        names = tuple(sorted(os.listdir(path)))  # noqa: PTH208 names are twice as fast as paths
     except OSError as error:
-        _log_failure(observer, path, error)
+        _notify_failure(observer, path, error)
         if error.errno in _ABSENT:
             return None
         raise HostDataError(str(path), describe_os_error(error)) from error
     if observer is not None:
-        observer.was_listed(path, names)
+        observer.on_list(path, names)
     return names
 
 
-def is_there(path: Path) -> bool:
-    """Tell whether a path exists as far as this process may see; a broken link does not."""
+def path_exists(path: Path) -> bool:
+    """Return whether a path is visible to this process; a broken link is not."""
     if (observer := _OBSERVER.get()) is not None:
-        observer.was_seen(path)
-    return os.path.exists(path)  # noqa: PTH110 Path.exists() raises where we may not look
+        observer.on_lookup(path)
+    return os.path.exists(path)  # noqa: PTH110 Path.exists() raises on EACCES
 
 
 def read_link_name(path: Path) -> str | None:
-    """Return the last part of what a symbolic link points to, None when it is absent.
+    """Return the last part of a symbolic link's target, None when the link does not exist.
 
     Raises:
-        HostDataError: it is there and is no readable link.
+        HostDataError: the path exists and is not a readable link.
     """
     if (observer := _OBSERVER.get()) is not None:
-        observer.was_seen(path)
+        observer.on_lookup(path)
     try:
         return path.readlink().name
     except OSError as error:
@@ -190,20 +190,20 @@ def read_link_name(path: Path) -> str | None:
 
 
 def parse_integer(text: str, source: str) -> int:
-    r"""Read one decimal number, e.g. ``"12\n"``.
+    r"""Parse one decimal number, e.g. ``"12\n"``.
 
     Raises:
-        HostDataError: it is anything else, such as two numbers or a digit
-            that is not ASCII.
+        HostDataError: the text is anything else, such as two numbers or digits
+            that are not ASCII.
     """
     digits = text.strip()
     if not _INTEGER.fullmatch(digits):
-        raise HostDataError(source, "is not one decimal number")
+        raise HostDataError(source, "is not a decimal number")
     return int(digits)
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return an operating system error in words that stay the same."""
+    """Return the description of an operating system error, without variable parts."""
     return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
@@ -217,23 +217,25 @@ def _read_bytes(path: Path) -> bytes:
     try:
         data = _read_file(path)
     except (OSError, HostDataError) as error:
-        _log_failure(observer, path, error)
+        _notify_failure(observer, path, error)
         raise
     if observer is not None:
-        observer.was_read(path, data)
+        observer.on_read(path, data)
     return data
 
 
-def _log_failure(observer: ReadObserver | None, path: Path, error: OSError | HostDataError) -> None:
+def _notify_failure(
+    observer: ReadObserver | None, path: Path, error: OSError | HostDataError
+) -> None:
     if observer is None or (isinstance(error, OSError) and error.errno in _ABSENT):
         return
     reason = describe_os_error(error) if isinstance(error, OSError) else error.reason
-    observer.has_failed(path, reason)
+    observer.on_failure(path, reason)
 
 
 def _read_file(path: Path) -> bytes:
-    # os.read and not a buffered file: hundreds of small files a minute. A tree
-    # that holds a FIFO must not stop the reader, hence O_NONBLOCK.
+    # os.read is cheaper than a buffered file for hundreds of small files a
+    # minute. O_NONBLOCK: a FIFO in the tree must not block the reader.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         chunks = []

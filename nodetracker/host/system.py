@@ -1,4 +1,4 @@
-"""Who this machine is and what it runs: names from the kernel, the system and the firmware."""
+"""Read the machine's name, operating system, kernel, boot time and firmware ids."""
 
 import re
 import socket
@@ -16,13 +16,13 @@ _OS_LINE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)")
 
 
 def parse_boot_time(text: str, source: str = "/proc/stat") -> datetime | None:
-    r"""Read when the machine booted from the text of ``/proc/stat``.
+    r"""Return when the machine booted from the text of ``/proc/stat``.
 
     Returns:
-        UTC, whole seconds; None when there is no ``btime`` line.
+        UTC, whole seconds; None without a ``btime`` line.
 
     Raises:
-        HostDataError: the line is there and is no time.
+        HostDataError: the ``btime`` line is malformed.
 
     >>> parse_boot_time("cpu 1 2\nbtime 1636312915\n")
     datetime.datetime(2021, 11, 7, 19, 21, 55, tzinfo=datetime.timezone.utc)
@@ -36,11 +36,10 @@ def parse_boot_time(text: str, source: str = "/proc/stat") -> datetime | None:
 
 
 def parse_os_release(text: str) -> str:
-    r"""Return the system's name for people from the text of ``os-release``.
+    r"""Return the operating system's display name from the text of ``os-release``.
 
-    The file is the distribution's and is written by hand: a line that is no
-    assignment is passed over, a value whose quotes do not match is taken as
-    it stands.
+    Distributions write the file by hand: a line that is not an assignment is
+    ignored, a value whose quotes do not match is used unchanged.
 
     Returns:
         PRETTY_NAME, else NAME with VERSION, else "".
@@ -60,7 +59,7 @@ def parse_os_release(text: str) -> str:
 
 
 def parse_kernel_release(text: str) -> str:
-    """Return the release from the text of ``/proc/version``, "" when it is another kernel's.
+    """Return the release from the text of ``/proc/version``, "" for a kernel other than Linux.
 
     >>> parse_kernel_release("Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)")
     '6.1.0-18-amd64'
@@ -70,13 +69,13 @@ def parse_kernel_release(text: str) -> str:
 
 
 def read_system_info(roots: Roots) -> SystemInfo:
-    """Return who this machine is and what it runs.
+    """Return the machine's identity and system software.
 
-    Names that nothing tells are "": a captured machine has few of these
-    files, and firmware's serial numbers are readable by root alone.
+    Unknown names are "": a captured machine has few of these files, and only
+    root can read the firmware's serial numbers.
 
     Raises:
-        HostDataError: ``/proc/stat`` cannot be read or its boot time is
+        HostDataError: ``/proc/stat`` is unreadable or its boot time is
             malformed; the fact is held.
     """
     kernel = roots.procfs / "sys/kernel"

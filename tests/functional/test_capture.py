@@ -73,7 +73,7 @@ def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, 
     archive.write_text("mine")
     done = programs.manage("host", "capture", str(archive))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"{archive} is there already; --force replaces it\n"
+    assert done.stderr == f"{archive} already exists; use --force to replace it\n"
     assert archive.read_text() == "mine"
     assert programs.manage("host", "capture", str(archive), "--force").returncode == 0
     assert tarfile.is_tarfile(archive)

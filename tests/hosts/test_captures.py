@@ -1,8 +1,8 @@
-"""Every captured machine of this folder is read as the JSON file beside it says.
+"""Test that each captured machine in this folder is read as its JSON file expects.
 
-To add one, put ``NAME.tar.xz`` here (one folder with ``proc`` and ``sys``, and
-``etc`` where it matters, as ``host capture`` writes it), run the test, check by hand what it prints and save
-that as ``NAME.json``.
+To add one, put ``NAME.tar.xz`` here, written by ``host capture`` (one folder
+with ``proc``, ``sys`` and where needed ``etc``). Run the test, check by hand
+the JSON that it prints and save it as ``NAME.json``.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ CAPTURES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar
 
 
 def render(value: Any) -> Any:
-    """Return a value as JSON has it: sets of CPUs in the kernel's form, times in ISO 8601."""
+    """Return a value as JSON: sets of CPUs in the kernel's format, times in ISO 8601."""
     if isinstance(value, frozenset):
         return render_cpu_set(value)
     if isinstance(value, datetime):

@@ -14,7 +14,7 @@ from nodetracker.accounting.reports.summary import as_row, describe_host, status
 from nodetracker.bootstrap.settings import build_roots, check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
-from nodetracker.host.archive import ENDINGS, name_folder, write_archive
+from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS, Store

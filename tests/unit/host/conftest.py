@@ -1,4 +1,4 @@
-"""Small trees of /proc and /sys, written by each test."""
+"""Fixture for small trees of /proc and /sys."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +11,9 @@ from nodetracker.host.roots import Roots
 
 @pytest.fixture
 def make_roots(tmp_path: Path) -> MakeRoots:
-    """Return a function that writes files and links below a root and gives its `Roots`.
+    """Return a function that writes files and links below a root and returns its `Roots`.
 
-    Paths begin with ``proc/``, ``sys/`` or anything else for the root itself;
+    Paths start with ``proc/``, ``sys/`` or anything else for the root itself;
     a second call adds to the same tree.
     """
 

@@ -1,4 +1,4 @@
-"""The type of the `make_roots` fixture, for the tests that take it."""
+"""The type of the `make_roots` fixture."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What is captured of a machine is what its readers read, and is read as the machine is."""
+"""Test that a capture contains what readers read, and reads the same as the machine."""
 
 import ast
 import os
@@ -12,7 +12,7 @@ from host_tree import MakeRoots
 
 from nodetracker.errors import HostDataError, NotFoundError, RefusedError
 from nodetracker.host import roots as host_roots
-from nodetracker.host.archive import ENDINGS, name_folder, write_archive
+from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import Capture, capture_machine
 from nodetracker.host.disk import read_disks
 from nodetracker.host.memory import read_memory_info
@@ -40,14 +40,14 @@ def capture(roots: Roots, folder: Path) -> Roots:
 
 
 def read_facts(roots: Roots) -> dict[str, Any]:
-    """Return all that drivers read of a machine's files: value and reason, by the fact's name."""
+    """Return all facts that drivers read from a machine's files: name -> (value, error)."""
     facts = MachineProbes("node-1", roots, ProbeRunner(30)).facts()
-    told: dict[str, Any] = {"netdevs": facts.netdevs, "mdev_types": facts.mdev_types}
+    read: dict[str, Any] = {"netdevs": facts.netdevs, "mdev_types": facts.mdev_types}
     for name in ("cpu", "memory", "numa", "pci", "gpus", "system"):
         fact = getattr(facts, name)
         error = fact.error and fact.error.replace(str(roots.rootfs), "")
-        told[name] = (fact.value, error)
-    return told | {"disks": read_disks(roots)}
+        read[name] = (fact.value, error)
+    return read | {"disks": read_disks(roots)}
 
 
 def names_of(found: Capture) -> set[str]:
@@ -64,7 +64,7 @@ def test_a_captured_machine_is_captured_again_as_it_is_read(name: str, tmp_path:
 def test_this_machine_s_capture_is_read_as_this_machine_is(tmp_path: Path) -> None:
     machine = read_facts(Roots())
     again = read_facts(capture(Roots(), tmp_path / "again"))
-    # What is free changes between two readings; NVML is in no file.
+    # Free memory changes between two readings; NVML's data is not in files.
     for facts in (machine, again):
         memory, error = facts["memory"]
         facts["memory"] = replace(memory, available_mb=0, swap_free_mb=0), error
@@ -79,7 +79,7 @@ def test_another_machine_needs_no_more_files_than_are_captured(tmp_path: Path) -
         assert read_facts(again)[name] == read_facts(own)[name]
 
 
-def test_what_no_reader_asks_for_is_not_captured(make_roots: MakeRoots) -> None:
+def test_a_file_that_no_reader_reads_is_not_captured(make_roots: MakeRoots) -> None:
     device = "sys/devices/pci0000:00/0000:00:01.0"
     roots = make_roots(
         CPU
@@ -102,7 +102,7 @@ def test_what_no_reader_asks_for_is_not_captured(make_roots: MakeRoots) -> None:
     }
 
 
-def test_links_tell_functions_drivers_and_cells_apart_as_before(
+def test_links_in_a_capture_still_identify_functions_drivers_and_cells(
     make_roots: MakeRoots, tmp_path: Path
 ) -> None:
     parent, child = "sys/devices/pci0000:00/0000:00:01.0", "sys/devices/pci0000:00/0000:00:01.1"
@@ -154,45 +154,45 @@ def test_roots_that_are_links_themselves_are_captured(
     assert [(disk.name, disk.numa_node) for disk in read_disks(again)] == [("sda", 1)]
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_captured(make_roots: MakeRoots) -> None:
+def test_an_unreadable_path_is_reported_and_the_rest_is_captured(make_roots: MakeRoots) -> None:
     roots = make_roots({"proc/meminfo/is": "a folder", "proc/cpuinfo": CPU["proc/cpuinfo"]})
     found = capture_machine(roots)
     assert found.unreadable == {str(roots.procfs / "meminfo"): os.strerror(21)}
     assert names_of(found) == {"proc/cpuinfo"}
 
 
-def test_roots_without_a_machine_are_said_to_have_none(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="there is no machine"):
+def test_roots_without_a_machine_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no machine found"):
         capture_machine(Roots(tmp_path / "proc", tmp_path / "sys", tmp_path))
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_every_ending_is_written_as_it_says(
-    ending: str, make_roots: MakeRoots, tmp_path: Path
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_suffix_selects_the_archive_s_format(
+    suffix: str, make_roots: MakeRoots, tmp_path: Path
 ) -> None:
     roots = make_roots(CPU)
-    path = tmp_path / f"host{ending}"
+    path = tmp_path / f"host{suffix}"
     size = write_archive(capture_machine(roots), path, is_forced=False, at=0)
     assert size == path.stat().st_size
     assert path.stat().st_mode & 0o777 == 0o600
     magic = {"w:gz": b"\x1f\x8b", "w:bz2": b"BZh", "w:xz": b"\xfd7zXZ", "w:": b"host/"}
-    assert path.read_bytes().startswith(magic[ENDINGS[ending]])
+    assert path.read_bytes().startswith(magic[SUFFIXES[suffix]])
     (tmp_path / "out").mkdir()
     assert read_memory_info(unpack(path, tmp_path / "out")) == read_memory_info(roots)
 
 
 @pytest.mark.parametrize("name", ["host.zip", "host", ".tar", "...tar.gz", "host.tar.zst"])
-def test_a_name_that_is_no_archive_s_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="ending|end in"):
+def test_an_invalid_archive_name_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="suffix"):
         write_archive(Capture({("etc", "x"): b""}), tmp_path / name, is_forced=True, at=0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_there_is_replaced_only_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_force(tmp_path: Path) -> None:
     path = tmp_path / "host.tar"
     path.write_text("mine")
     found = Capture({("etc", "x"): b""})
-    with pytest.raises(RefusedError, match="is there already; --force replaces it"):
+    with pytest.raises(RefusedError, match="already exists; use --force to replace it"):
         write_archive(found, path, is_forced=False, at=0)
     assert path.read_text() == "mine"
     write_archive(found, path, is_forced=True, at=0)
@@ -201,7 +201,7 @@ def test_a_file_that_is_there_is_replaced_only_when_that_is_asked_for(tmp_path: 
 
 
 @pytest.mark.parametrize("place", ["host.tar", "absent/host.tar", "file/host.tar"])
-def test_nothing_is_left_of_an_archive_that_cannot_be_written(place: str, tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_written_leaves_no_file(place: str, tmp_path: Path) -> None:
     (tmp_path / "host.tar").mkdir()
     (tmp_path / "file").write_text("")
     before = sorted(tmp_path.iterdir())
@@ -210,9 +210,9 @@ def test_nothing_is_left_of_an_archive_that_cannot_be_written(place: str, tmp_pa
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_readers_ask_files_through_roots_alone() -> None:
-    """What a reader asked by itself would be missing from captures."""
-    asks = {"open", "read_bytes", "readlink", "iterdir", "glob", "listdir", "scandir", "exists"}
+def test_readers_access_files_only_through_roots() -> None:
+    """A file that a reader opened by itself would be missing from captures."""
+    accesses = {"open", "read_bytes", "readlink", "iterdir", "glob", "listdir", "scandir", "exists"}
     folder = Path(host_roots.__file__).parent
     found = {
         f"{path.name}: {node.func.attr}"
@@ -221,6 +221,6 @@ def test_readers_ask_files_through_roots_alone() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in asks
+        and node.func.attr in accesses
     }
     assert found == set()

@@ -1,4 +1,4 @@
-"""A machine is switched only where that is allowed, and by the system's own means."""
+"""Test that a machine reboots and shuts down with systemctl, only where allowed."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from nodetracker.host.power import PowerSwitch, run_command
     ("action", "command"),
     [("reboot", ("systemctl", "reboot")), ("shutdown", ("systemctl", "poweroff"))],
 )
-def test_an_action_is_the_systems_own_command(action, command):
+def test_an_action_runs_systemctl(action, command):
     ran = []
     PowerSwitch(True, ran.append).act(action)
     assert ran == [command]
 
 
-def test_nothing_is_done_where_it_is_not_allowed():
+def test_no_command_runs_where_actions_are_not_allowed():
     ran = []
     with pytest.raises(DriverFeatureError, match="allow_power_actions is false"):
         PowerSwitch(False, ran.append).act("reboot")
@@ -24,21 +24,21 @@ def test_nothing_is_done_where_it_is_not_allowed():
 
 
 @pytest.mark.parametrize("action", ["startup", "rm -rf"])
-def test_what_a_machine_cannot_do_to_itself_is_refused(action):
-    with pytest.raises(DriverFeatureError, match=f"cannot {action} itself"):
+def test_an_unsupported_action_is_refused(action):
+    with pytest.raises(DriverFeatureError, match=f"cannot perform {action} on itself"):
         PowerSwitch(True, pytest.fail).act(action)
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "output"),
     [
         (["sh", "-c", "echo no bus >&2; exit 1"], "no bus"),
-        (["sh", "-c", "exit 3"], "ended with 3"),
+        (["sh", "-c", "exit 3"], "exited with status 3"),
         (["/does/not/exist"], "No such file or directory"),
     ],
     ids=str,
 )
-def test_a_command_that_fails_says_why(command, said):
-    with pytest.raises(HostDataError, match=said):
+def test_a_failed_command_raises_its_output(command, output):
+    with pytest.raises(HostDataError, match=output):
         run_command(command)
     run_command(["true"])

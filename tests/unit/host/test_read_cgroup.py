@@ -1,4 +1,4 @@
-"""What control groups of containers use, of both versions."""
+"""Test reading the usage of containers' control groups, version 1 and 2."""
 
 import pytest
 from host_tree import MakeRoots
@@ -30,7 +30,7 @@ def test_version_2_is_read_from_the_containers_own_group(make_roots: MakeRoots) 
     assert read_cgroup_usage(7, ID, make_roots(V2)) == CgroupUsage(27000, 700000)
 
 
-def test_more_cache_than_usage_is_no_negative_memory(make_roots: MakeRoots) -> None:
+def test_more_cache_than_usage_means_zero_memory(make_roots: MakeRoots) -> None:
     path = f"sys/fs/cgroup/{SCOPE}/memory.current"
     usage = read_cgroup_usage(7, ID, make_roots(V2 | {path: "5"}))
     assert usage is not None
@@ -46,7 +46,7 @@ def test_more_cache_than_usage_is_no_negative_memory(make_roots: MakeRoots) -> N
         pytest.param({"proc/7/cgroup": f"0::/docker/{ID}\n"}, id="no files"),
     ],
 )
-def test_a_process_that_is_not_there_uses_nothing_known(
+def test_a_process_that_has_exited_has_unknown_usage(
     make_roots: MakeRoots, files: dict[str, str]
 ) -> None:
     assert read_cgroup_usage(7, ID, make_roots(files)) is None
@@ -55,9 +55,7 @@ def test_a_process_that_is_not_there_uses_nothing_known(
 @pytest.mark.parametrize(
     ("name", "text"), [("memory.stat", "anon 1\n"), ("memory.current", "much\n")]
 )
-def test_files_that_say_something_else_are_an_error(
-    make_roots: MakeRoots, name: str, text: str
-) -> None:
+def test_malformed_files_are_an_error(make_roots: MakeRoots, name: str, text: str) -> None:
     with pytest.raises(HostDataError):
         read_cgroup_usage(7, ID, make_roots(V2 | {f"sys/fs/cgroup/{SCOPE}/{name}": text}))
 

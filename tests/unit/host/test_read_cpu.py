@@ -1,4 +1,4 @@
-"""Processors: who is online, and who shares a core or a socket."""
+"""Test which processors are online and which share a core or a socket."""
 
 import platform
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def test_offline_cpus_leave_their_core_and_their_socket(make_roots: MakeRoots) -
     assert cpu.socket_of == {1: 0}
 
 
-def test_without_a_list_each_cpu_says_whether_it_is_online(make_roots: MakeRoots) -> None:
+def test_without_a_list_each_cpu_s_own_file_is_read(make_roots: MakeRoots) -> None:
     files = {f"{CPU}/cpu0/topology/core_id": "0\n"}  # the boot CPU has no such file
     files |= {f"{CPU}/cpu1/online": "0\n", f"{CPU}/cpu2/online": "1\n"}
     cpu = read_cpu_info(make_roots(files))
@@ -78,7 +78,7 @@ def test_without_sysfs_the_processors_of_cpuinfo_count(make_roots: MakeRoots) ->
     assert (cpu.sockets, cpu.cores, cpu.threads) == (2, 3, 2)
 
 
-def test_cpus_of_which_nothing_else_is_known_are_cores_of_one_socket(
+def test_cpus_without_topology_are_cores_of_one_socket(
     make_roots: MakeRoots,
 ) -> None:
     cpu = read_cpu_info(make_roots({"proc/cpuinfo": "processor : 0\nprocessor : 1\n"}))
@@ -86,14 +86,14 @@ def test_cpus_of_which_nothing_else_is_known_are_cores_of_one_socket(
     assert cpu.socket_of == {}
 
 
-def test_masks_stand_in_for_lists(make_roots: MakeRoots) -> None:
+def test_masks_replace_missing_lists(make_roots: MakeRoots) -> None:
     files = {f"{CPU}/online": "0,32\n"}
     for cpu in (0, 32):
         files |= topology(cpu, thread_siblings="00000001,00000001")
     assert render(read_cpu_info(make_roots(files)).siblings) == ["0,32"]
 
 
-def test_packages_without_an_id_are_told_apart_by_their_cpus(make_roots: MakeRoots) -> None:
+def test_packages_without_an_id_are_identified_by_their_cpus(make_roots: MakeRoots) -> None:
     files = {f"{CPU}/online": "0-3\n"}
     for cpu in range(4):
         files |= topology(
@@ -107,7 +107,7 @@ def test_packages_without_an_id_are_told_apart_by_their_cpus(make_roots: MakeRoo
     assert cpu_info.socket_of == {}
 
 
-def test_a_package_id_that_several_books_use_names_no_socket(make_roots: MakeRoots) -> None:
+def test_a_package_id_of_several_books_is_ambiguous(make_roots: MakeRoots) -> None:
     files = {f"{CPU}/online": "0-2\n"}
     for cpu, (book, package) in enumerate([(0, 7), (1, 7), (1, 8)]):
         files |= topology(
@@ -129,7 +129,7 @@ def test_a_core_list_by_cell_does_not_split_a_package(make_roots: MakeRoots) -> 
     assert read_cpu_info(make_roots(files)).sockets == 1
 
 
-def test_a_cpu_without_topology_is_a_core_of_its_own(make_roots: MakeRoots) -> None:
+def test_a_cpu_without_topology_is_a_separate_core(make_roots: MakeRoots) -> None:
     files = smt_machine() | {f"{CPU}/online": "0-4\n"}
     assert render(read_cpu_info(make_roots(files)).siblings) == ["0-1", "2-3", "4"]
 
@@ -190,7 +190,7 @@ def test_an_empty_tree_is_an_error(make_roots: MakeRoots) -> None:
     assert raised.value.source == str(roots.procfs / "cpuinfo")
 
 
-def test_the_architecture_is_asked_of_this_machine_and_told_by_the_caller(
+def test_the_architecture_is_this_machine_s_or_the_caller_s(
     make_roots: MakeRoots,
 ) -> None:
     assert read_cpu_info(Roots()).architecture == platform.machine()
@@ -268,7 +268,7 @@ uarch\t\t: sifive,u74-mc
     ],
     ids=["x86", "x86-32", "arm64", "arm", "s390", "s390-new", "power", "ia64", "riscv", "empty"],
 )
-def test_cpuinfo_is_read_in_each_architectures_words(
+def test_cpuinfo_is_read_in_each_architectures_format(
     text: str, expected: tuple[tuple[int, ...], str, str | None, str, str]
 ) -> None:
     cpuinfo = parse_cpuinfo(text)
@@ -285,13 +285,13 @@ def test_cpuinfo_is_read_in_each_architectures_words(
     ["", "g", "0,1", "00000001,1", "1" * 9, "0x3", ",", "00000001 00000001"],
     ids=["empty", "letter", "short", "short-last", "wide", "prefix", "comma", "blank"],
 )
-def test_what_is_no_mask_is_an_error(text: str) -> None:
+def test_an_invalid_mask_is_an_error(text: str) -> None:
     with pytest.raises(HostDataError):
         parse_cpu_mask(text, "file")
 
 
 @given(st.frozensets(st.integers(0, 2047)))
-def test_a_mask_gives_back_its_cpus(cpus: CpuSet) -> None:
+def test_a_mask_yields_its_cpus(cpus: CpuSet) -> None:
     digits = f"{sum(1 << cpu for cpu in cpus):0512x}"
     words = [digits[start : start + 8] for start in range(0, len(digits), 8)]
     assert parse_cpu_mask(",".join(words) + "\n", "file") == cpus

@@ -1,4 +1,4 @@
-"""Disks, and the filesystem that holds guests' disks."""
+"""Test reading disks and the filesystem that holds guests' disks."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ BLOCK = "sys/block"
 
 
 def disk(name: str, sectors: object = 2048, **files: str) -> dict[str, str]:
-    """Write one disk; ``__`` in a keyword stands for ``/``."""
+    """Write one disk; ``__`` in a keyword replaces ``/``."""
     texts = {name.replace("__", "/"): text for name, text in files.items()}
     texts["size"] = f"{sectors}\n"
     return {f"{BLOCK}/{name}/{path}": text for path, text in texts.items()}
@@ -67,7 +67,7 @@ def test_an_old_sysfs_has_disks_and_partitions_in_its_class(make_roots: MakeRoot
     assert names(make_roots(files)) == ["sda"]
 
 
-def test_a_disk_takes_the_cell_of_the_nearest_device_above_it(make_roots: MakeRoots) -> None:
+def test_a_disk_has_the_cell_of_its_nearest_parent_device(make_roots: MakeRoots) -> None:
     place = "devices/pci0000:80/0000:81:00.0"
     files = {
         f"sys/{place}/host0/block/sda/size": "2048\n",
@@ -85,7 +85,7 @@ def test_a_disk_takes_the_cell_of_the_nearest_device_above_it(make_roots: MakeRo
     ]
 
 
-def test_a_disk_whose_cell_the_firmware_does_not_say_has_none(make_roots: MakeRoots) -> None:
+def test_a_disk_whose_cell_is_unknown_has_none(make_roots: MakeRoots) -> None:
     (only,) = read_disks(make_roots(disk("sda", device__numa_node="-1\n")))
     assert only.numa_node is None
 
@@ -95,15 +95,13 @@ def test_a_scsi_serial_number_is_in_its_page(make_roots: MakeRoots) -> None:
     assert read_disks(roots)[0].serial == "WD-123"
 
 
-def test_a_disk_that_vanishes_does_not_lose_the_others(make_roots: MakeRoots) -> None:
+def test_the_other_disks_are_read_when_one_vanishes(make_roots: MakeRoots) -> None:
     roots = make_roots(disk("sdb"), {f"{BLOCK}/sda": "../devices/gone"})
     assert names(roots) == ["sdb"]
 
 
 @pytest.mark.parametrize("size", ["", "large", "-8"], ids=["blank", "garbage", "negative"])
-def test_a_size_that_cannot_be_used_is_an_error_that_names_it(
-    size: str, make_roots: MakeRoots
-) -> None:
+def test_an_invalid_size_is_an_error_that_names_the_file(size: str, make_roots: MakeRoots) -> None:
     roots = make_roots(disk("sda", size))
     with pytest.raises(HostDataError) as raised:
         read_disks(roots)
@@ -137,7 +135,7 @@ MOUNTINFO = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
     ],
     ids=["root", "below-root", "blank", "not-a-prefix", "similar", "covered", "bytes"],
 )
-def test_the_longest_mount_point_above_a_path_holds_it(path: str, device: str) -> None:
+def test_the_longest_mount_point_above_a_path_wins(path: str, device: str) -> None:
     mount = find_mount(parse_mountinfo(MOUNTINFO), path)
     assert mount is not None
     assert mount.device == device
@@ -157,7 +155,7 @@ def test_optional_fields_vary_in_number() -> None:
 @pytest.mark.parametrize(
     "line", ["garbage", "22 27 0:21 / /proc rw", "22 27 0:21 / /proc rw - proc", "\x0b"]
 )
-def test_a_line_without_its_fields_is_an_error(line: str) -> None:
+def test_a_line_with_missing_fields_is_an_error(line: str) -> None:
     with pytest.raises(HostDataError) as raised:
         parse_mountinfo(f"{line}\n", "mountinfo")
     assert raised.value.source == "mountinfo"
@@ -199,19 +197,19 @@ def test_a_link_is_followed_to_where_it_is_mounted(tmp_path: Path, make_roots: M
     assert (found.path, found.device, found.fs_type) == (f"{tmp_path}/data", "/dev/sdz1", "xfs")
 
 
-def test_a_mount_that_nothing_names_leaves_device_and_type_blank(
+def test_an_unknown_mount_leaves_device_and_type_blank(
     tmp_path: Path, make_roots: MakeRoots
 ) -> None:
     found = read_filesystem(tmp_path, make_roots())
     assert (found.device, found.fs_type) == ("", "")
 
 
-def test_a_filesystem_without_a_size_is_an_error() -> None:
-    with pytest.raises(HostDataError, match="/proc: is on a filesystem without a size"):
+def test_a_filesystem_of_size_zero_is_an_error() -> None:
+    with pytest.raises(HostDataError, match="/proc: is on a filesystem of size zero"):
         read_filesystem(Path("/proc"), Roots())
 
 
-def test_a_path_that_is_none_is_an_error() -> None:
+def test_an_invalid_path_is_an_error() -> None:
     with pytest.raises(HostDataError, match="is not a path"):
         read_filesystem(Path("/a\0b"), Roots())
 

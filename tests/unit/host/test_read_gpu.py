@@ -1,4 +1,4 @@
-"""GPUs: PCI says which there are, NVML what NVIDIA's are."""
+"""Test reading GPUs from PCI and NVML."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ KNOWN_BY_NVML = Gpu(
 
 
 class FakeNvmlError(Exception):
-    """Stands for pynvml.NVMLError."""
+    """Replaces pynvml.NVMLError."""
 
 
 @dataclass
@@ -116,16 +116,18 @@ class FakeNvml:
         "no-class",
     ],
 )
-def test_a_gpu_is_known_by_class_and_vendor(vendor_id: str, class_id: str, expected: bool) -> None:
+def test_a_gpu_is_identified_by_class_and_vendor(
+    vendor_id: str, class_id: str, expected: bool
+) -> None:
     assert is_gpu(PciDevice("0000:01:00.0", vendor_id, "0001", class_id=class_id)) is expected
 
 
-def test_a_share_of_a_gpu_is_not_another_gpu() -> None:
+def test_a_share_of_a_gpu_is_not_a_gpu() -> None:
     share = PciDevice("0000:5e:00.4", "10de", "2335", "030200", PciDeviceType.VF)
     assert not is_gpu(share)
 
 
-def test_nvml_tells_name_memory_and_driver(make_roots: MakeRoots) -> None:
+def test_nvml_provides_name_memory_and_driver(make_roots: MakeRoots) -> None:
     nvml = FakeNvml()
     assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_NVML,)
     assert nvml.opened == 0
@@ -148,18 +150,18 @@ def test_strings_of_older_libraries_are_bytes(make_roots: MakeRoots) -> None:
         "nvmlDeviceGetUUID",
     ],
 )
-def test_a_library_that_fails_leaves_what_pci_knows(call: str, make_roots: MakeRoots) -> None:
+def test_a_failing_library_leaves_the_data_of_pci(call: str, make_roots: MakeRoots) -> None:
     nvml = FakeNvml(broken=frozenset({call}))
     assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_PCI,)
     assert nvml.opened == 0
 
 
-def test_a_library_that_cannot_be_closed_has_still_answered(make_roots: MakeRoots) -> None:
+def test_results_are_kept_when_the_library_cannot_be_closed(make_roots: MakeRoots) -> None:
     nvml = FakeNvml(broken=frozenset({"nvmlShutdown"}))
     assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_NVML,)
 
 
-def test_memory_that_is_not_told_is_zero(make_roots: MakeRoots) -> None:
+def test_unknown_memory_is_zero(make_roots: MakeRoots) -> None:
     (gpu,) = read_gpus(
         make_roots(), (H200,), FakeNvml(broken=frozenset({"nvmlDeviceGetMemoryInfo"}))
     )
@@ -173,7 +175,7 @@ def test_a_gpu_that_pci_does_not_show_is_reported_by_nvml(make_roots: MakeRoots)
     assert [gpu.numa_node for gpu in gpus] == [1, None]
 
 
-def test_the_library_is_not_asked_of_another_machine(
+def test_the_library_is_not_used_for_another_machine(
     make_roots: MakeRoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_module, "_load_nvml", FakeNvml)
@@ -181,7 +183,7 @@ def test_the_library_is_not_asked_of_another_machine(
     assert read_gpus(roots, (H200,)) == (KNOWN_BY_PCI,)
 
 
-def test_the_library_is_asked_of_this_machine_only_with_a_device(
+def test_the_library_is_used_for_this_machine_only_with_a_device(
     make_roots: MakeRoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_module, "_load_nvml", FakeNvml)

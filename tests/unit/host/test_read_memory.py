@@ -1,4 +1,4 @@
-"""Memory of the host is MemTotal in whole MiB."""
+"""Test that the host's memory is MemTotal in whole MiB."""
 
 import pytest
 from host_tree import MakeRoots
@@ -41,7 +41,7 @@ def test_available_memory_is_estimated_on_an_old_kernel() -> None:
     assert parse_meminfo(text).available_kb == 1230
 
 
-def test_available_memory_is_never_more_than_all() -> None:
+def test_available_memory_never_exceeds_the_total() -> None:
     assert parse_meminfo("MemTotal: 4096 kB\nMemAvailable: 9999 kB").available_kb == 4096
 
 
@@ -56,7 +56,7 @@ def test_available_memory_is_never_more_than_all() -> None:
         ("MemTotal: -1 kB\n", "MemTotal is not an amount in kB"),
         ("MemTotal: 4 MB\n", "MemTotal is not an amount in kB"),
         ("MemTotal: 4096 kB\nMemAvailable:\n", "MemAvailable is not an amount in kB"),
-        ("MemTotal: 4096 kB\n", "neither MemAvailable nor MemFree is there"),
+        ("MemTotal: 4096 kB\n", "MemAvailable and MemFree are missing"),
     ],
     ids=[
         "empty",
@@ -70,7 +70,7 @@ def test_available_memory_is_never_more_than_all() -> None:
         "nothing-available",
     ],
 )
-def test_a_text_that_cannot_be_used_is_an_error_with_its_file(
+def test_malformed_text_is_an_error_that_names_the_file(
     text: str, reason: str, make_roots: MakeRoots
 ) -> None:
     roots = make_roots({"proc/meminfo": text})

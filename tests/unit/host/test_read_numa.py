@@ -1,4 +1,4 @@
-"""NUMA cells are addressed by id, hold online CPUs, and their memory is their own."""
+"""Test that NUMA cells are addressed by id and contain their online CPUs and memory."""
 
 import os
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def test_cells_with_gaps_in_their_ids_keep_their_own_memory_and_distances(
 ) -> None:
     files = cell(0, "0-1", 2097152, "10 16 22") | cell(33, "2-3", 4194304, "16 10 28")
     files |= cell(2, "4-5", 1048576, "22 28 10") | {f"{NODE}/online": "0,2,33\n"}
-    # The columns are those of cells 0, 2 and 33, whatever the order of the directories.
+    # The columns are those of cells 0, 2 and 33, independent of the order of the directories.
     topology = read_numa_topology(make_roots(files), cpu_info("0-5"))
     assert [(c.id, c.memory_mb) for c in topology.cells] == [(0, 2048), (2, 1024), (33, 4096)]
     last = topology.cell(33)
@@ -83,7 +83,7 @@ def test_a_cell_of_several_sockets_names_none(make_roots: MakeRoots) -> None:
     assert read_numa_topology(roots, cpu_info("0-3", s0="0-1")).cells[0].socket is None
 
 
-def test_a_cell_holds_online_cpus_alone(make_roots: MakeRoots) -> None:
+def test_a_cell_contains_only_online_cpus(make_roots: MakeRoots) -> None:
     roots = make_roots(cell(0, "0-3", 4096))
     cpu = cpu_info("1-2", ("1", "2"))
     (only,) = read_numa_topology(roots, cpu).cells
@@ -91,7 +91,9 @@ def test_a_cell_holds_online_cpus_alone(make_roots: MakeRoots) -> None:
     assert [render_cpu_set(core) for core in only.siblings] == ["1", "2"]
 
 
-def test_without_processors_a_cell_holds_what_the_kernel_lists(make_roots: MakeRoots) -> None:
+def test_without_processors_a_cell_contains_the_cpus_that_the_kernel_lists(
+    make_roots: MakeRoots,
+) -> None:
     (only,) = read_numa_topology(make_roots(cell(0, "0-3", 4096)), None).cells
     assert render_cpu_set(only.cpus) == "0-3"
     assert (only.siblings, only.socket) == ((), None)
@@ -104,7 +106,7 @@ def test_a_cell_may_have_no_cpus_and_another_no_memory(make_roots: MakeRoots) ->
     assert cells[0].pages == ()
 
 
-def test_a_mask_stands_in_for_the_list(make_roots: MakeRoots) -> None:
+def test_a_mask_replaces_a_missing_list(make_roots: MakeRoots) -> None:
     files = cell(0, "", 4096)
     del files[f"{NODE}/node0/cpulist"]
     files[f"{NODE}/node0/cpumap"] = "00000000,0000000f\n"
@@ -117,13 +119,13 @@ def test_a_cell_that_is_not_online_is_left_out(make_roots: MakeRoots) -> None:
     assert [c.id for c in read_numa_topology(make_roots(files), None).cells] == [0]
 
 
-def test_a_cell_that_was_switched_off_may_keep_its_column(make_roots: MakeRoots) -> None:
+def test_an_offline_cell_may_keep_its_column(make_roots: MakeRoots) -> None:
     files = cell(1, "0", 4096, "21 10") | {f"{NODE}/online": "1\n", f"{NODE}/possible": "0-1\n"}
     (only,) = read_numa_topology(make_roots(files), None).cells
     assert only.distances == {1: 10}
 
 
-def test_the_smallest_pool_is_what_the_huge_pages_leave(make_roots: MakeRoots) -> None:
+def test_the_smallest_pool_is_the_memory_outside_huge_pages(make_roots: MakeRoots) -> None:
     roots = make_roots(cell(0, "0", 8257536, kb1048576=2, kb2048=512))
     (only,) = read_numa_topology(roots, None).cells
     assert only.pages == (PagePool(4, 1277952), PagePool(2048, 512), PagePool(1048576, 2))
@@ -138,7 +140,7 @@ def test_the_base_page_size_of_another_machine_is_derived(make_roots: MakeRoots)
     assert read_numa_topology(roots, None, page_size_kb=16).cells[0].pages[0].size_kb == 16
 
 
-def test_the_base_page_size_of_this_machine_is_asked(make_roots: MakeRoots) -> None:
+def test_the_base_page_size_of_this_machine_is_read_from_the_system(make_roots: MakeRoots) -> None:
     sysfs = make_roots(cell(0, "0", 1048576)).sysfs
     (only,) = read_numa_topology(Roots(sysfs=sysfs), None).cells
     assert only.pages[0].size_kb == os.sysconf("SC_PAGE_SIZE") // 1024
@@ -227,7 +229,7 @@ def test_any_meminfo_of_a_cell_is_read_or_refused(text: str) -> None:
 
 
 @given(st.sampled_from([4, 16, 64]), st.integers(1000, 10**9), st.floats(0.8, 1.25))
-def test_the_page_size_is_told_although_the_counts_are_moments_apart(
+def test_the_page_size_is_found_although_the_counts_are_moments_apart(
     size: int, pages: int, drift: float
 ) -> None:
     text = f"nr_free_pages {pages}\nnr_zone_inactive_anon 12\n"
@@ -237,7 +239,7 @@ def test_the_page_size_is_told_although_the_counts_are_moments_apart(
 @pytest.mark.parametrize(
     ("text", "free_kb"), [("", 100), ("nr_free_pages 0\n", 100), ("nr_free_pages 5\n", 0)]
 )
-def test_a_page_size_that_nothing_tells_is_none(text: str, free_kb: int) -> None:
+def test_a_page_size_that_cannot_be_derived_is_none(text: str, free_kb: int) -> None:
     assert parse_page_size_kb(text, free_kb) is None
 
 
@@ -245,7 +247,7 @@ def test_a_page_size_that_nothing_tells_is_none(text: str, free_kb: int) -> None
     st.integers(0, 10**9),
     st.dictionaries(st.sampled_from([64, 2048, 1048576]), st.integers(0, 1000)),
 )
-def test_pools_never_hold_more_than_the_cell(total_kb: int, huge: dict[int, int]) -> None:
+def test_pools_never_exceed_the_cell(total_kb: int, huge: dict[int, int]) -> None:
     try:
         pools = build_page_pools(total_kb, huge, 4, "node0")
     except HostDataError:

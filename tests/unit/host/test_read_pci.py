@@ -1,4 +1,4 @@
-"""PCI functions: what they are, where they are, and what is gone is gone."""
+"""Test reading PCI functions, including functions that are being removed."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ def test_driver_group_and_cell_are_read(make_roots: MakeRoots) -> None:
     assert (only.driver, only.iommu_group, only.numa_node) == ("vfio-pci", 41, 1)
 
 
-def test_virtual_functions_hang_below_their_physical_one(make_roots: MakeRoots) -> None:
+def test_virtual_functions_have_their_physical_one_as_parent(make_roots: MakeRoots) -> None:
     files = device("0000:81:00.0", sriov_totalvfs="63", sriov_numvfs="1")
     files |= device("0000:81:10.0", device="0x10ed")
     links = {
@@ -62,7 +62,7 @@ def test_without_interfaces_there_are_none(make_roots: MakeRoots) -> None:
     assert read_netdevs(make_roots()) == {}
 
 
-def test_interfaces_are_known_by_the_functions_behind_them(make_roots: MakeRoots) -> None:
+def test_interfaces_are_mapped_to_their_functions(make_roots: MakeRoots) -> None:
     net = "sys/class/net"
     files = {f"{net}/bonding_masters": "\n", f"{net}/lo/mtu": "65536\n"}
     links = {
@@ -76,7 +76,7 @@ def test_interfaces_are_known_by_the_functions_behind_them(make_roots: MakeRoots
     }
 
 
-def test_mediated_devices_that_functions_can_make_are_read(make_roots: MakeRoots) -> None:
+def test_the_mediated_device_types_of_functions_are_read(make_roots: MakeRoots) -> None:
     base = "sys/class/mdev_bus"
     kinds = f"{base}/0000:41:00.0/mdev_supported_types"
     files = {
@@ -94,13 +94,13 @@ def test_mediated_devices_that_functions_can_make_are_read(make_roots: MakeRoots
     }
 
 
-def test_a_number_of_mediated_devices_that_is_none_is_named(make_roots: MakeRoots) -> None:
+def test_an_invalid_number_of_mediated_devices_is_an_error(make_roots: MakeRoots) -> None:
     name = "sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/x/available_instances"
     with pytest.raises(HostDataError, match="available_instances"):
         read_mdev_types(make_roots({name: "many\n"}))
 
 
-def test_an_old_kernels_physical_function_is_known_by_its_links(make_roots: MakeRoots) -> None:
+def test_an_old_kernels_physical_function_is_identified_by_its_links(make_roots: MakeRoots) -> None:
     links = {f"{DEVICES}/0000:81:00.0/virtfn{n}": f"../0000:81:10.{n}" for n in range(2)}
     (only,) = read_pci_devices(make_roots(device("0000:81:00.0"), links))
     assert (only.dev_type, only.vf_total, only.vf_count) == (PciDeviceType.PF, 2, 2)
@@ -117,7 +117,7 @@ def test_domains_of_five_digits_come_last_and_work(make_roots: MakeRoots) -> Non
     assert [d.address for d in read_pci_devices(roots)] == ["0000:ff:1f.7", "10000:e1:00.0"]
 
 
-def test_a_device_that_vanishes_does_not_lose_the_others(make_roots: MakeRoots) -> None:
+def test_the_other_devices_are_read_when_one_vanishes(make_roots: MakeRoots) -> None:
     links = {f"{DEVICES}/0000:03:00.0": "../../../devices/pci0000:00/0000:03:00.0"}
     roots = make_roots(device("0000:02:00.0") | device("0000:04:00.0"), links)
     assert [d.address for d in read_pci_devices(roots)] == ["0000:02:00.0", "0000:04:00.0"]
@@ -145,7 +145,7 @@ def test_a_malformed_file_is_an_error_that_names_it(
     assert raised.value.source == str(roots.rootfs / DEVICES / "0000:03:00.0" / source)
 
 
-def test_a_device_that_is_there_without_its_vendor_is_an_error(make_roots: MakeRoots) -> None:
+def test_an_existing_device_without_a_vendor_is_an_error(make_roots: MakeRoots) -> None:
     roots = make_roots({f"{DEVICES}/0000:02:00.0/device": "0x10fb\n"})
     with pytest.raises(HostDataError, match="vendor: No such file or directory"):
         read_pci_devices(roots)
@@ -156,16 +156,14 @@ def test_a_device_that_is_there_without_its_vendor_is_an_error(make_roots: MakeR
     [("physfn", "../elsewhere"), ("iommu_group", "../groups/none")],
     ids=["physfn", "iommu_group"],
 )
-def test_a_link_to_somewhere_else_is_an_error(
-    link: str, target: str, make_roots: MakeRoots
-) -> None:
+def test_a_link_to_another_place_is_an_error(link: str, target: str, make_roots: MakeRoots) -> None:
     roots = make_roots(device("0000:02:00.0"), {f"{DEVICES}/0000:02:00.0/{link}": target})
     with pytest.raises(HostDataError) as raised:
         read_pci_devices(roots)
     assert raised.value.source.endswith(link)
 
 
-def test_a_name_that_is_no_address_is_an_error(make_roots: MakeRoots) -> None:
+def test_an_invalid_address_is_an_error(make_roots: MakeRoots) -> None:
     with pytest.raises(HostDataError, match="is not a PCI address"):
         read_pci_devices(make_roots(device("0000:02:00")))
 
@@ -180,7 +178,7 @@ def test_any_address_is_read_or_refused(text: str) -> None:
 
 
 @given(st.text() | st.from_regex(r"0x[0-9A-Fa-f]{0,9}\n"), st.sampled_from([4, 6]))
-def test_any_number_is_of_its_width_or_refused(text: str, digits: int) -> None:
+def test_any_number_has_its_width_or_is_refused(text: str, digits: int) -> None:
     try:
         number = parse_pci_id(text, digits, "file")
     except HostDataError:

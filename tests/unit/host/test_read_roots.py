@@ -1,4 +1,4 @@
-"""How the text of a file is read, and what its absence means."""
+"""Test how the text of a file is read, and how absent files are handled."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def test_an_absent_optional_file_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [read_text, read_optional_text])
-def test_bytes_that_are_no_text_are_an_error(read: object, tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_an_error(read: object, tmp_path: Path) -> None:
     assert callable(read)
     (tmp_path / "file").write_bytes(b"\xff\xfe")
     with pytest.raises(HostDataError, match="is not UTF-8 text"):
@@ -104,13 +104,13 @@ def test_a_number_is_read(text: str, number: int) -> None:
     ["", "1 2", "1_000", "0x10", "\N{ARABIC-INDIC DIGIT ONE}", "9" * 5000, "1.5", "+1"],
     ids=["empty", "two", "underscore", "hex", "foreign-digit", "huge", "fraction", "plus"],
 )
-def test_what_is_no_number_is_an_error(text: str) -> None:
+def test_text_that_is_not_a_number_is_an_error(text: str) -> None:
     with pytest.raises(HostDataError) as raised:
         parse_integer(text, "file")
     assert raised.value.source == "file"
 
 
-def test_the_boot_id_tells_this_machine_from_another(tmp_path: Path) -> None:
+def test_the_boot_id_distinguishes_this_machine_from_another(tmp_path: Path) -> None:
     assert is_this_machine(Roots())
     assert not is_this_machine(Roots(procfs=tmp_path))
     boot_id = tmp_path / "sys/kernel/random/boot_id"

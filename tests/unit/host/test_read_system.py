@@ -1,4 +1,4 @@
-"""Who this machine is: names from wherever somebody tells them."""
+"""Test reading the machine's identity from all its sources."""
 
 import os
 from datetime import UTC, datetime
@@ -48,11 +48,11 @@ def test_every_name_is_read(make_roots: MakeRoots) -> None:
     )
 
 
-def test_what_nothing_tells_is_blank(make_roots: MakeRoots) -> None:
+def test_unknown_names_are_blank(make_roots: MakeRoots) -> None:
     assert read_system_info(make_roots()) == SystemInfo("", "linux", "", "")
 
 
-def test_names_have_second_places(make_roots: MakeRoots) -> None:
+def test_names_have_fallback_files(make_roots: MakeRoots) -> None:
     files: dict[str, str | bytes] = {
         "etc/hostname": "c2\n",
         "usr/lib/os-release": "NAME=Alpine\nVERSION=3.20\n",
@@ -71,7 +71,7 @@ def test_dmi_is_found_without_its_class(make_roots: MakeRoots) -> None:
     assert read_system_info(roots).vendor == "QEMU"
 
 
-def test_this_machine_tells_its_name_kernel_and_start() -> None:
+def test_this_machine_has_a_name_a_kernel_and_a_boot_time() -> None:
     system = read_system_info(Roots())
     assert system.hostname == os.uname().nodename
     assert system.kernel_version == os.uname().release
@@ -80,7 +80,7 @@ def test_this_machine_tells_its_name_kernel_and_start() -> None:
 
 
 @pytest.mark.parametrize("text", ["btime x\n", "btime -1\n", "btime 999999999999\n"])
-def test_a_start_that_is_no_time_is_an_error_that_names_its_file(
+def test_an_invalid_boot_time_is_an_error_that_names_its_file(
     text: str, make_roots: MakeRoots
 ) -> None:
     roots = make_roots({"proc/stat": text})
