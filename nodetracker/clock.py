@@ -1,4 +1,4 @@
-"""This host's time, and the database's as a process knows it that was told it a while ago."""
+"""Clocks: this host's time, and the database's time extrapolated from its last reading."""
 
 import time
 from collections.abc import Callable
@@ -11,26 +11,28 @@ def utc_clock() -> datetime:
 
 
 def seconds_since_boot() -> float:
-    """Return seconds that go on while the machine sleeps, and never back."""
+    """Return monotonic seconds that also count while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class DatabaseClock:
-    """Goes on from the last time that it was told, whatever this host's own clock does.
+    """Estimates the database's time from its last reading, independent of this host's clock.
 
-    Calls carry until when they are wanted by this clock, so that one which was
-    held up on its way is not carried out when nobody waits for it any more.
+    Calls carry a deadline in this time. A call that is delayed in transit is
+    not executed once its caller has stopped waiting.
     """
 
     def __init__(self, seconds: Callable[[], float] = seconds_since_boot) -> None:
         self._seconds = seconds
-        self._told: tuple[datetime, float] | None = None
+        self._reading: tuple[datetime, float] | None = None
 
-    def tell(self, now: datetime) -> None:
-        """Set it by what the database said just now."""
-        self._told = now, self._seconds()
+    def set(self, now: datetime) -> None:
+        """Set the clock to a time just read from the database."""
+        self._reading = now, self._seconds()
 
     def read(self) -> datetime | None:
-        """Return the database's time, None when it was never told."""
-        told = self._told
-        return None if told is None else told[0] + timedelta(seconds=self._seconds() - told[1])
+        """Return the database's time, None before it was set."""
+        if self._reading is None:
+            return None
+        then, at_seconds = self._reading
+        return then + timedelta(seconds=self._seconds() - at_seconds)

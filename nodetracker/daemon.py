@@ -1,8 +1,8 @@
-"""The process shell: the main thread owns the signals, everything else has its own threads.
+"""Run a service as a daemon: the main thread handles signals and systemd.
 
-SIGTERM and SIGINT end the service, a second one ends the process at once.
-SIGHUP reads the configuration again. SIGUSR2 writes a Guru Meditation report,
-SIGUSR1 the stacks of all threads even when no Python code can run.
+SIGTERM and SIGINT stop the service; a second one ends the process immediately.
+SIGHUP reloads the configuration. SIGUSR2 writes a Guru Meditation report.
+SIGUSR1 prints the stacks of all threads, even when no Python code can run.
 """
 
 import faulthandler
@@ -25,7 +25,7 @@ EXIT_USAGE = 2
 EXIT_CONFIG = 78
 
 POLL_INTERVAL = 5.0
-"""How often the service's state is looked at for systemd."""
+"""Seconds between checks of the service's state for systemd."""
 
 START_EXTENSION_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 10.0
@@ -34,33 +34,38 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Service(Protocol):
-    """What a daemon runs."""
+    """A service that a daemon runs."""
 
     @property
     def graceful_shutdown_timeout(self) -> float:
-        """Seconds that `stop` takes at most."""
+        """Maximum duration of `stop` in seconds."""
 
     def start(
         self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """Begin in the background; tell when at work, and of an error that ends the service."""
+        """Start in the background.
+
+        Args:
+            on_started: called when the service is ready.
+            on_fatal: called with an error that ends the service.
+        """
 
     def stop(self) -> bool:
-        """End what runs; False when something still runs at the timeout."""
+        """Stop all threads; return False when one is still running at the timeout."""
 
     def is_making_progress(self) -> bool:
-        """Tell whether every thread that matters lives and gets on."""
+        """Return whether every essential thread is alive and making progress."""
 
     def describe(self) -> str:
-        """Return a line on how the service does."""
+        """Return the service's status in one line."""
 
 
 class Daemon:
     """Runs one service until a signal or a fatal error ends it.
 
     Args:
-        reload: reads the configuration again and hands it on.
-        report: writes a report on the process's state.
+        reload: reloads the configuration and applies it.
+        report: writes a report of the process's state.
     """
 
     def __init__(
@@ -81,7 +86,7 @@ class Daemon:
         os.set_blocking(self._write_end, False)
 
     def run(self) -> int:
-        """Run to the end; returns the exit code. Call it from the main thread."""
+        """Run until the service ends; return the exit code. Call it from the main thread."""
         threading.excepthook = _log_dead_thread
         faulthandler.enable()
         faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -94,7 +99,7 @@ class Daemon:
 
     def _stop(self) -> int:
         for number in _STOP_SIGNALS:
-            signal.signal(number, _end_at_once)
+            signal.signal(number, _end_immediately)
         self._notifier.stopping()
         self._notifier.extend(self._service.graceful_shutdown_timeout + STOP_MARGIN_SECONDS)
         if self._fatal is not None:
@@ -104,7 +109,7 @@ class Daemon:
             return report_fatal(self._fatal)
         if not has_ended:
             LOG.error(
-                "Something still ran %g s after the signal and was cut off",
+                "Not all threads stopped within %g s; ending the process anyway",
                 self._service.graceful_shutdown_timeout,
             )
             return EXIT_FAILED
@@ -112,11 +117,11 @@ class Daemon:
         return EXIT_DONE
 
     def _wait(self) -> None:
-        """Serve signals and systemd until a stop signal arrives or the service fails."""
+        """Handle signals and notify systemd until a stop signal arrives or the service fails."""
         while self._fatal is None:
             self._notify_systemd()
-            select.select([self._read_end], [], [], self._look_interval())
-            arrived = self._drain()
+            select.select([self._read_end], [], [], self._poll_interval())
+            arrived = self._read_signals()
             if any(number in arrived for number in _STOP_SIGNALS):
                 return
             if signal.SIGHUP in arrived:
@@ -124,20 +129,20 @@ class Daemon:
             if signal.SIGUSR2 in arrived:
                 self._write_report()
 
-    def _look_interval(self) -> float | None:
-        if not self._notifier.is_listening:
+    def _poll_interval(self) -> float | None:
+        if not self._notifier.is_enabled:
             return None
         watchdog = self._notifier.watchdog_seconds
         return POLL_INTERVAL if watchdog is None else min(POLL_INTERVAL, watchdog / 3)
 
-    def _drain(self) -> bytes:
+    def _read_signals(self) -> bytes:
         try:
             return os.read(self._read_end, 4096)
         except BlockingIOError:
             return b""
 
     def _notify_systemd(self) -> None:
-        if not self._notifier.is_listening:
+        if not self._notifier.is_enabled:
             return
         if not self._has_started.is_set():
             self._notifier.extend(START_EXTENSION_SECONDS)
@@ -150,25 +155,25 @@ class Daemon:
 
     def _read_configuration(self) -> None:
         self._notifier.reloading()
-        refusal = ""
+        problem = ""
         try:
             self._reload()
         except NodetrackerError as error:
-            refusal = str(error)
-        except Exception as error:  # the service goes on as it is
-            refusal = f"{type(error).__name__}: {error}"
-        if refusal:
-            LOG.error("The configuration was not reloaded, all values stay: %s", refusal)
+            problem = str(error)
+        except Exception as error:  # the service keeps its configuration
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            LOG.error("Configuration not reloaded: %s; keeping all values", problem)
         else:
-            LOG.info("The configuration has been reloaded")
+            LOG.info("Configuration reloaded")
         if self._is_ready:
             self._notifier.ready()
 
     def _write_report(self) -> None:
         try:
             self._report()
-        except Exception:  # a report that fails is no reason to end
-            LOG.exception("The Guru Meditation report could not be written")
+        except Exception:  # a failed report does not end the service
+            LOG.exception("Writing the Guru Meditation report failed")
 
     def _on_started(self) -> None:
         self._has_started.set()
@@ -182,15 +187,15 @@ class Daemon:
         try:
             os.write(self._write_end, b"\0")
         except BlockingIOError:
-            pass  # full: it wakes anyway
+            pass  # the pipe is full, so the main thread wakes up anyway
 
 
 def report_fatal(error: BaseException) -> int:
-    """Say in one line why the process ends; returns its exit code."""
+    """Log why the process ends; return its exit code."""
     if isinstance(error, (ConfigError, IdentityError)):
         LOG.critical("%s", error)
         return EXIT_CONFIG
-    LOG.critical("Ending after an unexpected error", exc_info=error)
+    LOG.critical("Unexpected error; ending the process", exc_info=error)
     return EXIT_FAILED
 
 
@@ -200,8 +205,8 @@ def _log_dead_thread(arguments: threading.ExceptHookArgs) -> None:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing: the wakeup descriptor tells the main loop."""
+    """Do nothing: the wakeup descriptor notifies the main loop."""
 
 
-def _end_at_once(number: int, frame: object) -> None:
+def _end_immediately(number: int, frame: object) -> None:
     os._exit(EXIT_FAILED)

@@ -1,56 +1,56 @@
-"""The errors of nodetracker, each named for what its catcher does next.
+"""The errors of nodetracker, each named for what the caller does next.
 
 ::
 
     NodetrackerError
-    ├── ConfigError             the operator mends the configuration; exit 78
+    ├── ConfigError             the operator corrects the configuration; exit 78
     ├── IdentityError           this agent may not run here; exit 78
-    │   ├── DuplicateAgentError a live agent answers for this host, or with this identity
-    │   └── FencedError         a newer agent has taken over: write nothing more
-    ├── DriverUnavailableError  keep the last rows, ask again
-    ├── DriverFeatureError      the driver cannot do this at all (501)
+    │   ├── DuplicateAgentError a live agent manages this host, or has this identity
+    │   └── FencedError         a newer agent has taken over: stop writing
+    ├── DriverUnavailableError  keep the last rows and retry
+    ├── DriverFeatureError      the driver does not support the operation (501)
     ├── HostDataError           hold the fact
-    ├── NotFoundError           the named thing is not there
-    ├── RefusedError            the operation is not allowed now; it says why
-    │   ├── ClaimRefusedError   a claim does not fit; it has all reasons
-    │   └── ClaimConflictError  the claim's uuid stands for another request
-    ├── RequestError            a request cannot be meant; it names the key
-    ├── StoppingError           the process ends; leave what waits
-    ├── RpcError                another process did not do what it was asked over the broker
-    │   ├── RpcUnavailableError no answer: it may have been done; ask again
-    │   │   └── RpcEndingError  the other side ends and did nothing; ask another one
-    │   └── RpcVersionError     the other side is of another version; upgrade one of them
+    ├── NotFoundError           the named object does not exist
+    ├── RefusedError            the operation is not allowed now; the message has the reason
+    │   ├── ClaimRefusedError   the claim does not fit; `reasons` has all reasons
+    │   └── ClaimConflictError  the claim's uuid belongs to another request
+    ├── RequestError            the request is invalid; `path` names the key
+    ├── StoppingError           the process is ending: stop waiting
+    ├── RpcError                a call over the broker failed
+    │   ├── RpcUnavailableError no reply: the call may have been executed; retry
+    │   │   └── RpcEndingError  the server is ending and did nothing; call another one
+    │   └── RpcVersionError     the server has another version; upgrade one side
     └── StoreError
-        ├── StoreUnavailableError   nothing was written; the next pass tries again
+        ├── StoreUnavailableError   nothing was written; the next audit retries
         ├── SchemaError             run ``nodetracker-manage db sync``
-        └── ConflictError           read again and decide again
+        └── ConflictError           read and decide again
 """
 
 from collections.abc import Sequence
 
 
 class NodetrackerError(Exception):
-    """Base of all errors that nodetracker raises on purpose."""
+    """Base class of nodetracker's errors."""
 
 
 class ConfigError(NodetrackerError):
-    """A value of the configuration cannot be used; the message names it."""
+    """A configuration value is invalid; the message names the option."""
 
 
 class IdentityError(NodetrackerError):
-    """This process may not act as the agent it claims to be."""
+    """This process may not run as the agent of this host."""
 
 
 class DuplicateAgentError(IdentityError):
-    """Another agent that is alive answers for this host, or with this agent's identity."""
+    """Another live agent manages this host, or has this agent's identity."""
 
 
 class FencedError(IdentityError):
-    """A newer incarnation holds this agent's epoch; stop without writing."""
+    """A newer agent has taken over the host; stop without writing."""
 
 
 class DriverUnavailableError(NodetrackerError):
-    """The driver's source does not answer; the rows stay as they are."""
+    """The driver's source is unavailable; the rows are kept unchanged."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"{source}: {reason}")
@@ -59,16 +59,16 @@ class DriverUnavailableError(NodetrackerError):
 
 
 class DriverFeatureError(NodetrackerError):
-    """The driver has no such ability; asking again does not help."""
+    """The driver does not support the operation; a retry does not help."""
 
 
 class HostDataError(NodetrackerError):
-    """A source answered, but what it said cannot be used; the fact is held.
+    """A source returned unusable data; the fact is held.
 
     Args:
         source: the file, call or entry that was read.
-        reason: what is wrong with it, in words that stay the same from one
-            audit to the next (no ages, no counters), as it is stored.
+        reason: the problem. It is stored, so it must be the same in each audit
+            (without ages or counters).
     """
 
     def __init__(self, source: str, reason: str) -> None:
@@ -78,18 +78,18 @@ class HostDataError(NodetrackerError):
 
 
 class NotFoundError(NodetrackerError):
-    """What was named does not exist."""
+    """The named object does not exist."""
 
 
 class RefusedError(NodetrackerError):
-    """The operation is understood and not allowed now."""
+    """The operation is valid but not allowed in the current state."""
 
 
 class ClaimRefusedError(RefusedError):
-    """A claim does not fit where it is wanted.
+    """A claim does not fit on the requested node.
 
     Args:
-        reasons: all of them, each with its numbers.
+        reasons: every reason, with its amounts.
     """
 
     def __init__(self, reasons: Sequence[str]) -> None:
@@ -98,11 +98,11 @@ class ClaimRefusedError(RefusedError):
 
 
 class ClaimConflictError(RefusedError):
-    """The uuid of a claim stands for a request with another body."""
+    """A claim with this uuid exists for a request with another body."""
 
 
 class RequestError(NodetrackerError):
-    """A request has a key or value that cannot be meant.
+    """A request has an invalid key or value.
 
     Args:
         path: of the key, e.g. ``resources.VCPU``.
@@ -115,7 +115,7 @@ class RequestError(NodetrackerError):
 
 
 class StoppingError(NodetrackerError):
-    """The process ends, so what was waited for is left."""
+    """The process is ending, so the wait was abandoned."""
 
 
 class RpcError(NodetrackerError):
@@ -123,34 +123,34 @@ class RpcError(NodetrackerError):
 
 
 class RpcUnavailableError(RpcError):
-    """No answer came in time: no broker, nobody there, or it was lost.
+    """No reply arrived in time: no broker, no server, or the reply was lost.
 
-    What was asked may have been done, unless the message says that nobody was there.
+    The call may have been executed, unless the message says that no server was found.
     """
 
 
 class RpcEndingError(RpcUnavailableError):
-    """Whoever was asked ends; what was asked was not done."""
+    """The server is ending; the call was not executed."""
 
 
 class RpcVersionError(RpcError):
-    """The other side does not know this method, or not in this version."""
+    """The server does not have this method, or not in this version."""
 
 
 class StoreError(NodetrackerError):
-    """The database did not do what was asked."""
+    """A database operation failed."""
 
 
 class StoreUnavailableError(StoreError):
-    """The database cannot be reached or is read-only or full.
+    """The database is unreachable, read-only or full.
 
-    Nothing was written, unless the answer to a commit was lost.
+    Nothing was written, unless the reply to a commit was lost.
     """
 
 
 class SchemaError(StoreError):
-    """The database's schema is missing or is not this version's."""
+    """The database's schema is missing or belongs to another version."""
 
 
 class ConflictError(StoreError):
-    """Somebody else wrote first; read again and decide again."""
+    """Another writer was first; read and decide again."""

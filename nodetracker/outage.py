@@ -1,4 +1,4 @@
-"""Says once that something is away and once that it is back, however often it is tried."""
+"""Log an outage once when it starts and once when it ends, however many calls fail."""
 
 import logging
 import threading
@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 
 class OutageLog:
-    """One line when an outage begins, one when it ends.
+    """Logs one line when an outage starts and one when it ends.
 
-    It begins with the first activity that fails and ends when none fails any
-    more: what can only be read or is full fails one and not the other. Safe for
-    several threads.
+    An outage starts when the first activity fails and ends when none is
+    failing: a database that is read-only or full fails some activities and
+    not others. Thread-safe.
 
     Args:
-        what: names what is away, e.g. ``The database``.
-        error_type: what the failures are.
+        what: the unavailable component in log lines, e.g. ``The database``.
+        error_type: type of the errors that count as failures.
     """
 
     def __init__(
@@ -36,26 +36,26 @@ class OutageLog:
 
     @property
     def error(self) -> str | None:
-        """What the last failure said, None when there is no outage."""
+        """The last failure's message, None without an outage."""
         return self._error
 
     @property
     def is_out(self) -> bool:
-        """True while any activity fails."""
+        """True while any activity is failing."""
         return bool(self._failing)
 
     def run(self, activity: str, call: Callable[[], object]) -> None:
-        """Make a call whose failures of the one type are logged here and not raised.
+        """Make a call; errors of `error_type` are logged instead of raised.
 
         Args:
-            activity: what is done; its next success ends its failure.
+            activity: name of what is done; its next success ends its failure.
         """
         failure: Exception | None = None
         try:
             call()
         except self._error_type as error:
             failure = error
-        # Logged here because the formatter repeats the error of a surrounding handler.
+        # Logged outside the handler: the log formatter would append the error being handled.
         if failure is None:
             self._succeeded(activity)
         else:
@@ -68,7 +68,7 @@ class OutageLog:
                 self._since = self._monotonic()
                 self._log.error("%s: %s", self._what, error)
             else:
-                self._log.debug("%s still: %s", self._what, error)
+                self._log.debug("%s is still unavailable: %s", self._what, error)
             self._failing.add(activity)
 
     def _succeeded(self, activity: str) -> None:

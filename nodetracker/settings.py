@@ -1,6 +1,6 @@
-"""What the parts are built with: frozen values, made once from the configuration.
+"""Settings as frozen values, built once from the configuration by `nodetracker.bootstrap`.
 
-No part reads the configuration itself; `nodetracker.bootstrap` builds these.
+Other packages take these values and do not read the configuration themselves.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from nodetracker.model.pci_request import Alias
 from nodetracker.model.pci_spec import DeviceSpec
 
 DEFAULT_AUDIT_INTERVAL = 60
-"""Seconds between audits when the operator names none."""
+"""Seconds between audits unless configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservedPages:
-    """Pages of one cell and size that belong to the host and never to a guest."""
+    """Pages of one cell and size that are reserved for the host."""
 
     cell: int
     size_kb: int
@@ -25,7 +25,7 @@ class ReservedPages:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRatios:
-    """How far each resource may be promised beyond what is there; None = not configured."""
+    """Overcommit ratio of each resource; None = not configured."""
 
     cpu: float | None = None
     ram: float | None = None
@@ -34,11 +34,11 @@ class AllocationRatios:
 
 @dataclass(frozen=True, slots=True)
 class PciPolicy:
-    """Which PCI devices guests may have, and by which names claims ask for them.
+    """PCI devices available to guests, and the aliases by which claims request them.
 
     Attributes:
-        specs: the first that names a device wins; without one no device is managed.
-        aliases: by name.
+        specs: the first that matches a device wins; a device that matches none is not managed.
+        aliases: name -> alias.
         report_in_placement: whether placement gets a provider for each device.
     """
 
@@ -49,16 +49,16 @@ class PciPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the operator decides about a node, beside what the node is.
+    """What the operator configures for a node.
 
     Attributes:
-        reserved_cpus, reserved_memory_mb, reserved_disk_mb: kept for the host.
-        configured_ratios: win over what the row has.
-        initial_ratios: for a row that has none; all three are set.
+        reserved_cpus, reserved_memory_mb, reserved_disk_mb: reserved for the host.
+        configured_ratios: override the ratios of the row.
+        initial_ratios: ratios of a row that has none; all three are set.
         cpu_shared_set, cpu_dedicated_set: None = not configured.
-        numa_networks: network -> ids of the NUMA cells that its interfaces are at.
+        numa_networks: network -> ids of the NUMA cells of its interfaces.
         held_fact_expiry: seconds after which a held fact is unknown.
-        host_ip: the address that rows show.
+        host_ip: address stored in the rows.
     """
 
     reserved_cpus: int = 0
@@ -94,19 +94,19 @@ class AdmissionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the agent's core runs by.
+    """Settings of the agent's core.
 
     Attributes:
-        host: the name that this agent answers for.
+        host: name of the host that this agent manages.
         state_path: directory of the agent's own files.
         audit_interval: seconds between audits; None = only on demand.
         probe_timeout: seconds after which a probe counts as hung.
-        max_concurrent_audits: nodes that are read side by side.
+        max_concurrent_audits: number of nodes read in parallel.
         report_interval: seconds between heartbeats.
-        service_down_time: seconds of silence after which a service is down.
-        graceful_shutdown_timeout: seconds a running audit gets to end.
+        service_down_time: seconds without a heartbeat after which a service is down.
+        graceful_shutdown_timeout: seconds that a running audit may take to finish.
         claim_timeout: seconds after which a held claim may expire.
-        is_packing_cells: NUMA cells are filled one after the other instead of evenly.
+        is_packing_cells: fill NUMA cells one after the other instead of evenly.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""Messages to the service manager, as sd_notify(3) defines them; silent without one."""
+"""Notify systemd of the service's state, as sd_notify(3) defines; a no-op without systemd."""
 
 import os
 import socket
@@ -9,20 +9,21 @@ MICROSECONDS = 1_000_000
 
 
 class SystemdNotifier:
-    """Tells systemd what the process does.
+    """Notifies systemd of the process's state.
 
-    Takes its addresses out of the environment, so that no child talks in its place.
+    It removes its variables from the environment, so that no child process
+    notifies in its place.
 
     Args:
-        environment: with NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID where
-            systemd started the process.
+        environment: contains NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID
+            when systemd started the process.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         self._address = environment.pop("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):
             self._address = "\0" + self._address[1:]
-        self._told_status = ""
+        self._last_status = ""
         microseconds = environment.pop("WATCHDOG_USEC", "")
         owner = environment.pop("WATCHDOG_PID", "")
         self.watchdog_seconds: float | None = None
@@ -30,35 +31,35 @@ class SystemdNotifier:
             self.watchdog_seconds = int(microseconds) / MICROSECONDS
 
     @property
-    def is_listening(self) -> bool:
-        """True when there is somebody to tell."""
+    def is_enabled(self) -> bool:
+        """True when systemd expects notifications."""
         return bool(self._address)
 
     def ready(self) -> None:
-        """Tell that the service is at work, at its start or after a reload."""
+        """Notify that the service is ready, after its start or a reload."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Tell that the configuration is being read again."""
+        """Notify that the configuration is being reloaded."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Tell that the service ends."""
+        """Notify that the service is stopping."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Feed the watchdog."""
+        """Reset the watchdog."""
         self._send("WATCHDOG=1")
 
     def extend(self, seconds: float) -> None:
-        """Ask for more time to start or to stop."""
+        """Request more time to start or to stop."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * MICROSECONDS)}")
 
     def status(self, text: str) -> None:
-        """Tell in a line how the service does, when that is news."""
+        """Send a one-line status, if it changed."""
         line = " ".join(text.split())
-        if line != self._told_status:
-            self._told_status = line
+        if line != self._last_status:
+            self._last_status = line
             self._send(f"STATUS={line}")
 
     def _send(self, message: str) -> None:
@@ -69,4 +70,4 @@ class SystemdNotifier:
                 sender.setblocking(False)
                 sender.sendto(message.encode(), self._address)
         except OSError:
-            pass  # who supervises is not there, and nobody else could be told
+            pass  # systemd does not respond, and nothing else could be notified

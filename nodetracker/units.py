@@ -1,4 +1,4 @@
-"""The only place where units are converted: down for capacity, up for usage."""
+"""Convert units: capacity is rounded down, usage is rounded up. No other module converts."""
 
 KIB_PER_MIB = 1024
 MIB_PER_GIB = 1024
@@ -63,7 +63,7 @@ def usage_units_from_milli(milli: int) -> int:
 
 
 def whole_units(amount: int, parts: int) -> float:
-    """Return an amount in units of so many parts; a whole number stays one.
+    """Convert an amount to units of `parts` each; a whole result is an int.
 
     >>> whole_units(2000, MILLI), whole_units(1500, MILLI)
     (2, 1.5)
@@ -75,10 +75,10 @@ _PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}
 
 
 def parse_page_size_kb(text: str) -> int:
-    """Read a page size, in KiB unless a suffix says otherwise, as KiB.
+    """Parse a page size with an optional suffix (KB, MB, GB) and return it in KiB.
 
     Raises:
-        ValueError: it is no page size.
+        ValueError: the text is not a page size.
 
     >>> parse_page_size_kb("2048"), parse_page_size_kb("1GB")
     (2048, 1048576)
@@ -86,5 +86,5 @@ def parse_page_size_kb(text: str) -> int:
     digits = text.strip().rstrip("KMGBkmgb")
     suffix = text.strip()[len(digits) :].upper()
     if not digits.isdigit() or suffix not in _PAGE_SUFFIXES:
-        raise ValueError(f"{text!r} is no page size")
+        raise ValueError(f"{text!r} is not a page size")
     return int(digits) * _PAGE_SUFFIXES[suffix]

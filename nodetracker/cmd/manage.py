@@ -167,7 +167,7 @@ class ManageApp(App):
             ConfigError: there is no ``transport_url``.
         """
         agents = self.broker.find_agents()
-        self.broker.caller.clock.tell(self.store.now())
+        self.broker.caller.clock.set(self.store.now())
         return agents
 
     def run_subcommand(self, argv: list[str]) -> int:

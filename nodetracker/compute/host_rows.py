@@ -83,7 +83,7 @@ class HostRows(Mapping[str, NodeRecord]):
             stamps = self._store.load_versions(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
-        self.database_clock.tell(stamps.now)
+        self.database_clock.set(stamps.now)
         self.clock_skew_seconds = _measure_skew(asked_at, stamps.now, self._clock())
         if (stamps.epoch, stamps.service_uuid) != (agent.epoch, agent.service_uuid):
             raise FencedError(

@@ -69,7 +69,7 @@ class Membership:
                     self._host,
                 )
                 self._has_told = True
-        self._clock.tell(self._store.now())
+        self._clock.set(self._store.now())
 
     def _register(self) -> AgentKey:
         found = self._store.list_services(self._host, self._binary)

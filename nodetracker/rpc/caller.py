@@ -166,7 +166,7 @@ class RpcCaller:
         if not isinstance(answer, dict) or not answer.keys() & {"value", "error"}:
             raise RpcVersionError("the answer is none that this version knows")
         if answer.get("now"):
-            self.clock.tell(datetime.fromisoformat(answer["now"]))
+            self.clock.set(datetime.fromisoformat(answer["now"]))
         if "error" in answer:
             raise decode_error(answer["error"])
         return answer["value"]

@@ -181,7 +181,7 @@ class RpcServer:
             if self._read_time is None:
                 return
             now = self._read_time()
-            self._clock.tell(now)
+            self._clock.set(now)
         late = (now - datetime.fromisoformat(expires_at)).total_seconds()
         if late > 0:
             LOG.warning("Call of %s came %.1f s too late and was refused", method.name, late)

@@ -83,7 +83,7 @@ class Conductor:
         """Serve a database, and return a client."""
         if self._store is None:
             self._store = open_store(DatabaseSettings(url))
-            self._clock.tell(self._store.now())
+            self._clock.set(self._store.now())
         return open_conductor_store(self._caller, 20.0, clock)
 
     def leave(self) -> None:

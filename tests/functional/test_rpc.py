@@ -222,8 +222,8 @@ def test_a_password_may_have_any_character(
 def test_a_call_that_comes_when_nobody_waits_any_more_is_not_carried_out(
     peers: ServerAndClient,
 ) -> None:
-    peers.client_clock.tell(NOW)
-    peers.server_clock.tell(NOW + timedelta(seconds=6))
+    peers.client_clock.set(NOW)
+    peers.server_clock.set(NOW + timedelta(seconds=6))
     with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
         peers.client.get_host_uptime("late")
     assert peers.agent.calls == []
@@ -236,7 +236,7 @@ def test_a_server_that_was_never_told_the_time_asks_for_it_before_a_call_that_ex
     def fail() -> datetime:
         raise StoreUnavailableError("the database is away")
 
-    peers.client_clock.tell(NOW)
+    peers.client_clock.set(NOW)
     peers.read_time = fail
     with pytest.raises(StoreUnavailableError, match="the database is away"):
         peers.client.get_host_uptime("unknown")

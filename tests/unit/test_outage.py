@@ -17,7 +17,7 @@ def failing(error):
     return call
 
 
-def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
+def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(caplog):
     caplog.set_level(logging.INFO)
     seconds = iter([100.0, 142.0])
     log = logging.getLogger("nodetracker.test")
@@ -32,14 +32,14 @@ def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog):
     assert caplog.messages == ["The database: refused 0", "The database is back after 42 s"]
 
 
-def test_other_errors_are_no_outage():
+def test_other_errors_are_not_outages():
     outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("nodetracker.test"))
     with pytest.raises(FencedError):
         outage.run("audit", failing(FencedError("taken")))
     assert not outage.is_out
 
 
-def test_it_lasts_until_no_activity_fails(caplog):
+def test_an_outage_lasts_until_no_activity_fails(caplog):
     caplog.set_level(logging.INFO)
     outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("nodetracker.test"))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The messages to the service manager, read at the other end of the socket."""
+"""Test the notifications to systemd by reading them from the socket."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def notifier(manager):
 
 
 @pytest.mark.parametrize(
-    ("tell", "message"),
+    ("notify", "message"),
     [
         (SystemdNotifier.ready, "READY=1"),
         (SystemdNotifier.stopping, "STOPPING=1"),
@@ -35,8 +35,8 @@ def notifier(manager):
         (lambda notifier: notifier.status("fine\nagain"), "STATUS=fine again"),
     ],
 )
-def test_each_message_is_written_as_systemd_reads_it(manager, notifier, tell, message):
-    tell(notifier)
+def test_each_notification_has_systemd_s_format(manager, notifier, notify, message):
+    notify(notifier)
     assert read(manager) == message
 
 
@@ -47,7 +47,7 @@ def test_a_reload_carries_the_time(manager, notifier):
     assert second.startswith("MONOTONIC_USEC=")
 
 
-def test_a_status_is_told_when_it_is_news(manager, notifier):
+def test_a_status_is_sent_when_it_changes(manager, notifier):
     for text in ("fine", "fine", "not fine"):
         notifier.status(text)
     assert [read(manager), read(manager)] == ["STATUS=fine", "STATUS=not fine"]
@@ -61,8 +61,8 @@ def test_an_abstract_socket_is_reached():
         assert read(receiver) == "READY=1"
 
 
-def test_without_systemd_or_when_it_is_gone_nothing_happens(tmp_path):
-    assert not SystemdNotifier({}).is_listening
+def test_without_systemd_or_its_socket_nothing_happens(tmp_path):
+    assert not SystemdNotifier({}).is_enabled
     SystemdNotifier({}).ready()
     SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 

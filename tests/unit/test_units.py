@@ -30,11 +30,11 @@ def test_capacity_is_rounded_down_and_usage_up(convert, amount, expected):
 @pytest.mark.parametrize(
     ("text", "expected"), [("2048", 2048), ("2MB", 2048), ("1GB", 1 << 20), ("64kb", 64)]
 )
-def test_a_page_size_is_in_kib_unless_a_suffix_says_otherwise(text, expected):
+def test_a_page_size_without_a_suffix_is_in_kib(text, expected):
     assert parse_page_size_kb(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "MB", "2MM", "2TB", "x", "-1"])
-def test_what_is_no_page_size_is_refused(text):
-    with pytest.raises(ValueError, match="is no page size"):
+def test_an_invalid_page_size_is_refused(text):
+    with pytest.raises(ValueError, match="is not a page size"):
         parse_page_size_kb(text)

@@ -163,7 +163,7 @@ class CaptureHost(StoreCommand, Command):
         """Add the archive."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "file", metavar="FILE", type=Path, help=f"Its name ends in {', '.join(ENDINGS)}."
+            "file", metavar="FILE", type=Path, help=f"Its name ends in {', '.join(SUFFIXES)}."
         )
         parser.add_argument("--force", action="store_true", help="Replace a file that is there.")
         return parser

@@ -97,7 +97,7 @@ def test_the_sums_are_what_the_ledger_charges():
         ({"page_size": "9999999GB"}, 4000, 0, "numa.page_size: is more than 2147483647 KiB"),
         ({"networks": "p"}, 4000, 0, "numa.networks: is no list of at most 64 names"),
         ({"networks": ["p", ""]}, 4000, 0, "numa.networks[1]: is no name"),
-        ({"page_size": "huge"}, 4000, 0, "numa.page_size: 'huge' is no page size"),
+        ({"page_size": "huge"}, 4000, 0, "numa.page_size: 'huge' is not a page size"),
         ({"page_size": [4]}, 4000, 0, "numa.page_size: is no integer of 1 or more"),
     ],
 )  # fmt: skip

@@ -46,7 +46,7 @@ def make_caller(value: Any) -> RpcCaller:
 def make_answering(*answers: dict[str, Any]) -> RpcCaller:
     transport: Any = Answering(*answers)
     clock = DatabaseClock()
-    clock.tell(NOW)
+    clock.set(NOW)
     return RpcCaller(lambda: transport, clock)
 
 
