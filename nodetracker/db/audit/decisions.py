@@ -1,6 +1,7 @@
-"""What a batch of changes may do, judged against the rows as locked: pure, for every store.
+"""Decide which changes of a batch may be written, given the locked rows.
 
-The stores gather (lock and read), this module decides, the stores apply.
+Pure, for every store: a store gathers (locks and reads), this module decides,
+the store applies.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ Located = tuple[NodeChange, LockedRow]
 
 @dataclass(slots=True)
 class Decision:
-    """What to write of a batch, and what not."""
+    """Changes of a batch by kind of write, and those that are not written."""
 
     updates: list[Located] = field(default_factory=list)
     measures: list[Located] = field(default_factory=list)
@@ -45,7 +46,7 @@ class Decision:
 def list_foreign_hosts(
     agent: AgentKey, changes: Sequence[NodeChange], rows: Iterable[LockedRow]
 ) -> list[str]:
-    """Return the hosts whose liveness decides whether a creation may take their row over."""
+    """Return the hosts whose liveness decides whether a creation may take over their row."""
     wanted = {change.uuid for change in changes if change.record is None}
     return sorted({row.host for row in rows if row.uuid in wanted and row.host != agent.host})
 
@@ -56,14 +57,14 @@ def decide(
     rows: Sequence[LockedRow],
     hosts_up: frozenset[str],
 ) -> Decision:
-    """Sort changes into what is written, what conflicts and what is refused.
+    """Sort changes into written, conflicting and refused ones.
 
     Args:
         rows: every row that a change names by id, uuid, or host and nodename.
         hosts_up: those of `list_foreign_hosts` that are alive.
 
     Raises:
-        FencedError: a row of the agent's host carries a newer epoch.
+        FencedError: a row of the agent's host has a newer epoch.
     """
     for row in rows:
         if row.host == agent.host and row.epoch > agent.epoch:
@@ -120,17 +121,17 @@ def _decide_new(
     taken = [*decision.creations, *(moved for moved, _ in decision.moves)]
     if any(other.uuid == change.uuid for other in taken):
         decision.refused[change.nodename] = (
-            f"uuid {change.uuid} is given to two nodes of host {change.host}"
+            f"duplicate uuid {change.uuid}: two nodes of host {change.host} have it"
         )
     elif same_uuid is None:
         decision.creations.append(change)
     elif same_uuid.host == agent.host:
         decision.refused[change.nodename] = (
-            f"uuid {change.uuid} stands for node {same_uuid.nodename} of this host"
+            f"duplicate uuid {change.uuid}: node {same_uuid.nodename} of this host has it"
         )
     elif same_uuid.host in hosts_up:
         decision.refused[change.nodename] = (
-            f"node {change.nodename} (uuid {change.uuid}) of host {change.host} stands under "
+            f"node {change.nodename} (uuid {change.uuid}) of host {change.host} is stored under "
             f"host {same_uuid.host} as {same_uuid.nodename}, and that host is up"
         )
     else:

@@ -1,6 +1,7 @@
-"""Applying changes: lock the rows, decide, write.
+"""Apply the changes of an audit: lock the rows, decide, write.
 
-The order of locks is the services row, then the nodes by id; a take-over does the same.
+Locks are taken in a fixed order: the services row, then the nodes by id. A
+takeover uses the same order.
 """
 
 from collections.abc import Sequence
@@ -41,11 +42,10 @@ def apply_changes(
 def _lock(
     connection: sa.Connection, agent: AgentKey, changes: Sequence[NodeChange]
 ) -> tuple[datetime, list[LockedRow]]:
-    """Lock every row that the changes name, and make sure that the agent is not fenced.
+    """Lock every row that the changes name, and check that the agent is not fenced.
 
-    Updates lock their rows, whose epoch no take-over can raise meanwhile. A
-    creation has no row yet, so it locks the services row first, as a
-    take-over does.
+    Updates lock their rows, so no takeover can raise their epoch meanwhile. A
+    creation has no row yet, so it locks the services row first, as a takeover does.
     """
     ids = {change.record.id for change in changes if change.record is not None}
     new = [change for change in changes if change.record is None]
@@ -82,13 +82,13 @@ def _lock(
                 checks.check_agent(agent, holder)
                 now = row.now
             rows.append(LockedRow(*row[:8]))
-    if now is None:  # all rows are gone: nothing to write, but whether it is fenced counts
+    if now is None:  # all rows are gone: nothing to write, but the agent may be fenced
         now = lock_service(connection, agent)
     return now, rows
 
 
 def _find_existing(connection: sa.Connection, host: str, new: Sequence[NodeChange]) -> list[int]:
-    """Return rows that creations may collide with; they are read again once locked."""
+    """Return ids of rows that creations may collide with; they are read again under the lock."""
     nodenames = [change.nodename for change in new]
     uuids = [change.uuid for change in new]
     found = connection.execute(

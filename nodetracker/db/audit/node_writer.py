@@ -1,4 +1,4 @@
-"""Writes what is decided of a batch of changes; each kind of write is one statement."""
+"""Write the decision on a batch of changes, one statement for each kind of write."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +21,10 @@ _nodes = tables.compute_nodes.c
 
 
 class NodeWriter:
-    """Writes a decision by as few statements as its kinds of writes, in an order that fits all."""
+    """Writes a decision with one statement for each kind of write.
+
+    Deletions come first and creations last, so that unique keys never collide.
+    """
 
     def __init__(self, connection: sa.Connection, agent: AgentKey, now: datetime) -> None:
         self._connection = connection
@@ -32,7 +35,7 @@ class NodeWriter:
         self._below: list[tuple[int, NodeChange]] = []
 
     def apply(self, decision: Decision) -> ApplyResult:
-        """Write everything and return what it did."""
+        """Write everything and return the result."""
         self._delete(decision)
         self._move(decision)
         self._update(decision)
@@ -162,26 +165,26 @@ class NodeWriter:
             self._note(node_id, change, ChangeKind.CREATE, change.diff)
 
     def _write_claims(self, decision: Decision) -> None:
-        """Write what the audit judged of claims, all by one statement."""
-        settled = [
+        """Write the claims that the audit reconciled, with one statement."""
+        reconciled = [
             {f"p_{name}": value for name, value in codec.encode_claim_state(claim).items()}
             | {"p_uuid": claim.uuid}
             for change, _ in decision.updates
             for claim in records.stamp_claims(change, self._now)
         ]
-        if settled:
+        if reconciled:
             statement = (
                 sa.update(tables.claims)
                 .where(tables.claims.c.uuid == sa.bindparam("p_uuid"))
                 .values(
                     {
                         name.removeprefix("p_"): sa.bindparam(name)
-                        for name in settled[0]
+                        for name in reconciled[0]
                         if name != "p_uuid"
                     }
                 )
             )
-            self._connection.execute(statement, settled)
+            self._connection.execute(statement, reconciled)
 
     def _write_below(
         self,
@@ -191,7 +194,7 @@ class NodeWriter:
         first: Mapping[str, Any],
         diffs: Sequence[tuple[int, ItemDiff[Any]]],
     ) -> None:
-        """Write guests or devices of all nodes, each kind of write by one statement."""
+        """Write guests or devices of all nodes, one statement for each kind of write."""
         removed = [
             {"p_node": node_id, "p_key": getattr(item, key)}
             for node_id, diff in diffs

@@ -1,4 +1,7 @@
-"""Rows as a batch of changes leaves them, and what history tells of it: pure, for every store."""
+"""Compute rows after a batch of changes, and their history entries.
+
+Pure, for every store.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +44,7 @@ def updated_record(
 def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRecord:
     """Return the row as it is after measurements were written.
 
-    Its time of writing moves, as the next measurements are held back by it.
+    ``updated_at`` changes, because it paces the next measurements.
     """
     record = _stored(change)
     columns = [name for name in change.columns if name in VOLATILE_COLUMNS]
@@ -57,10 +60,10 @@ def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRe
 def moved_record(
     change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime, claims: Sequence[Claim]
 ) -> NodeRecord:
-    """Return the row as it is after it came from another host.
+    """Return the row as it is after it moved from another host.
 
-    Its claims came with it, unknown to the agent that takes it over: they
-    count and have their devices from the same commit on.
+    Its claims move with it. The agent that takes it over does not know them yet,
+    so their usage and devices are applied in the same commit.
 
     Args:
         claims: active ones of the row, oldest first.
@@ -72,14 +75,14 @@ def moved_record(
         for uuid, guest in new.guests.items()
     }
     devices = hold_anew(new.devices, claims, guests.values())
-    promised = ledger_columns(new.values, claims, guests.values(), devices)
+    columns = ledger_columns(new.values, claims, guests.values(), devices)
     return dataclasses.replace(
         new,
         generation=row.generation + 1,
         updated_at=now,
         guests=guests,
         devices=devices,
-        values=dataclasses.replace(new.values, **promised),
+        values=dataclasses.replace(new.values, **columns),
     )
 
 
@@ -101,7 +104,7 @@ def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datet
 
 
 def moved_change(change: NodeChange, record: NodeRecord) -> NodeChange:
-    """Return a change with the guests and devices of the row that came, as its claims have them."""
+    """Return a change with the guests and devices of a moved row, as assigned to its claims."""
     return dataclasses.replace(
         change,
         guests=ItemDiff(added=tuple(record.guests.values())),
@@ -118,12 +121,12 @@ def move_diff(change: NodeChange, row: LockedRow) -> dict[str, Any]:
 
 
 def stamp_claims(change: NodeChange, now: datetime) -> list[Claim]:
-    """Return the claims that a change changes, as they are stored."""
+    """Return the claims that a change writes, with their time of writing."""
     return [dataclasses.replace(claim, updated_at=now) for claim in change.claims]
 
 
 def stamp_moves(change: NodeChange, now: datetime) -> list[Move]:
-    """Return the moves that a change changes, as they are stored."""
+    """Return the moves that a change writes, with their time of writing."""
     known = [move.migration for move in _stored(change).moves]
     return [
         move

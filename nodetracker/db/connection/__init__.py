@@ -1,1 +1,1 @@
-"""The connection to the database: URL, engine, failures, what differs between servers."""
+"""Connect to the database: URL, engine, error translation, differences between servers."""

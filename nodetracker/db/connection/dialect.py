@@ -1,4 +1,4 @@
-"""SQL that is written differently for each database: its time, and how far a clock is off."""
+"""Define SQL functions that differ between databases: current time and clock offset."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `engine`
 
 
 class utc_now(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
-    """The database's own clock, UTC with microseconds."""
+    """Current time of the database's clock, in UTC with microseconds."""
 
     type = UtcDateTime()
     inherit_cache = True
@@ -37,7 +37,7 @@ def _sqlite_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
 
 
 class milliseconds_ahead(GenericFunction[int]):  # noqa: N801 - reads as an SQL function
-    """By how many milliseconds the given time is ahead of the database's clock."""
+    """Milliseconds by which a given time is ahead of the database's clock."""
 
     type = sa.BigInteger()
     inherit_cache = True

@@ -1,7 +1,7 @@
-"""The connection to the database: one oslo.db facade, tuned alike for each kind of server.
+"""Open connections through an oslo.db facade with the same settings on every kind of server.
 
 Transactions are functions of a connection, run by `Database.read` and
-`Database.write`; a deadlock runs one again from its beginning.
+`Database.write`. A deadlock restarts the whole transaction.
 """
 
 import logging
@@ -21,14 +21,14 @@ from nodetracker.db.connection.url import is_read_only, parse_connection, read_o
 
 T = TypeVar("T")
 
-# oslo.db logs a traceback of the driver's errors that it does not know, read-only
-# servers among them; they are raised as well, and told in one line there.
+# oslo.db logs a traceback for driver errors that it does not know, such as those of
+# read-only servers. They are raised as well, and logged as one line by the caller.
 logging.getLogger("oslo_db.sqlalchemy.exc_filters").setLevel(logging.ERROR)
-# psycopg warns of what it could not end in order on a connection that broke.
+# psycopg warns when it cannot close a broken connection cleanly.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 LOCK_WAIT_SECONDS = 10
-_WRITES = "nodetracker_writes"  # execution option of a transaction that will write
+_WRITES = "nodetracker_writes"  # execution option of transactions that write
 _ATTEMPTS = 5
 _POOL = {"max_pool_size": 2, "max_overflow": 3, "pool_timeout": 10}
 # Retrying the first connect for minutes would hide an outage; the next pass is the retry.
@@ -37,13 +37,13 @@ _NOT_PASSED = frozenset({"connection", "max_retries", "retry_interval"})
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """Where the database is.
+    """Settings of a database connection.
 
     Attributes:
         connection: the URL of ``[database] connection``.
-        options: further options of oslo.db's ``[database]`` group by name; None
-            is left to its default, and so are those that retry the first connect.
-        is_read_only: whoever asks writes nothing, not even an SQLite file's journal.
+        options: further options of oslo.db's ``[database]`` group by name. None
+            means the library's default; options that retry the first connect are ignored.
+        is_read_only: nothing may be written, not even an SQLite file's journal.
     """
 
     connection: str = field(repr=False)
@@ -53,14 +53,14 @@ class DatabaseSettings:
 
 @enginefacade.transaction_context_provider
 class _Context:
-    """What oslo.db hangs one transaction on."""
+    """Context object to which oslo.db attaches one transaction."""
 
 
 class Database:
-    """One database. Nothing is connected before the first transaction.
+    """One database. The first transaction opens the first connection.
 
     Raises:
-        ConfigError: the URL cannot be used.
+        ConfigError: the URL is invalid.
     """
 
     def __init__(self, settings: DatabaseSettings) -> None:
@@ -72,7 +72,7 @@ class Database:
             if value is not None and key not in _NOT_PASSED
         }
         options = {**_POOL, **given}
-        if self.url.get_backend_name() == "sqlite":  # has no pool, and oslo.db trips over these
+        if self.url.get_backend_name() == "sqlite":  # has no pool; oslo.db fails on its options
             options = {key: value for key, value in options.items() if key not in _POOL}
         self._manager: Any = enginefacade.transaction_context()  # type: ignore[no-untyped-call]
         self._manager.configure(
@@ -85,12 +85,12 @@ class Database:
 
     @property
     def engine(self) -> sa.Engine:
-        """The engine below; asking for it connects nothing."""
+        """SQLAlchemy's engine; reading it opens no connection."""
         engine: sa.Engine = self._manager.writer.get_engine()
         return engine
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a transaction that only reads; on SQLite no writer makes it wait."""
+        """Run a read-only transaction; on SQLite it does not wait for writers."""
         with (
             failures.translated(self.url),
             self._manager.reader.using(_Context()) as session,
@@ -98,11 +98,11 @@ class Database:
             return work(session.connection())
 
     def write(self, work: Callable[[sa.Connection], T], retry_on_duplicate: bool = False) -> T:
-        """Run a transaction that writes, and again as a new one after a deadlock.
+        """Run a transaction that writes; after a deadlock, run it again as a new one.
 
         Args:
-            retry_on_duplicate: also after a duplicate key, for work that reads
-                first what is there.
+            retry_on_duplicate: also retry after a duplicate key, for work that
+                reads the existing rows first.
         """
         with failures.translated(self.url):
             for attempt in range(1, _ATTEMPTS + 1):
@@ -122,12 +122,12 @@ class Database:
             return work(session.connection(execution_options={_WRITES: True}))
 
     def close(self) -> None:
-        """Close the pooled connections; a later transaction would open new ones."""
+        """Close the pooled connections; a later transaction opens new ones."""
         self._manager.dispose_pool()
 
 
 def _tune(engine: sa.Engine) -> None:
-    """Set up what oslo.db leaves open, on each new connection."""
+    """Configure what oslo.db does not, on each new connection."""
     engine.hide_parameters = True
     if engine.dialect.name == "sqlite":
         _tune_sqlite(engine)
@@ -158,7 +158,7 @@ def _tune_server(engine: sa.Engine) -> None:
 
 
 def _bound_idle_time(engine: sa.Engine) -> None:
-    """Let connections give up a server that hangs, where the driver itself does not."""
+    """Make connections give up a hung server, for drivers that do not do so themselves."""
     driver = engine.dialect.driver
     if driver not in ("psycopg", "pymysql"):
         return
@@ -167,7 +167,7 @@ def _bound_idle_time(engine: sa.Engine) -> None:
     def connect(
         dialect: object, record: object, arguments: object, parameters: dict[str, Any]
     ) -> Any:
-        # Imported here because each needs its driver, of which one at most is there.
+        # Imported here because each needs its driver, of which at most one is installed.
         if driver == "psycopg":
             from nodetracker.db.connection import psycopg_connection
 
@@ -188,8 +188,8 @@ def _tune_sqlite(engine: sa.Engine) -> None:
         for pragma in pragmas:
             connection.execute(pragma)
 
-    # oslo.db sends BEGIN itself. A reader's takes no lock; a writer must have its
-    # lock from the start, as one that reads first and writes then may lose all.
+    # oslo.db sends BEGIN itself, which takes no lock. A writer needs its lock from the
+    # start, because a transaction that reads first may be unable to write afterwards.
     @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
     def begin_at_once(
         connection: sa.Connection,
@@ -205,5 +205,5 @@ def _tune_sqlite(engine: sa.Engine) -> None:
 
 
 def _sqlite_now() -> str:
-    """Return the time in the form in which SQLite's columns hold it."""
+    """Return the current time in the format of SQLite's columns."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -1,6 +1,6 @@
-"""What the database libraries raise, as nodetracker's errors: the one place that translates.
+"""Translate exceptions of the database libraries into nodetracker's errors.
 
-A message is one line: which database, and what it said. It never has SQL,
+A message is one line with the database and its error. It never contains SQL,
 parameters or a password.
 """
 
@@ -22,7 +22,7 @@ from nodetracker.errors import (
 )
 
 _MYSQL_DUPLICATE = {1062, 1586}
-_MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, column that we do not know
+_MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, unknown required column
 _MYSQL_DEADLOCK = {1020, 1213}
 _MYSQL_REFUSED_VALUE = {1048, 1264, 1265, 1292, 1366, 1406, 1451, 1452}
 _POSTGRESQL_SCHEMA = {"3F000", "42P01", "42703"}
@@ -31,7 +31,7 @@ _POSTGRESQL_AWAY = ("08", "25006", "28", "40", "42501", "53", "55", "57", "58", 
 
 
 def _unwrap(error: BaseException) -> list[BaseException]:
-    """Return the error and what it wraps, down to the driver's own exception."""
+    """Return the error and all that it wraps, down to the driver's own exception."""
     chain: list[BaseException] = []
     inner: BaseException | None = error
     while inner is not None and inner not in chain:
@@ -46,7 +46,7 @@ def _unwrap(error: BaseException) -> list[BaseException]:
 
 
 def _find_cause(error: BaseException) -> BaseException:
-    """Return the driver's own exception below what the libraries wrapped round it."""
+    """Return the driver's own exception inside the libraries' wrappers."""
     return _unwrap(error)[-1]
 
 
@@ -58,21 +58,21 @@ def _mysql_code(cause: BaseException) -> int | None:
 
 
 def _sqlstate(cause: BaseException) -> str | None:
-    """Return PostgreSQL's five characters, None for other errors."""
+    """Return PostgreSQL's SQLSTATE, None for other errors."""
     if not type(cause).__module__.startswith("psycopg"):
-        return None  # MySQL's drivers have one too, of other meanings
+        return None  # MySQL's drivers have one too, with other meanings
     code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     return code if isinstance(code, str) else None
 
 
 def is_deadlock(error: BaseException) -> bool:
-    """Tell whether the database chose this transaction to give way: it may be run again."""
+    """Return whether the database aborted this transaction to resolve a deadlock."""
     cause = _find_cause(error)
     return _mysql_code(cause) in _MYSQL_DEADLOCK or _sqlstate(cause) in _POSTGRESQL_DEADLOCK
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Tell whether a row with the same key stood there already."""
+    """Return whether a row with the same key exists already."""
     cause = _find_cause(error)
     return (
         isinstance(error, oslo.DBDuplicateEntry)
@@ -84,7 +84,7 @@ def is_duplicate(error: BaseException) -> bool:
 
 
 def _is_schema(cause: BaseException) -> bool:
-    """Tell whether a table or column that this version uses is not there."""
+    """Return whether a table or column that this version uses is missing."""
     if isinstance(cause, sqlite3.Error):
         words = ("no such table", "no such column", "has no column named")
         return any(word in str(cause) for word in words)
@@ -92,7 +92,7 @@ def _is_schema(cause: BaseException) -> bool:
 
 
 def _is_away(error: BaseException, cause: BaseException) -> bool:
-    """Tell whether the database cannot be used now, whoever asks."""
+    """Return whether the database is unusable at the moment, for any client."""
     sqlstate = _sqlstate(cause)
     if sqlstate is not None:
         return sqlstate.startswith(_POSTGRESQL_AWAY)
@@ -114,7 +114,7 @@ def _is_away(error: BaseException, cause: BaseException) -> bool:
 
 
 def _reason(cause: BaseException, url: URL) -> str:
-    """Return what the driver said, on one line."""
+    """Return the driver's message on one line, without secrets."""
     diagnosis = getattr(getattr(cause, "diag", None), "message_primary", None)
     if diagnosis:
         text = str(diagnosis)
@@ -129,7 +129,7 @@ def _reason(cause: BaseException, url: URL) -> str:
 
 
 def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
-    """Say why a file cannot be opened or written, which SQLite itself leaves open."""
+    """Explain why a file cannot be opened or written; SQLite itself does not."""
     reason = _reason(cause, url)
     path = sqlite_path(url)
     if getattr(cause, "sqlite_errorname", "") != "SQLITE_CANTOPEN" or path is None:
@@ -140,46 +140,46 @@ def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
     if not directory.is_dir():
         return f"{reason}: {directory} is not a directory"
     if is_read_only(url):
-        return f"{reason}: it is not there (nodetracker-manage db sync makes it) or may not be read"
+        return f"{reason}: missing (nodetracker-manage db sync creates it) or not readable"
     try:
         with path.open("rb"):
             pass
     except FileNotFoundError:
-        pass  # it would be made
+        pass  # it would be created
     except OSError as error:
         return f"{reason}: {error.strerror}"
-    return f"{reason}: directory {directory} or the file may not be written"
+    return f"{reason}: directory {directory} or the file is not writable"
 
 
 def translate(error: BaseException, url: URL) -> NodetrackerError:
-    """Return the error that tells the caller what to do next."""
+    """Return the error whose type defines what the caller does next."""
     cause = _find_cause(error)
     name = describe(url)
     if is_duplicate(error):
-        return ConflictError(f"{name}: a row with this key exists already")
+        return ConflictError(f"{name}: duplicate key")
     if _is_schema(cause):
         return SchemaError(
-            f"{name}: the schema is missing or not this version's; run nodetracker-manage db sync "
+            f"{name}: schema missing or of another version; run nodetracker-manage db sync "
             f"({_reason(cause, url)})"
         )
     if _is_away(error, cause):
-        said = (
+        reason = (
             _sqlite_reason(cause, url) if isinstance(cause, sqlite3.Error) else _reason(cause, url)
         )
-        return StoreUnavailableError(f"{name}: {said}")
-    # What is left concerns a value; the driver's words would repeat it.
+        return StoreUnavailableError(f"{name}: {reason}")
+    # All other errors concern a value, which the driver's message would repeat.
     code = _mysql_code(cause) or _sqlstate(cause) or getattr(cause, "sqlite_errorname", None)
     kind = type(cause).__name__
-    return StoreError(f"{name}: refused a statement: {kind}{f' {code}' if code else ''}")
+    return StoreError(f"{name}: statement rejected: {kind}{f' {code}' if code else ''}")
 
 
 @contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Turn what the database libraries raise into nodetracker's errors."""
+    """Raise exceptions of the database libraries as nodetracker's errors."""
     try:
         yield
-    except oslo.DBInvalidUnicodeParameter:  # no relative of the library's other errors
-        raise StoreError(f"{describe(url)}: refused text that is no Unicode") from None
+    except oslo.DBInvalidUnicodeParameter:  # does not derive from the library's other errors
+        raise StoreError(f"{describe(url)}: text rejected: invalid Unicode") from None
     except (oslo.DBError, sqlalchemy.SQLAlchemyError, sqlite3.Error) as error:
-        # Without the cause: its text has the statement.
+        # Without the cause: its text contains the statement.
         raise translate(error, url) from None

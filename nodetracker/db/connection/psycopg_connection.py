@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that give up a silent server; `engine` imports this when needed.
+"""Connect to PostgreSQL with a read timeout; `engine` imports this module on demand.
 
-libpq bounds connecting alone. The kernel of a server whose processes hang still
-acknowledges every packet, so TCP's timeouts never end a statement there.
+libpq limits only the time for connecting. The kernel of a server whose processes
+hang still acknowledges every packet, so TCP timeouts never end a statement.
 """
 
 import time
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that closes itself when the server says nothing for too long.
+    """A connection that closes itself when the server is silent for too long.
 
     Attributes:
-        read_timeout: seconds of silence; each byte that comes or goes starts them anew.
+        read_timeout: seconds without traffic; each byte in either direction restarts them.
     """
 
     read_timeout = 0
 
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
-        """Run one exchange with the server; every statement, commit and rollback is one.
+        """Run one exchange with the server: a statement, commit or rollback.
 
         Raises:
             psycopg.OperationalError: the server was silent; the connection is closed.
@@ -33,7 +33,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, exchange: PQGen[T]) -> PQGen[T]:
-        """Pass an exchange on; psycopg asks it again every 0.1 s while nothing happens."""
+        """Forward an exchange; psycopg resumes it every 0.1 s while nothing happens."""
         deadline = time.monotonic() + self.read_timeout
         try:
             wanted = next(exchange)
@@ -51,14 +51,14 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 def connect(parameters: Mapping[str, Any]) -> BoundedConnection:
-    """Connect with the parameters of libpq, and ``read_timeout`` in seconds."""
+    """Connect with libpq's parameters and ``read_timeout`` in seconds."""
     known = dict(parameters)
     read_timeout = int(known.pop("read_timeout"))
     try:
         connection = BoundedConnection.connect(**known)
     except psycopg.Error as error:
-        # The traceback holds the half-made connection's socket, and reference cycles of
-        # SQLAlchemy hold the traceback until the garbage collector comes, which may be late.
+        # The traceback refers to the half-open connection's socket, and reference cycles of
+        # SQLAlchemy keep the traceback until the next garbage collection.
         traceback.clear_frames(error.__traceback__)
         raise
     connection.read_timeout = read_timeout

@@ -1,7 +1,7 @@
-"""Connections to MariaDB and MySQL that are made in time; `engine` imports this when needed.
+"""Connect to MariaDB and MySQL within a timeout; `engine` imports this module on demand.
 
-PyMySQL's own ``connect_timeout`` ends once the kernel has accepted the
-connection, so a server that hangs is waited for as long as for a statement.
+PyMySQL's own ``connect_timeout`` applies only until the kernel has accepted the
+connection. Without this module the greeting of a hung server is awaited as long as a statement.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import pymysql
 
 
 def connect(parameters: Mapping[str, Any]) -> Any:
-    """Connect with PyMySQL's parameters; the greeting and the login count as connecting."""
+    """Connect with PyMySQL's parameters; ``connect_timeout`` includes greeting and login."""
     made_in = {**parameters, "read_timeout": parameters["connect_timeout"]}
     connection: Any = pymysql.connect(**made_in)  # type: ignore[no-untyped-call]
-    # There is no public way to change it, nor to bound the greeting.
+    # PyMySQL has no public way to change it, nor to limit the greeting.
     connection._read_timeout = parameters["read_timeout"]
     return connection

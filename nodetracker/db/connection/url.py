@@ -1,4 +1,4 @@
-"""The URL in ``[database] connection``: what may stand there, and what is added to it."""
+"""Parse the URL of ``[database] connection`` and add default drivers and timeouts."""
 
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -25,14 +25,14 @@ _SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
 
 
 def parse_connection(connection: str) -> URL:
-    """Read a connection URL, complete its driver, character set and timeouts.
+    """Parse a connection URL and add missing driver, character set and timeouts.
 
-    What the operator wrote in the URL stands; only what is not there is added.
+    Values in the operator's URL take precedence.
 
     Raises:
-        ConfigError: empty, not a URL, for a database or driver that is not
-            supported or not installed, or with a timeout that is none. The message
-            never has the password.
+        ConfigError: empty, not a URL, an unsupported database, a driver that is
+            unsupported or not installed, or an invalid timeout. The message
+            never contains the password.
 
     >>> parse_connection("mysql://nt:s3cret@db/nodetracker").drivername
     'mysql+pymysql'
@@ -42,9 +42,10 @@ def parse_connection(connection: str) -> URL:
     try:
         url = make_url(connection)
     except (ArgumentError, ValueError):
-        # The exception's own text may hold the password.
+        # The exception's own text may contain the password.
         raise ConfigError(
-            f"{_OPTION} cannot be read: expected dialect+driver://user:password@host:port/database"
+            f"invalid value for {_OPTION}: "
+            "expected dialect+driver://user:password@host:port/database"
         ) from None
     backend, _, driver = url.drivername.partition("+")
     if backend == "mariadb":
@@ -52,20 +53,22 @@ def parse_connection(connection: str) -> URL:
     driver = driver or _DEFAULT_DRIVERS.get(backend, "")
     name = f"{backend}+{driver}" if driver else backend
     if name not in _ADDED:
-        known = "sqlite, mysql+pymysql and postgresql+psycopg"
-        raise ConfigError(f"{_OPTION}: {url.drivername} is not supported, only {known} are")
+        known = "sqlite, mysql+pymysql or postgresql+psycopg"
+        raise ConfigError(f"{_OPTION}: {url.drivername} is not supported: expected {known}")
     url = url.set(drivername=name)
     _require_driver(url, backend, driver)
     for key in _SECONDS:
         value = url.query.get(key, "1")
         if not (isinstance(value, str) and value.isascii() and value.isdigit() and int(value)):
-            raise ConfigError(f"{_OPTION}: {key} is not a whole number of seconds above 0")
+            raise ConfigError(
+                f"{_OPTION}: invalid value for {key}: expected a whole number of seconds above 0"
+            )
     added = {key: value for key, value in _ADDED[name].items() if key not in url.query}
     return url.update_query_dict(added)
 
 
 def _require_driver(url: URL, backend: str, driver: str) -> None:
-    """Import the driver now, so that a missing one is told before anything is tried."""
+    """Import the driver, so that a missing one is reported before the first connection."""
     try:
         url.get_dialect().import_dbapi()
     except ImportError:
@@ -76,7 +79,7 @@ def _require_driver(url: URL, backend: str, driver: str) -> None:
 
 
 def sqlite_path(url: URL) -> Path | None:
-    """Return the file of an SQLite URL, None when the database is in memory.
+    """Return the file of an SQLite URL, None for a database in memory.
 
     >>> sqlite_path(make_url("sqlite:///file:/srv/a%20b.sqlite?mode=ro&uri=true"))
     PosixPath('/srv/a b.sqlite')
@@ -88,11 +91,11 @@ def sqlite_path(url: URL) -> Path | None:
 
 
 def read_only(url: URL) -> URL:
-    """Return a URL by which SQLite makes and writes no file; other databases' stay.
+    """Return a URL with which SQLite writes no file; URLs of other databases are unchanged.
 
-    An SQLite file is written even by reading it: it is made when it is not
-    there, and so are the files of its journal, with the reader as their owner.
-    Without a journal no program has it open, and it is read as it lies there.
+    Even reading an SQLite database may write: SQLite creates a missing file and
+    the files of its journal, owned by the reader. Without a journal no program
+    has the file open, and it can be read as immutable.
 
     >>> str(read_only(make_url("sqlite:////nowhere/db.sqlite")))
     'sqlite:///file%3A/nowhere/db.sqlite?immutable=1&mode=ro&uri=true'
@@ -107,12 +110,12 @@ def read_only(url: URL) -> URL:
 
 
 def is_read_only(url: URL) -> bool:
-    """Tell whether `read_only` made this URL of an SQLite file."""
+    """Return whether `read_only` built this URL of an SQLite file."""
     return url.query.get("mode") == "ro"
 
 
 def describe(url: URL) -> str:
-    """Name a database for a message: no user, no password, no query.
+    """Describe a database for a message, without user, password and query.
 
     >>> describe(make_url("postgresql+psycopg://nt:s3cret@db:5432/nodetracker?password=x"))
     'postgresql database nodetracker at db:5432'
@@ -126,7 +129,7 @@ def describe(url: URL) -> str:
 
 
 def list_secrets(url: URL) -> list[str]:
-    """Return what must never appear in a message."""
+    """Return the parts of a URL that must never appear in a message."""
     secrets = [str(url.password)] if url.password else []
     for key, value in url.query.items():
         if "password" in key or key == "passwd":

@@ -359,7 +359,7 @@ class RefusingStore(MemoryStore):
 
     def apply_changes(self, agent, changes, service_down_time):
         if any(change.nodename == "node-7" for change in changes):
-            raise StoreError("refused a statement: DataError 1406")
+            raise StoreError("statement rejected: DataError 1406")
         return super().apply_changes(agent, changes, service_down_time)
 
 
@@ -367,7 +367,7 @@ def test_a_row_that_the_database_refuses_costs_no_other_node_its_row(clock, tmp_
     agent = TrackedHost(RefusingStore(clock.now), tmp_path / "inventory.yaml", clock)
     report = agent.audit(*(node(number) for number in range(20)))
     assert set(agent.records()) == {f"node-{number}" for number in range(20)} - {"node-7"}
-    assert report.errors == {"node-7": "refused a statement: DataError 1406"}
+    assert report.errors == {"node-7": "statement rejected: DataError 1406"}
     (warning,) = agent.store.list_warnings(HOST)
     assert (warning.warning.kind, warning.warning.nodename) == ("row_refused", "node-7")
 

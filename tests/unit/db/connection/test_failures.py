@@ -145,7 +145,7 @@ def test_only_deadlocks_are_run_again(cause: Exception, expected: bool) -> None:
 
 
 def test_text_that_is_no_unicode_is_refused() -> None:
-    with pytest.raises(StoreError, match="refused text that is no Unicode"), translated(SQLITE):
+    with pytest.raises(StoreError, match="text rejected: invalid Unicode"), translated(SQLITE):
         raise oslo.DBInvalidUnicodeParameter
 
 
