@@ -1,1 +1,1 @@
-"""The store: rows in SQLite, MariaDB, MySQL or PostgreSQL, or in memory."""
+"""Store rows in SQLite, MariaDB, MySQL or PostgreSQL, or in memory."""

@@ -1,4 +1,7 @@
-"""What must hold before rows are written: pure, for every store."""
+"""Check preconditions of writes: fencing, deletion, renaming.
+
+Pure, for every store.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +16,7 @@ _NAMED_CLAIMS = 10
 
 
 class Holder(NamedTuple):
-    """Who holds a services row."""
+    """Identity of the agent that holds a services row."""
 
     agent_id: str
     epoch: int
@@ -21,16 +24,16 @@ class Holder(NamedTuple):
 
 
 def check_agent(agent: AgentKey, holder: Holder | None) -> None:
-    """Make sure that the services row is still this agent's.
+    """Check that the services row is still this agent's.
 
     Args:
-        holder: as the services row has it, None when there is none.
+        holder: as stored in the services row, None when the row does not exist.
 
     Raises:
-        FencedError: it is not.
+        FencedError: the row is missing or another agent's.
     """
     if holder is None:
-        raise FencedError(f"host {agent.host} has no services row for {agent.binary} any more")
+        raise FencedError(f"the services row of {agent.binary} on host {agent.host} was deleted")
     if holder != Holder(agent.agent_id, agent.epoch, agent.service_uuid):
         raise FencedError(
             f"host {agent.host} belongs to agent {holder.agent_id}, epoch {holder.epoch}; "
@@ -39,27 +42,27 @@ def check_agent(agent: AgentKey, holder: Holder | None) -> None:
 
 
 def check_deletion(service: ServiceRecord, now: datetime, service_down_time: int) -> None:
-    """Make sure that nobody answers for a service any more.
+    """Check that a service is no longer alive.
 
     Raises:
-        RefusedError: somebody does.
+        RefusedError: it is alive.
     """
     if is_heard_of(service, now, service_down_time):
         raise RefusedError(
-            f"{service.binary} on host {service.host} is alive (it was heard of within "
+            f"{service.binary} on host {service.host} is alive (last heartbeat within "
             f"{service_down_time} s); stop it first"
         )
 
 
 def check_unclaimed(what: str, claims: Sequence[str]) -> None:
-    """Make sure that nothing is held on what is to be deleted.
+    """Check that a host or node that is to be deleted holds no claims.
 
     Args:
-        what: the host or node.
-        claims: uuids of those that are held there.
+        what: the host or node, for the message.
+        claims: uuids of its active claims.
 
     Raises:
-        RefusedError: something is.
+        RefusedError: it holds claims.
     """
     if claims:
         more = len(claims) - _NAMED_CLAIMS
@@ -70,39 +73,39 @@ def check_unclaimed(what: str, claims: Sequence[str]) -> None:
 def check_rename(
     old: str, new: str, services: Sequence[ServiceRecord], nodes: Sequence[tuple[str, str]]
 ) -> ServiceRecord | None:
-    """Make sure that a host can be renamed; return its services row.
+    """Check that a host can be renamed; return its services row.
 
     Args:
         services: of both names.
         nodes: host and nodename of every row of both names.
 
     Raises:
-        NotFoundError: there is nothing under the old name.
-        RefusedError: there is something under the new name.
+        NotFoundError: nothing is stored under the old name.
+        RefusedError: something is stored under the new name.
     """
     if old == new:
-        raise RefusedError(f"host {old} is called that already")
+        raise RefusedError(f"host {old} already has that name")
     if any(service.host == new for service in services) or any(host == new for host, _ in nodes):
-        raise RefusedError(f"there is a host {new} already; delete its service and nodes first")
+        raise RefusedError(f"host {new} exists already; delete its service and nodes first")
     nodenames = {nodename for host, nodename in nodes if host == old}
     found = [service for service in services if service.host == old]
     if not found and not nodenames:
-        raise NotFoundError(f"there is no host {old}")
+        raise NotFoundError(f"no such host: {old}")
     if {old, new} <= nodenames:
-        raise RefusedError(f"host {old} has nodes {old} and {new}: they cannot both be {new}")
+        raise RefusedError(f"host {old} has nodes {old} and {new}, which would both be {new}")
     return found[0] if found else None
 
 
 def check_expected(expected: ServiceRecord | None, found: ServiceRecord | None) -> None:
-    """Make sure that a services row is as it was when something was concluded from it.
+    """Compare a services row with the one that the caller's decision was based on.
 
     Raises:
-        ConflictError: it is not.
+        ConflictError: the row has changed.
     """
     if _version(expected) != _version(found):
         row = found or expected
         assert row is not None
-        raise ConflictError(f"host {row.host} was taken over or heard of meanwhile")
+        raise ConflictError(f"host {row.host} was taken over or reported its state meanwhile")
 
 
 def _version(service: ServiceRecord | None) -> tuple[str, int, int] | None:

@@ -1,4 +1,4 @@
-"""``history``: what agents changed, one line a change."""
+"""Store ``history``: one row for each change by an agent."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -33,7 +33,7 @@ def line(
 
 
 def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
-    """Add rows by one statement, by none when there are none."""
+    """Insert rows with one statement; without rows, with none."""
     if lines:
         connection.execute(sa.insert(tables.history), list(lines))
 
@@ -62,7 +62,7 @@ def list_history(
 
 
 def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete older rows and return how many; a statement never takes long."""
+    """Delete older rows in small batches and return how many."""
     deleted = 0
     oldest = sa.select(_history.id).where(_history.at < before).limit(_PURGED_AT_ONCE)
     while ids := list(connection.execute(oldest).scalars()):

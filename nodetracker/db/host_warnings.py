@@ -1,4 +1,4 @@
-"""``warnings``: what an operator should look at, until it resolves itself."""
+"""Store ``warnings``: raise, count and resolve them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ _Key = tuple[str, str, str]
 def sync_warnings(
     connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
 ) -> list[WarningRecord]:
-    """See `Store.sync_warnings`. A warning that comes back keeps when it was first seen."""
+    """See `Store.sync_warnings`. A warning that returns keeps its ``first_seen``."""
     now = lock_service(connection, agent)
     known = _lock_known(connection, agent.host)
     wanted = _by_key(active)
@@ -39,7 +39,7 @@ def sync_warnings(
     connection.execute(
         sa.update(tables.warnings).where(_warnings.id.in_(over)).values(resolved_at=now)
     )
-    # A later version's kind, after a downgrade, must not stop audits.
+    # After a downgrade, kinds of a later version must not stop audits.
     return [_decode(row) for row in rows if row["kind"] in _KINDS]
 
 
@@ -56,7 +56,7 @@ def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
 
 
 def _lock_known(connection: sa.Connection, host: str) -> dict[_Key, Any]:
-    """Lock a host's warnings and return what tells them apart, and whether they stand."""
+    """Lock a host's warnings and return their keys and whether they are resolved."""
     return {
         (row.kind, row.nodename, row.item): row
         for row in connection.execute(
@@ -81,7 +81,7 @@ def _raise(
     known: Mapping[_Key, Any],
     wanted: Mapping[_Key, HostWarning],
 ) -> None:
-    """Count again what is known, and insert what is not."""
+    """Update known warnings and insert new ones."""
     seen = [
         {"p_id": known[key].id, "p_message": warning.message}
         for key, warning in wanted.items()
@@ -115,8 +115,8 @@ def _raise(
 
 def resolve_warnings(connection: sa.Connection, kind: WarningKind) -> list[WarningRecord]:
     """See `Store.resolve_warnings`."""
-    standing = sa.and_(_warnings.kind == kind.value, _warnings.resolved_at.is_(None))
-    query = sa.select(tables.warnings).where(standing).order_by(_warnings.id).with_for_update()
+    unresolved = sa.and_(_warnings.kind == kind.value, _warnings.resolved_at.is_(None))
+    query = sa.select(tables.warnings).where(unresolved).order_by(_warnings.id).with_for_update()
     rows = connection.execute(query).mappings().all()
     if rows:
         over = _warnings.id.in_([row["id"] for row in rows])
@@ -144,6 +144,6 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
 
 
 def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete what resolved itself earlier, and return how many."""
+    """Delete warnings that were resolved earlier, and return how many."""
     resolved = sa.delete(tables.warnings).where(_warnings.resolved_at < before)
     return connection.execute(resolved).rowcount

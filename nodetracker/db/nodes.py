@@ -1,4 +1,4 @@
-"""``compute_nodes`` with the guests and devices below: load, list, delete."""
+"""Load, list and delete ``compute_nodes`` with their guests and devices."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -20,7 +20,7 @@ from nodetracker.model.pci import TrackedDevice
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
 _claims = tables.claims.c
-# Above this many ids it costs less to read all of the host's rows.
+# With more ids than this it is cheaper to read all of the host's rows.
 _MAX_IDS = 1000
 
 
@@ -77,7 +77,7 @@ def load_nodes(
         node = found[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
-    # Who has no claim has no part in a migration.
+    # Without claims there are no migrations.
     moves = _load_moves(connection, condition) if claims else {}
     return [
         codec.decode_node(
@@ -91,7 +91,7 @@ def load_nodes(
     ]
 
 
-# What counts, and what a guest that comes late takes up again.
+# Active claims, and expired ones, which a late guest reopens.
 _is_of_interest = sa.or_(
     _claims.state != ClaimState.RELEASED.value,
     _claims.reason == ReleaseReason.EXPIRED.value,
@@ -136,20 +136,20 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
         .with_for_update()
     ).one_or_none()
     if row is None:
-        raise NotFoundError(f"host {host} has no node {nodename}")
+        raise NotFoundError(f"no such node: {nodename} of host {host}")
     checks.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 
 
 def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
-    """Delete nodes with all that hangs below them."""
+    """Delete nodes with all rows that refer to them."""
     clear_below(connection, ids)
     connection.execute(sa.delete(tables.claims).where(_claims.compute_node_id.in_(ids)))
     connection.execute(sa.delete(tables.compute_nodes).where(_nodes.id.in_(ids)))
 
 
 def clear_below(connection: sa.Connection, ids: Sequence[int]) -> None:
-    """Delete guests and devices of nodes; claims stay."""
+    """Delete guests and devices of nodes; claims are kept."""
     for table in (tables.guests, tables.pci_devices):
         connection.execute(sa.delete(table).where(table.c.compute_node_id.in_(ids)))

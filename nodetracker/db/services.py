@@ -98,7 +98,7 @@ def register_agent(
             .values(columns)
         )
         if taken.rowcount != 1:
-            raise ConflictError(f"host {host} was taken over or heard of meanwhile")
+            raise ConflictError(f"host {host} was taken over or reported its state meanwhile")
     if owns_nodes and _lock_nodes(connection, host):
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)

@@ -1,4 +1,7 @@
-"""The store port over SQL: each method one transaction, its statements in the noun's module."""
+"""Implement the store port over SQL.
+
+Each method is one transaction; its statements are in the module of its noun.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -29,7 +32,7 @@ T = TypeVar("T")
 
 
 def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStore":
-    """Build the store; nothing is connected before the first call.
+    """Build the store; the first call opens the first connection.
 
     Args:
         clock: this host's own time, whose skew each heartbeat stores.
@@ -258,7 +261,7 @@ class SqlStore:
         grant: Callable[[sa.Connection], T],
         find_existing_grant: Callable[[sa.Connection], T | None],
     ) -> T:
-        """Grant a request, or answer what the same one was granted at the same time."""
+        """Grant a request, or return what the same request was granted concurrently."""
         try:
             return self._database.write(grant)
         except ConflictError:

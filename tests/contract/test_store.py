@@ -718,7 +718,7 @@ class TestRename:
     def test_a_name_that_is_taken_is_refused(self, store: Store) -> None:
         register(store)
         register(store, "omega", "agent-b")
-        with pytest.raises(RefusedError, match="there is a host omega already"):
+        with pytest.raises(RefusedError, match="host omega exists already"):
             self.rename(store)
         with pytest.raises(RefusedError, match="called that already"):
             self.rename(store, "alpha", "alpha")

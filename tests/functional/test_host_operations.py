@@ -133,10 +133,10 @@ def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
         (("host", "set", "nobody-9", "--enable"), 1, "there is no service nodetracker-compute"),
         (("host", "set", "host-1"), 2, "required"),
         (("host", "set", "host-1", "--enable", "--disable-reason", "x"), 2, "goes with --disable"),
-        (("host", "action", "nobody-9", "reboot"), 1, "there is no host nobody-9"),
+        (("host", "action", "nobody-9", "reboot"), 1, "no such host: nobody-9"),
         (("host", "action", "host-1", "dance"), 2, "invalid choice"),
         (("host", "action", "host-1", "reboot"), 1, "the fake driver cannot reboot a host"),
-        (("node", "audit", "nobody-9"), 1, "there is no host nobody-9"),
+        (("node", "audit", "nobody-9"), 1, "no such host: nobody-9"),
     ],
     ids=str,
 )

@@ -290,7 +290,7 @@ class TestErrors:
         [
             (["node", "show", "nowhere"], 1, "there is no node on host nowhere"),
             (["node", "show", "host-1", "n9"], 1, "there is no node n9 on host host-1"),
-            (["host", "show", "nowhere"], 1, "there is no host nowhere"),
+            (["host", "show", "nowhere"], 1, "no such host: nowhere"),
             (["service", "show", "host-1", "x"], 1, "there is no service x on host host-1"),
             (["node", "history", "host-1", "--since", "soon"], 1, "--since: 'soon' is neither"),
             (["db", "sync", "9999"], 1, "9999"),

@@ -70,7 +70,7 @@ def test_the_migrated_schema_is_the_one_the_code_uses(store: SqlStore) -> None:
 
 
 def test_check_says_in_words_what_differs(store: SqlStore) -> None:
-    assert revisions.check(store.engine) == ["there is no schema: run nodetracker-manage db sync"]
+    assert revisions.check(store.engine) == ["no schema exists: run nodetracker-manage db sync"]
     revisions.sync(store.engine)
     with store.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE pci_devices"))

@@ -244,7 +244,7 @@ def test_every_kind_of_server_is_judged(tmp_path, server, request):
     write_inventory(programs)
     found = find_bad(programs, FAILURE)
     assert list(found) == ["Database schema"]
-    assert "there is no schema: run nodetracker-manage db sync" in found["Database schema"][1]
+    assert "no schema exists: run nodetracker-manage db sync" in found["Database schema"][1]
     assert programs.manage("db", "sync").returncode == 0
     assert programs.run("nodetracker-compute", "--once").returncode == 0
     assert find_bad(programs, SUCCESS) == {}

@@ -48,7 +48,7 @@ class ShowHost(StoreCommand, Lister):
         """Read the host's nodes and add them up."""
         records = self.store.load_nodes(parsed_args.host)
         if not records and not self.store.list_services(parsed_args.host):
-            raise NotFoundError(f"there is no host {parsed_args.host}")
+            raise NotFoundError(f"no such host: {parsed_args.host}")
         rows = [as_row(line) for line in describe_host(parsed_args.host, records)]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
 
@@ -188,7 +188,7 @@ def find_compute_service(store: Store, host: str) -> ServiceRecord:
     """
     found = store.list_services(host, COMPUTE_BINARY)
     if not found:
-        raise NotFoundError(f"there is no host {host}")
+        raise NotFoundError(f"no such host: {host}")
     return found[0]
 
 

@@ -74,7 +74,7 @@ class MemoryNodes(MemoryRows):
                         HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
                     )
                     return
-            raise NotFoundError(f"host {host} has no node {nodename}")
+            raise NotFoundError(f"no such node: {nodename} of host {host}")
 
     def apply_changes(
         self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int

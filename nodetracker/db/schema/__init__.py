@@ -1,1 +1,1 @@
-"""The schema: tables as the code uses them, and the migrations that make them."""
+"""Schema: tables as the code uses them, and the revisions that create them."""

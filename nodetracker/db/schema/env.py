@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that `revisions` hands over."""
+"""Run alembic's revisions on the connection that `revisions` provides."""
 
 from alembic import context
 

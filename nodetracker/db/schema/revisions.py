@@ -1,6 +1,6 @@
-"""Bringing a schema to a revision, and telling how it differs from what this version expects.
+"""Bring a schema to a revision, and compare it with what this version expects.
 
-Alembic is imported by these functions alone: the agent needs none of it.
+Only these functions import alembic; the agent does not need it.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ HEAD = "head"
 
 
 def sync(engine: sa.Engine, revision: str = HEAD) -> None:
-    """Bring the schema to `revision`, upwards or, when it is older (or ``base``), downwards.
+    """Upgrade the schema to `revision`, or downgrade it to an older one or ``base``.
 
     Raises:
-        SchemaError: there is no such revision, or the schema has one that this
-            version does not know.
+        SchemaError: no such revision, or the schema has one that this version
+            does not know.
         StoreUnavailableError: the database cannot be reached or written.
     """
     from alembic import command
@@ -42,13 +42,13 @@ def sync(engine: sa.Engine, revision: str = HEAD) -> None:
 
 
 def version(engine: sa.Engine) -> str | None:
-    """Return the schema's revision, None when there is no schema yet."""
+    """Return the schema's revision, None when no schema exists yet."""
     with translated(engine.url), engine.connect() as connection:
         return _read_revision(connection)
 
 
 def check(engine: sa.Engine) -> list[str]:
-    """Return how the schema differs from what this version expects, a line a difference."""
+    """Return the differences between the schema and what this version expects, one a line."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -71,14 +71,14 @@ def _compare_revisions(found: str | None, head: str | None, known: set[str]) -> 
         return []
     cure = "run nodetracker-manage db sync"
     if found is None:
-        return [f"there is no schema: {cure}"]
+        return [f"no schema exists: {cure}"]
     if found in known:
         return [f"the schema has revision {found}, this version needs {head}: {cure}"]
-    return [f"the schema has revision {found}, which this version does not know; it knows {head}"]
+    return [f"unknown revision {found} of the schema; this version expects {head}"]
 
 
 def _render(item: Any) -> Iterator[str]:
-    """Put one of alembic's differences into words; those of one column come as a list."""
+    """Describe one of alembic's differences; those of one column are a list."""
     if isinstance(item, list):
         for part in item:
             yield from _render(part)
@@ -106,13 +106,13 @@ def _is_type_different(
     found: sa.types.TypeEngine[Any],
     expected: sa.types.TypeEngine[Any],
 ) -> bool | None:
-    """Compare what alembic cannot see through: the types of this package's own columns."""
+    """Compare types of this package's own columns, which alembic cannot."""
     if isinstance(expected, JsonText):
         return not isinstance(found, mysql.LONGTEXT if _is_mysql(context) else sa.Text)
     if isinstance(expected, UtcDateTime):
         has_microseconds = not _is_mysql(context) or getattr(found, "fsp", None) == 6
         return not (isinstance(found, sa.DateTime) and has_microseconds)
-    return None  # alembic knows better
+    return None  # alembic compares
 
 
 def _is_mysql(context: "MigrationContext") -> bool:
@@ -141,7 +141,7 @@ def _read_revision(connection: sa.Connection) -> str | None:
 
 
 def _is_older(scripts: "ScriptDirectory", revision: str, current: str | None) -> bool:
-    """Tell whether `revision` comes before the current one."""
+    """Return whether `revision` precedes the current one."""
     if current is None or revision == HEAD:
         return False
     if revision == "base":
@@ -152,7 +152,7 @@ def _is_older(scripts: "ScriptDirectory", revision: str, current: str | None) ->
 
 @contextmanager
 def _known_revisions() -> Iterator[None]:
-    """Turn alembic's own errors into one that says what to do."""
+    """Raise alembic's own errors as SchemaError, on one line."""
     from alembic.util.exc import CommandError
 
     try:

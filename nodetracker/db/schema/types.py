@@ -1,4 +1,4 @@
-"""Column types that mean the same on SQLite, MariaDB, MySQL and PostgreSQL."""
+"""Define column types that behave the same on SQLite, MariaDB, MySQL and PostgreSQL."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,13 +18,13 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """Ask MySQL for microseconds, which it does not keep by itself."""
+        """Request microseconds from MySQL, which it does not store by default."""
         if dialect.name in MYSQL_NAMES:
             return dialect.type_descriptor(mysql.DATETIME(fsp=6))
         return dialect.type_descriptor(sa.DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Take the zone off; a time without one is a mistake of the caller."""
+        """Remove the time zone; a time without one is a programming error."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -32,7 +32,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Put the zone back."""
+        """Add the time zone again."""
         return None if value is None else value.replace(tzinfo=UTC)
 
 
@@ -43,15 +43,15 @@ class JsonText(sa.types.TypeDecorator[Any]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """Ask MySQL for more than 64 KiB."""
+        """Request a type of more than 64 KiB from MySQL."""
         if dialect.name in MYSQL_NAMES:
             return dialect.type_descriptor(mysql.LONGTEXT())
         return dialect.type_descriptor(sa.Text())
 
     def process_bind_param(self, value: object, dialect: sa.Dialect) -> str | None:
-        """Render; None is NULL and not ``null``."""
+        """Render as JSON; None becomes NULL and not ``null``."""
         return None if value is None else render_json(value)
 
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
-        """Parse."""
+        """Parse JSON."""
         return None if value is None else parse_json(value)
