@@ -720,7 +720,7 @@ class TestRename:
         register(store, "omega", "agent-b")
         with pytest.raises(RefusedError, match="host omega exists already"):
             self.rename(store)
-        with pytest.raises(RefusedError, match="called that already"):
+        with pytest.raises(RefusedError, match="already has that name"):
             self.rename(store, "alpha", "alpha")
 
     def test_nodes_that_would_be_called_the_same_are_refused(self, store: Store) -> None:
