@@ -27,7 +27,7 @@ from nodetracker.db.schema import revisions
 from nodetracker.errors import DriverUnavailableError, NodetrackerError
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.ports import Driver, Store
+from nodetracker.ports import Driver, FleetStore
 from nodetracker.settings import AgentSettings
 from nodetracker.workers import Task, WorkerPool
 
@@ -101,7 +101,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
     """
 
     host: "HostReader"
-    store: Store
+    store: FleetStore
     read_schema_differences: Callable[[], Sequence[str]] | None
 
     @_check

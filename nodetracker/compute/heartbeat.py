@@ -7,7 +7,7 @@ from datetime import datetime
 from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.takeover import Takeover
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import AgentKey, AgentStore
 
 
 class Heartbeat:
@@ -28,7 +28,7 @@ class Heartbeat:
         host: str,
         incarnation: Incarnation,
         takeover: Takeover,
-        store: Store,
+        store: AgentStore,
         audits: AuditHistory,
         monotonic: Callable[[], float],
         clock: Callable[[], datetime],

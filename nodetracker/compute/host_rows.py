@@ -8,7 +8,7 @@ from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.errors import FencedError, NotFoundError
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.node import NodeRecord
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import AgentKey, AgentStore
 
 FULL_LOAD_SECONDS = 600
 """All rows are read again this often, moved or not."""
@@ -31,7 +31,7 @@ class HostRows(Mapping[str, NodeRecord]):
 
     def __init__(
         self,
-        store: Store,
+        store: AgentStore,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_clock,
     ) -> None:

@@ -29,7 +29,7 @@ from nodetracker.ports import (
     AuditObserver,
     Driver,
     DriverCapability,
-    Store,
+    HostStore,
 )
 from nodetracker.settings import AgentSettings
 
@@ -60,7 +60,7 @@ class ComputeManager:
         incarnation: Incarnation,
         version: str,
         driver: Driver,
-        store: Store,
+        store: HostStore,
         observers: Sequence[AuditObserver] = (),
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_clock,

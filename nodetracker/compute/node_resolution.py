@@ -1,10 +1,10 @@
 """Which node is meant where none is named."""
 
 from nodetracker.errors import RefusedError
-from nodetracker.ports import Store
+from nodetracker.ports import FleetStore
 
 
-def resolve_only_node(store: Store, host: str) -> str:
+def resolve_only_node(store: FleetStore, host: str) -> str:
     """Return the name of a host's only node.
 
     Raises:

@@ -16,7 +16,7 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports import Driver, Store
+from nodetracker.ports import Driver, OperatorStore
 
 
 class HostOperations:
@@ -27,7 +27,7 @@ class HostOperations:
         host: str,
         manager: ComputeManager,
         driver: Driver,
-        store: Store,
+        store: OperatorStore,
     ) -> None:
         self._host = host
         self._manager = manager

@@ -39,7 +39,7 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeView, failed_snapshot
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, Store
+from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ResourceTracker:
         self,
         settings: AgentSettings,
         driver: Driver,
-        store: Store,
+        store: HostStore,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_clock,
     ) -> None:

@@ -20,7 +20,7 @@ from nodetracker.errors import (
 )
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import Store
+from nodetracker.ports import AgentStore
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Takeover:
         settings: AgentSettings,
         incarnation: Incarnation,
         version: str,
-        store: Store,
+        store: AgentStore,
         wait: Wait,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:

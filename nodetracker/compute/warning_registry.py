@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import AgentKey, AgentStore
 
 LOG = logging.getLogger(__name__)
 
@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 class WarningRegistry:
     """The warnings of one host that stand, as they were last told."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AgentStore) -> None:
         self._store = store
         self._told: frozenset[HostWarning] | None = None
         self._told_skew = 0.0

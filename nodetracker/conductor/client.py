@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from nodetracker.clock import utc_clock
-from nodetracker.conductor.interface import CONDUCTOR, REPEATABLE
+from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.errors import (
     RpcEndingError,
     RpcError,
@@ -92,7 +92,7 @@ class ConductorStore:
             try:
                 return self._caller.call(CONDUCTOR, None, method, arguments, timeout)
             except (RpcUnavailableError, RpcVersionError) as error:
-                is_repeatable = method.name in REPEATABLE or isinstance(error, RpcEndingError)
+                is_repeatable = method.is_repeatable or isinstance(error, RpcEndingError)
                 if not attempts or not is_repeatable:
                     raise StoreUnavailableError(str(error)) from None
                 LOG.debug("Asking again: %s", error)

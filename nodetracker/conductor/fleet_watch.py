@@ -3,7 +3,7 @@
 from nodetracker.accounting.liveness import find_broker_outage, is_cut_off, is_service_up
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import Store
+from nodetracker.ports import AgentStore
 
 
 class FleetWatch:
@@ -15,7 +15,7 @@ class FleetWatch:
         host: this conductor's name.
     """
 
-    def __init__(self, store: Store, host: str, service_down_time: int) -> None:
+    def __init__(self, store: AgentStore, host: str, service_down_time: int) -> None:
         self._store = store
         self._host = host
         self._service_down_time = service_down_time

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import FencedError
 from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import AgentKey, AgentStore
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Membership:
 
     def __init__(
         self,
-        store: Store,
+        store: AgentStore,
         host: str,
         binary: str,
         topic: str,

@@ -10,7 +10,7 @@ from nodetracker.conductor.membership import Membership
 from nodetracker.errors import StoreError
 from nodetracker.loops import PeriodicLoop
 from nodetracker.outage import OutageLog
-from nodetracker.ports import CallServer, Store
+from nodetracker.ports import CallServer, FleetStore
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
 
 LOG = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class ConductorService:
     def __init__(
         self,
         host: str,
-        store: Store,
+        store: FleetStore,
         servers: Sequence[CallServer],
         membership: Membership,
         watch: BrokerWatch,

@@ -81,3 +81,21 @@ class HistoryEntry:
     nodename: str
     what: ChangeKind
     diff: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """The outcome of one transaction of changes.
+
+    Attributes:
+        records: nodename -> the row as it is now, for each change written
+            (not for deletions).
+        conflicts: nodenames whose row has changed since it was read; nothing of
+            theirs was written. Read again and decide again.
+        refused: nodename -> why it may not be written (its uuid exists under
+            another host that is alive).
+    """
+
+    records: Mapping[str, NodeRecord] = field(default_factory=dict)
+    conflicts: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)

@@ -41,6 +41,22 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentKey:
+    """The writer of an agent's rows; every write of an agent is compared with its epoch.
+
+    Attributes:
+        service_uuid: of the services row that it took; a row that was deleted
+            and created again counts epochs from the start.
+    """
+
+    host: str
+    binary: str
+    agent_id: str
+    epoch: int
+    service_uuid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceGate:
     """What of a ``services`` row decides whether its host takes claims."""
 

@@ -1,12 +1,20 @@
-"""The ports: what the agent's core asks of drivers and of the database.
+"""The ports: what the agent's core needs of drivers, of the database and of other processes.
 
 Each has a contract suite below ``tests/contract`` that every implementation
 passes, and a fake that ships in the package (``virt/fake``, ``db/memory``).
+Value types that only ports exchange are exported with them.
 """
 
+from nodetracker.model.change import ApplyResult
+from nodetracker.model.service import AgentKey
 from nodetracker.ports.agent import AgentDirectory, AuditObserver, CallServer, HostAgent, Notifier
+from nodetracker.ports.agent_store import AgentStore
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
-from nodetracker.ports.store import AgentKey, ApplyResult, Store
+from nodetracker.ports.fleet_store import FleetStore
+from nodetracker.ports.ledger_store import LedgerStore
+from nodetracker.ports.operator_store import OperatorStore
+from nodetracker.ports.scheduler_store import SchedulerStore
+from nodetracker.ports.store import HostStore, Store
 from nodetracker.settings import AdmissionPolicy
 
 __all__ = [
@@ -14,12 +22,18 @@ __all__ = [
     "AdmissionPolicy",
     "AgentDirectory",
     "AgentKey",
+    "AgentStore",
     "ApplyResult",
     "AuditObserver",
     "CallServer",
     "Driver",
     "DriverCapability",
+    "FleetStore",
     "HostAgent",
+    "HostStore",
+    "LedgerStore",
     "Notifier",
+    "OperatorStore",
+    "SchedulerStore",
     "Store",
 ]

@@ -1,4 +1,4 @@
-"""What one kind of process does for others: the methods of a protocol, as they travel."""
+"""Describe a protocol's methods for calls over the broker."""
 
 import inspect
 import typing
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodetracker.errors import RequestError
+from nodetracker.ports.methods import is_repeatable
 from nodetracker.rpc.serializer import Reader, encode, make_reader
 
 _LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
@@ -14,17 +15,27 @@ _LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method: what reads each of its arguments, and its result."""
+    """One method of an interface, with the readers of its arguments and its result.
+
+    Attributes:
+        is_repeatable: it may be called again when its answer was lost.
+    """
 
     name: str
     signature: inspect.Signature
     readers: Mapping[str, Reader]
     read_result: Reader
+    is_repeatable: bool
 
     def encode_arguments(self, *positional: Any, **named: Any) -> dict[str, Any]:
         """Return the arguments of a call by name, as plain JSON; defaults are left out."""
         bound = self.signature.bind(*positional, **named)
-        return {name: encode(value) for name, value in bound.arguments.items()}
+        defaults = self.signature.parameters
+        return {
+            name: encode(value)
+            for name, value in bound.arguments.items()
+            if value is not defaults[name].default
+        }
 
     def read_arguments(self, plain: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as they came, read by their types.
@@ -110,4 +121,5 @@ def _make_method(function: Callable[..., Any]) -> Method:
         signature=inspect.Signature(parameters),
         readers={item.name: make_reader(hints[item.name]) for item in parameters},
         read_result=make_reader(hints["return"], is_strict=False),
+        is_repeatable=is_repeatable(function),
     )

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import LedgerVersion
-from nodetracker.ports import Store
+from nodetracker.ports import SchedulerStore
 from nodetracker.scheduler.host_state import HostState
 
 
@@ -31,7 +31,7 @@ class HostManager:
     store is found by its stamp at the next refresh.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SchedulerStore) -> None:
         self._store = store
         self._fleet: Fleet | None = None
 

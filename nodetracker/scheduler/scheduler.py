@@ -13,7 +13,7 @@ from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import STAYS_ON_NODE, Migration
-from nodetracker.ports import AdmissionPolicy, Store
+from nodetracker.ports import AdmissionPolicy, SchedulerStore
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.selection import Candidate, Selection, select_candidates
 from nodetracker.scheduler.weighers import EVEN, Multipliers
@@ -30,7 +30,7 @@ class Scheduler:
 
     def __init__(
         self,
-        store: Store,
+        store: SchedulerStore,
         manager: HostManager,
         policy: AdmissionPolicy,
         multipliers: Multipliers = EVEN,

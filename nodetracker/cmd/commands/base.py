@@ -9,7 +9,7 @@ from cliff.columns import FormattableColumn
 from nodetracker.bootstrap.settings import build_admission_policy
 from nodetracker.errors import ConfigError, RefusedError, RpcError
 from nodetracker.model.identifier import parse_uuid
-from nodetracker.ports import AdmissionPolicy, AgentDirectory, Store
+from nodetracker.ports import AdmissionPolicy, AgentDirectory, OperatorStore, SchedulerStore
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -40,9 +40,15 @@ class StoreCommand:
         return ""
 
     @property
-    def store(self) -> Store:
+    def store(self) -> OperatorStore:
         """The store of the application."""
-        store: Store = self.app.store
+        store: OperatorStore = self.app.store
+        return store
+
+    @property
+    def scheduler_store(self) -> SchedulerStore:
+        """The same store for requests that name no host."""
+        store: SchedulerStore = self.app.store
         return store
 
     @property

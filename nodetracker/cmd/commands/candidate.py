@@ -48,7 +48,8 @@ class ListCandidates(StoreCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Judge every node."""
         request = self._read_request(parsed_args)
-        selection = Scheduler(self.store, HostManager(self.store), self.policy).select(request)
+        store = self.scheduler_store
+        selection = Scheduler(store, HostManager(store), self.policy).select(request)
         if not selection.candidates:
             raise no_candidate(selection)
         shown = selection.candidates[: parsed_args.limit]

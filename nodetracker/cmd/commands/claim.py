@@ -68,7 +68,8 @@ class CreateClaim(StoreCommand, ShowOne):
 
     def _schedule(self, request: ClaimRequest, is_dry_run: bool) -> tuple[Any, Any]:
         """Let the best candidate take it, or show its numbers."""
-        scheduler = Scheduler(self.store, HostManager(self.store), self.policy)
+        store = self.scheduler_store
+        scheduler = Scheduler(store, HostManager(store), self.policy)
         if not is_dry_run:
             return show(require_active(scheduler.create_claim(request)))
         candidate, answer = scheduler.try_claim(request)

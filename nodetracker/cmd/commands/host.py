@@ -17,7 +17,7 @@ from nodetracker.errors import ConfigError, ConflictError, NotFoundError, Refuse
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports import POWER_ACTIONS, Store
+from nodetracker.ports import POWER_ACTIONS, FleetStore
 
 ZONE = "nova"
 """Every host is in the zone that Nova calls its hosts' when none is set."""
@@ -180,7 +180,7 @@ class CaptureHost(StoreCommand, Command):
             stdout.write(f"not readable, so not in it: {name}: {reason}\n")
 
 
-def find_compute_service(store: Store, host: str) -> ServiceRecord:
+def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:
     """Return the services row of a host's agent.
 
     Raises:

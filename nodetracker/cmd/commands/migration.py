@@ -36,7 +36,8 @@ class CreateMigration(StoreCommand, ShowOne):
         request = with_place(parse_claim_request(read_json(parsed_args.file)), parsed_args)
         move_of(request)
         if request.host is None:
-            scheduler = Scheduler(self.store, HostManager(self.store), self.policy)
+            store = self.scheduler_store
+            scheduler = Scheduler(store, HostManager(store), self.policy)
             return show(require_open(scheduler.create_migration(request)))
         node = find_node(self.store, request.host, request.nodename)
         made = self.store.create_migration(request, node.host, node.nodename, self.policy)

@@ -23,7 +23,7 @@ from nodetracker.cmd.commands.host import find_compute_service
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.ports import Store
+from nodetracker.ports import FleetStore
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (
@@ -181,12 +181,12 @@ class DeleteNode(StoreCommand, Command):
         self.store.delete_node(host, nodename)
 
 
-def services_by_host(store: Store) -> dict[str, ServiceRecord]:
+def services_by_host(store: FleetStore) -> dict[str, ServiceRecord]:
     """Return the agents' services by host."""
     return {service.host: service for service in store.list_services(binary=COMPUTE_BINARY)}
 
 
-def find_node(store: Store, host: str, nodename: str | None) -> NodeRecord:
+def find_node(store: FleetStore, host: str, nodename: str | None) -> NodeRecord:
     """Return one node's row; without a nodename, the only one of its host.
 
     Raises:
@@ -202,7 +202,7 @@ def find_node(store: Store, host: str, nodename: str | None) -> NodeRecord:
     return records[0]
 
 
-def read_whole(store: Store, found: NodeRecord) -> NodeRecord:
+def read_whole(store: FleetStore, found: NodeRecord) -> NodeRecord:
     """Return a node with its guests and claims, as they belong together.
 
     They are read one after the other, so that a claim may come between: then

@@ -1,0 +1,44 @@
+"""The part of the store that every role reads: services and nodes of all hosts."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
+
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import ServiceRecord
+from nodetracker.ports.methods import repeatable
+
+
+class FleetStore(Protocol):
+    """Services and nodes as they are stored.
+
+    Times are UTC by the database's clock; every method is one transaction.
+    Every method may raise StoreUnavailableError (try again later; nothing was
+    written, unless the answer to a commit was lost) or SchemaError (run
+    ``nodetracker-manage db sync``).
+    """
+
+    @repeatable
+    def now(self) -> datetime:
+        """Return the database's time."""
+
+    @repeatable
+    def list_services(
+        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
+    ) -> list[ServiceRecord]:
+        """Return services in order of host and binary."""
+
+    @repeatable
+    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
+        """Return rows without guests and devices, in order of host and nodename."""
+
+    @repeatable
+    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
+        """Return nodes of a host with guests and devices, by a fixed number of statements.
+
+        Args:
+            node_ids: only these rows; None = all of the host's.
+        """
+
+    def close(self) -> None:
+        """Close all connections."""

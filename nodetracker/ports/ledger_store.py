@@ -1,0 +1,135 @@
+"""The part of the store that is the ledger: claims and migrations."""
+
+from typing import Protocol
+
+from nodetracker.accounting.ledger.admission import Admission
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.ports.methods import repeatable
+from nodetracker.settings import AdmissionPolicy
+
+
+class LedgerStore(Protocol):
+    """Claims and migrations; any process with a store may call these.
+
+    Every method is one ledger transaction and may raise the errors of `FleetStore`.
+    """
+
+    @repeatable
+    def create_claim(
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+    ) -> Claim:
+        """Claim what a workload requests on one node.
+
+        The same request again returns the same claim.
+
+        Raises:
+            ClaimRefusedError: it does not fit, or the node accepts no claims
+                now; every reason is named.
+            ClaimConflictError: its uuid belongs to another request.
+        """
+
+    @repeatable
+    def try_claim(
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+    ) -> Admission:
+        """Decide about a claim as `create_claim` does, and write nothing.
+
+        Raises:
+            NotFoundError: the node does not exist.
+        """
+
+    @repeatable
+    def confirm_claim(self, uuid: str) -> Claim:
+        """Record that a claim's guest exists; the claim no longer expires.
+
+        Raises:
+            NotFoundError: no such claim.
+            RefusedError: it is released.
+        """
+
+    @repeatable
+    def renew_claim(self, uuid: str, policy: AdmissionPolicy) -> Claim:
+        """Postpone the expiry of a held claim, counted from now.
+
+        Raises: as `confirm_claim`.
+        """
+
+    @repeatable
+    def abort_claim(self, uuid: str) -> Claim:
+        """Release a claim; one that is released already is left alone.
+
+        A guest of it that is listed counts as unclaimed from the same commit on.
+        A migration whose destination it is becomes cancelled.
+
+        Raises:
+            NotFoundError: no such claim.
+            RefusedError: it is the source of a running migration.
+        """
+
+    @repeatable
+    def list_claims(
+        self,
+        host: str | None = None,
+        state: ClaimState | None = None,
+        uuid: str | None = None,
+    ) -> list[Claim]:
+        """Return claims, oldest first."""
+
+    @repeatable
+    def create_migration(
+        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+    ) -> Migration:
+        """Claim a move's destination in addition to its source, in one transaction on both nodes.
+
+        The destination is admitted as any claim, on the source's own node on
+        top of the source. The source's host may be down. The same request
+        again returns the same migration.
+
+        Raises:
+            ClaimRefusedError: the source cannot be moved from, or the
+                destination does not fit; every reason is named.
+            ClaimConflictError: the claim's uuid belongs to another request.
+            RequestError: the request is not one for a move.
+        """
+
+    @repeatable
+    def confirm_migration(self, uuid: str) -> Migration:
+        """Release the source and confirm the destination, in one transaction on both nodes.
+
+        A guest of the source that is still listed counts as unclaimed from
+        the same commit on. A migration that is confirmed already is left alone.
+
+        Raises:
+            NotFoundError: no such migration.
+            RefusedError: it was reverted or cancelled, or its destination was released.
+        """
+
+    @repeatable
+    def revert_migration(self, uuid: str) -> Migration:
+        """Release the destination, in one transaction on both nodes.
+
+        A migration that is reverted already is left alone.
+
+        Raises:
+            NotFoundError: no such migration.
+            RefusedError: it was confirmed or cancelled, or its source was released
+                while its destination counts.
+        """
+
+    def set_migration_status(self, uuid: str, status: MigrationStatus) -> Migration:
+        """Record a migration's progress, or that it failed; its claims are left alone.
+
+        Raises:
+            NotFoundError: no such migration.
+            RefusedError: it is further already, has ended, or that would end it.
+        """
+
+    @repeatable
+    def list_migrations(
+        self,
+        host: str | None = None,
+        uuid: str | None = None,
+        status: MigrationStatus | None = None,
+    ) -> list[Migration]:
+        """Return migrations, oldest first; `host` is either side's."""

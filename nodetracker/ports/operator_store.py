@@ -1,0 +1,79 @@
+"""The part of the store that operators use, by command line or through an agent."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+from nodetracker.model.change import HistoryEntry
+from nodetracker.model.service import ServiceChange, ServiceRecord
+from nodetracker.model.warning import WarningRecord
+from nodetracker.ports.fleet_store import FleetStore
+from nodetracker.ports.ledger_store import LedgerStore
+from nodetracker.ports.methods import repeatable
+
+
+class OperatorStore(FleetStore, LedgerStore, Protocol):
+    """Services, nodes, history and warnings for administration, and the ledger.
+
+    Deletions and renames are not repeatable: a second call reports that
+    nothing exists under the name.
+    """
+
+    @repeatable
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """Change what an administrator decides about a service; heartbeat columns are left alone.
+
+        Raises:
+            NotFoundError: no such service.
+        """
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """Delete a service whose heartbeats have ended, with its nodes and warnings.
+
+        Raises:
+            NotFoundError: no such service.
+            RefusedError: its last heartbeat is at most `service_down_time` seconds old.
+        """
+
+    def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
+        """Move a host's rows to another host name, raise their epoch; return the number of nodes.
+
+        The node that has the host's old name is renamed too; every node keeps its uuid.
+
+        Args:
+            expected: the services row from which the caller concluded that the
+                host's agent does not run, None when it did not exist.
+
+        Raises:
+            NotFoundError: nothing exists under the old name.
+            RefusedError: something exists under the new name.
+            ConflictError: the services row has changed since; check it again.
+        """
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """Delete one row with its guests and devices, and record that in the history.
+
+        Raises:
+            NotFoundError: no such node.
+        """
+
+    @repeatable
+    def list_history(
+        self,
+        host: str,
+        nodename: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """Return what agents changed, oldest first; `limit` keeps the newest."""
+
+    @repeatable
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """Return unresolved and resolved warnings, in order of when they were first seen."""
+
+    def purge(self, before: datetime) -> Mapping[str, int]:
+        """Delete what ended before `before`; return table -> rows deleted.
+
+        History, resolved warnings, migrations, and released claims to which no
+        migration refers any more; a request whose claim was purged is a new one.
+        """
