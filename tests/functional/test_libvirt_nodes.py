@@ -68,7 +68,7 @@ def test_each_hypervisor_is_a_node_with_its_own_facts(programs: Programs, tmp_pa
     assert len({record.uuid for record in nodes.values()}) == 3
 
 
-def test_two_hypervisors_of_one_name_are_told_both(programs: Programs, tmp_path: Path) -> None:
+def test_an_error_names_both_hypervisors_of_one_name(programs: Programs, tmp_path: Path) -> None:
     first, second = write_node(tmp_path / "a.xml"), write_node(tmp_path / "b.xml")
     configure(programs, first, second)
     done = programs.run("nodetracker-compute", "--once")
@@ -79,21 +79,19 @@ def test_two_hypervisors_of_one_name_are_told_both(programs: Programs, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("uris", "said"),
+    ("uris", "message"),
     [
-        (["n=test:///default", "n=test:///other.xml"], "called n"),
-        (["test:///default", "test:///default"], "stands twice"),
-        (["default"], "neither a URI"),
+        (["n=test:///default", "n=test:///other.xml"], "duplicate name 'n'"),
+        (["test:///default", "test:///default"], "duplicate URI"),
+        (["default"], "expected URI or name=URI"),
     ],
 )
-def test_uris_that_cannot_be_meant_end_the_agent(
-    programs: Programs, uris: list[str], said: str
-) -> None:
+def test_invalid_uris_end_the_agent(programs: Programs, uris: list[str], message: str) -> None:
     configure(programs, *uris)
     done = programs.run("nodetracker-compute", "--once")
     assert done.returncode == 78
     assert "connection_uris" in done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_dead_hypervisor_beside_a_live_one(programs: Programs, tmp_path: Path) -> None:

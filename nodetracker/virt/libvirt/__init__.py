@@ -1,1 +1,1 @@
-"""The driver of hypervisors that libvirt manages; only this package imports libvirt."""
+"""Driver of hypervisors that libvirt manages; only this package imports libvirt-python."""

@@ -1,4 +1,4 @@
-"""Reads the capabilities document: processors, NUMA cells, what guests may be."""
+"""Parse the capabilities document: processors, NUMA cells and supported guest types."""
 
 import uuid as uuid_module
 from collections.abc import Sequence
@@ -18,42 +18,42 @@ def parse_capabilities(text: str) -> Element:
     """Return the document, for the functions below.
 
     Raises:
-        HostDataError: it is none.
+        HostDataError: the text is not a capabilities document.
     """
     return parse_document(text, "capabilities", SOURCE)
 
 
 def parse_cpu_info(
     capabilities: Element,
-    online_map: Sequence[bool],
+    cpu_map: Sequence[bool],
     cpu_count: int,
     features: Sequence[str] = (),
 ) -> CpuInfo:
     """Build the processors of a host.
 
-    The map of CPUs is believed when it has as many online ones as the host
-    says that it has; a driver that simulates hosts gives another machine's.
+    The CPU map is used only if its number of online CPUs equals `cpu_count`:
+    a hypervisor driver that simulates hosts returns the map of another machine.
 
     Args:
-        online_map: CPU id -> whether it is online, as `virNodeGetCPUMap` tells; may be empty.
-        cpu_count: of online CPUs, as `virNodeGetInfo` tells.
-        features: all of the processor's, the model's own included; without
-            them those that the document names beside the model.
+        cpu_map: CPU id -> whether it is online, from `virNodeGetCPUMap`; may be empty.
+        cpu_count: number of online CPUs, from `virNodeGetInfo`.
+        features: all features of the processor, including those that its model
+            implies. When empty, only features named in the document are known.
 
     Raises:
-        HostDataError: the host has no CPU, or the document cannot be used.
+        HostDataError: the host has no CPU, or the document is invalid.
     """
     rows = [_CpuRow(element) for element in _cpu_elements(capabilities)]
     described = {row.id for row in rows if row.is_described}
-    if sum(online_map) == cpu_count and cpu_count > 0:
-        online = frozenset(cpu for cpu, is_online in enumerate(online_map) if is_online)
+    if sum(cpu_map) == cpu_count and cpu_count > 0:
+        online = frozenset(cpu for cpu, is_online in enumerate(cpu_map) if is_online)
     elif described:
         online = frozenset(described)
     else:
         online = frozenset(range(cpu_count))
     if not online:
         raise HostDataError(SOURCE, "the host has no online CPU")
-    present = {row.id for row in rows} | (set(range(len(online_map))) if online_map else set())
+    present = {row.id for row in rows} | (set(range(len(cpu_map))) if cpu_map else set())
     present = present if online <= present else set(online)
     siblings = _group_siblings(rows, online)
     sockets = {row.socket for row in rows if row.id in online and row.socket is not None}
@@ -61,7 +61,7 @@ def parse_cpu_info(
     named = [item.get("name", "") for item in capabilities.iterfind("host/cpu/feature")]
     return CpuInfo(
         online=online,
-        offline=frozenset(present) - online if sum(online_map) == cpu_count else frozenset(),
+        offline=frozenset(present) - online if sum(cpu_map) == cpu_count else frozenset(),
         sockets=len(sockets) or 1,
         cores=len(siblings),
         threads=max(len(group) for group in siblings),
@@ -77,15 +77,15 @@ def parse_cpu_info(
 
 
 def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
-    """Build the NUMA cells; none when the document has no topology.
+    """Build the NUMA cells; without a topology in the document the result has none.
 
-    Cells without memory or CPUs are kept, ids may have gaps.
+    Cells without memory or CPUs are kept; ids may have gaps.
 
     Args:
         online: CPUs that are online; others are left out of their cell.
 
     Raises:
-        HostDataError: a cell cannot be used.
+        HostDataError: a cell is invalid.
 
     Source: libvirt's formatcaps, host topology.
     """
@@ -93,13 +93,14 @@ def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
         _parse_cell(element, online)
         for element in capabilities.iterfind("host/topology/cells/cell")
     ]
-    if len({cell.id for cell in cells}) != len(cells):
-        raise HostDataError(SOURCE, "a NUMA cell stands twice")
+    ids = [cell.id for cell in cells]
+    if len(set(ids)) != len(ids):
+        raise HostDataError(SOURCE, f"duplicate NUMA cell ids: {sorted(ids)}")
     return NumaTopology(tuple(sorted(cells, key=lambda cell: cell.id)))
 
 
 def parse_supported_instances(capabilities: Element) -> tuple[tuple[str, str, str], ...]:
-    """Return (architecture, hypervisor type, vm mode) of each guest that can be run, each once."""
+    """Return the distinct (architecture, hypervisor type, vm mode) of guests that can be run."""
     found = {
         (arch.get("name", ""), domain.get("type", ""), (guest.findtext("os_type") or "").strip())
         for guest in capabilities.iterfind("guest")
@@ -110,7 +111,7 @@ def parse_supported_instances(capabilities: Element) -> tuple[tuple[str, str, st
 
 
 def parse_host_uuid(capabilities: Element) -> str | None:
-    """Return the uuid of the machine, None when it has none worth the name."""
+    """Return the uuid of the machine, None if it is missing, invalid, all zeros or all ones."""
     try:
         found = uuid_module.UUID((capabilities.findtext("host/uuid") or "").strip())
     except ValueError:
@@ -119,7 +120,7 @@ def parse_host_uuid(capabilities: Element) -> str | None:
 
 
 class _CpuRow:
-    """One ``<cpu>`` of the topology; one that is offline has an id and nothing else."""
+    """One ``<cpu>`` of the topology; an offline CPU has only an id."""
 
     def __init__(self, element: Element) -> None:
         self.id = parse_int(element.get("id"), "cpu id", SOURCE)
@@ -137,7 +138,7 @@ def _cpu_elements(parent: Element) -> list[Element]:
 
 
 def _group_siblings(rows: Sequence[_CpuRow], online: CpuSet) -> tuple[CpuSet, ...]:
-    """Group online CPUs by core; one that no row knows is a core by itself."""
+    """Group online CPUs by core; a CPU without a row is a core by itself."""
     groups = {(row.siblings | {row.id}) & online for row in rows if row.id in online}
     known: CpuSet = frozenset().union(*groups)
     groups |= {frozenset({cpu}) for cpu in online - known}

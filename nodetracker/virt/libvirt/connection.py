@@ -1,4 +1,4 @@
-"""Keeps one connection open: bounded attempts, backoff, and a word when it breaks or is back."""
+"""Keep one connection open: bounded attempts, backoff, and events when it breaks or is back."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers, Identity
 from nodetracker.workers import Task, WorkerPool
 
-if TYPE_CHECKING:  # its module imports the binding
+if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
 
 LOG = logging.getLogger(__name__)
@@ -24,11 +24,13 @@ _POLL_INTERVAL = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One open connection: a client, who answers, and which one it is.
+    """One open connection.
 
     Attributes:
-        side: a second client, for calls that may wait for a single guest's
-            emulator: all calls of one client take turns.
+        bulk_client: a second client, for calls that may wait for one guest's
+            emulator, as each client runs one call at a time.
+        identity: the hypervisor that answered.
+        number: sequence number of the attempt that opened it.
     """
 
     client: "LibvirtClient"
@@ -39,11 +41,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimes:
-    """How long things may take, in seconds.
+    """Time limits of a connection.
 
     Attributes:
-        open: until an attempt to connect counts as hung; it is waited for
-            all the same, as nothing can cancel it.
+        open: seconds until an attempt to connect is reported as hung; no other
+            attempt starts before it returns, as libvirt cannot cancel it.
         keepalive_interval, keepalive_count: see `LibvirtClient.set_keepalive`.
     """
 
@@ -53,13 +55,13 @@ class ConnectionTimes:
 
 
 class HypervisorConnection:
-    """The connection to one hypervisor, opened again whenever it breaks.
+    """The connection to one hypervisor, reopened whenever it breaks.
 
-    A thread of its own does that; whoever reads finds a session or the reason
-    why there is none, and never waits.
+    A dedicated thread opens it. Readers never wait: they get the session, or an
+    error with the reason why it is not open.
 
     Args:
-        tell: is given events, with the node's name as far as it is known.
+        notify: called with events, with the node's name once it is known.
         open_: opens a connection, and may hang.
     """
 
@@ -67,12 +69,12 @@ class HypervisorConnection:
         self,
         endpoint: HypervisorEndpoint,
         times: ConnectionTimes,
-        tell: Callable[[NodeEvent], None],
+        notify: Callable[[NodeEvent], None],
         open_: "Callable[[HypervisorEndpoint], LibvirtClient]",
     ) -> None:
         self.endpoint = endpoint
         self._times = times
-        self._notify = tell
+        self._notify = notify
         self._open = open_
         self._pool = WorkerPool("libvirt-open", 4)
         self._lock = threading.Lock()
@@ -89,24 +91,24 @@ class HypervisorConnection:
         self._thread = threading.Thread(target=self._run, name="libvirt-connection", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._thread.start()
 
     def wait_for_first_attempt(self, seconds: float) -> None:
-        """Wait until the first attempt has come to something."""
+        """Wait until the first attempt has succeeded, failed or timed out."""
         self._first_attempt_done.wait(max(0.0, seconds))
 
     def close(self) -> None:
-        """End the connection and open none again."""
+        """Close the connection and do not reopen it."""
         self._is_closing = True
         self._wake.set()
         self._thread.join(_POLL_INTERVAL)
 
     @property
     def nodename(self) -> str | None:
-        """The node's name, None until the hypervisor has told its hostname once.
+        """The node's name, None until the hypervisor has reported its hostname once.
 
-        It stays for the agent's life, as rows are found by it.
+        It does not change while the agent runs, as rows are found by it.
         """
         return self.endpoint.name or self._hostname
 
@@ -114,7 +116,7 @@ class HypervisorConnection:
         """Return the open session.
 
         Raises:
-            DriverUnavailableError: there is none.
+            DriverUnavailableError: no session is open.
         """
         session = self._session
         if session is None:
@@ -123,35 +125,35 @@ class HypervisorConnection:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no session, None while there is one."""
+        """The reason why no session is open, None while one is."""
         return None if self._session is not None else f"{self.endpoint.source}: {self._reason}"
 
     def pop_changed_domains(self) -> set[str]:
-        """Return the uuids of domains that events named since the last call."""
+        """Return the uuids of domains that had events since the last call."""
         with self._lock:
-            taken, self._changed_domains = self._changed_domains, set()
-        return taken
+            changed, self._changed_domains = self._changed_domains, set()
+        return changed
 
     def requeue_changed_domains(self, uuids: set[str]) -> None:
-        """Return uuids that were taken and could not be read."""
+        """Put back uuids from `pop_changed_domains` whose documents could not be read."""
         with self._lock:
             self._changed_domains |= uuids
 
     def pop_devices_changed(self) -> bool:
-        """Tell whether events named a host device since the last call."""
+        """Return whether host devices had events since the last call."""
         with self._lock:
-            taken, self._have_devices_changed = self._have_devices_changed, False
-        return taken
+            have_changed, self._have_devices_changed = self._have_devices_changed, False
+        return have_changed
 
     def check_alive(self) -> None:
-        """Look at the connection, as a call failed; one that broke is opened again."""
+        """Check the connection after a call failed; reopen it if it broke."""
         session = self._session
         if session is not None and not (
             session.client.is_alive() and session.bulk_client.is_alive()
         ):
             self._mark_lost("the connection broke", session.number)
 
-    # Its own thread.
+    # The connection's thread.
 
     def _run(self) -> None:
         backoff = FIRST_BACKOFF_SECONDS
@@ -166,7 +168,7 @@ class HypervisorConnection:
         self._drop_session("is closed")
 
     def _connect(self) -> bool:
-        """Try once to open a session; return whether there is one."""
+        """Try once to open a session; return whether it is open."""
         self._lost = None
         task = self._pool.submit(self._open_session)
         if not task.wait(self._times.open):
@@ -182,7 +184,7 @@ class HypervisorConnection:
         session = task.result()
         if self.endpoint.name is None and self._hostname not in {None, session.identity.hostname}:
             LOG.error(
-                "%s calls itself %s now; its node is still %s until the agent is restarted",
+                "%s: the hostname is now %s; the node is called %s until the agent restarts",
                 self.endpoint.source, session.identity.hostname, self._hostname,
             )  # fmt: skip
         self._hostname = self._hostname or session.identity.hostname
@@ -233,7 +235,7 @@ class HypervisorConnection:
         if session is None:
             return
         self._reason = reason
-        # They may hang where libvirtd does, and nobody waits for it.
+        # Closing may hang while libvirtd does; nothing waits for it.
         for client in (session.client, session.bulk_client):
             self._pool.submit(client.close)
         if not self._is_closing:
@@ -241,16 +243,16 @@ class HypervisorConnection:
             self._notify_source()
 
     def _record_failure(self, reason: str) -> None:
-        is_news = self._reason != reason
+        has_changed = self._reason != reason
         self._reason = reason
         self._first_attempt_done.set()
-        if is_news:
+        if has_changed:
             LOG.warning("%s: %s", self.endpoint.source, reason)
 
     # Events, on libvirt's thread.
 
     def _mark_lost(self, reason: str, number: int) -> None:
-        if number == self._number:  # an older connection may be told of late
+        if number == self._number:  # the event of an older connection may arrive late
             self._lost = reason
             self._wake.set()
 

@@ -1,4 +1,4 @@
-"""Keeps the node's PCI functions, reading a document again only when something happened."""
+"""Read the node's PCI functions; documents are cached until an event or their maximum age."""
 
 import threading
 import time
@@ -18,10 +18,10 @@ class _Function:
 
 
 class DeviceReader:
-    """What is known of one connection's PCI functions between readings.
+    """Reads PCI functions and caches one connection's documents between readings.
 
     Args:
-        read_xml: gives a node device's document, None when it is gone.
+        read_xml: returns a node device's document, None when the device does not exist any more.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class DeviceReader:
         self._known: dict[str, _Function] = {}
         self._read_at: float | None = None
 
-    def read(self, names: Sequence[str], has_changed: bool) -> tuple[PciDevice, ...]:
-        """Return every PCI function in ascending address.
+    def read(self, names: Sequence[str], have_changed: bool) -> tuple[PciDevice, ...]:
+        """Return all PCI functions, ordered by address.
 
         Args:
-            names: of all functions that are there now.
-            is_dirty: events named a device, so all documents are read again.
+            names: of all functions that exist now.
+            have_changed: a device had an event, so all documents are read again.
 
         Raises:
-            HostDataError: a document cannot be used, or libvirt does not answer.
+            HostDataError: a document is invalid, or libvirt does not answer.
         """
         with self._lock:
             now = self._monotonic()
-            if has_changed or self._read_at is None or now - self._read_at >= REREAD_SECONDS:
+            if have_changed or self._read_at is None or now - self._read_at >= REREAD_SECONDS:
                 self._known, self._read_at = {}, None
             known = {}
             for name in names:
@@ -59,7 +59,7 @@ class DeviceReader:
             return tuple(sorted((function.device for function in known.values()), key=_sort_key))
 
     def mdev_types(self) -> dict[str, tuple[MdevType, ...]]:
-        """Return the mediated devices that functions can make, as last read, by address."""
+        """Return the mediated device types of functions as last read, by address."""
         with self._lock:
             return {
                 function.device.address: function.mdev_types

@@ -1,4 +1,4 @@
-"""Guests' disks: how large they are, and which of them lie in the node's storage."""
+"""Sizes of guests' disks, and which of them are in the node's storage."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,11 +9,11 @@ from nodetracker.virt.libvirt.domain import Domain
 
 @dataclass(frozen=True, slots=True)
 class DiskSizes:
-    """What statistics tell of one disk, in bytes; None = not told.
+    """Sizes of one disk from bulk statistics, in bytes; None = not reported.
 
     Attributes:
-        capacity: that the guest sees.
-        allocation: that is taken on the host, as far as the hypervisor knows.
+        capacity: the size that the guest sees.
+        allocation: the space used on the host, as far as the hypervisor knows.
     """
 
     capacity: int | None = None
@@ -22,13 +22,13 @@ class DiskSizes:
 
 @dataclass(frozen=True, slots=True)
 class GuestDisk:
-    """One disk that guests were promised, wherever it is kept.
+    """One writable disk of a guest, in whatever storage it is.
 
     Attributes:
         owner: the guest's name, for messages.
-        sizes: as last known; a missing file has none.
-        uuid: the guest's.
-        protocol, pool: see `DomainDisk`.
+        sizes: last known sizes; unknown when the file is missing.
+        uuid: the guest's uuid.
+        kind, protocol, pool: see `DomainDisk`.
     """
 
     owner: str
@@ -42,18 +42,18 @@ class GuestDisk:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is kept as a file, on a filesystem or in a pool of files."""
+        """Whether it is a file, on a filesystem or in a pool of files."""
         return self.kind in {"file", "volume"}
 
 
 @dataclass(frozen=True, slots=True)
 class StorageScope:
-    """The storage whose capacity is the node's: only disks in it are charged.
+    """The storage whose capacity is the node's disk; only disks in it count as usage.
 
     Attributes:
-        images_type: how guests' disks are kept, None = as files.
-        pool: libvirt's storage pool, "" while it is not known.
-        source: the pool's volume group or Ceph pool, "" while it is not known.
+        images_type: how guests' disks are stored, None = as files.
+        pool: libvirt's storage pool, "" while unknown.
+        source: the pool's volume group or Ceph pool, "" while unknown.
         elsewhere: (guest's uuid, target) of files that are on another filesystem.
     """
 
@@ -63,7 +63,7 @@ class StorageScope:
     elsewhere: frozenset[tuple[str, str]] = frozenset()
 
     def contains(self, disk: GuestDisk) -> bool:
-        """Tell whether a disk lies there; without a known pool its kind decides."""
+        """Return whether a disk is in this storage; while the pool is unknown, by its kind."""
         if self.images_type not in {"lvm", "rbd"}:
             return disk.is_file and (disk.uuid, disk.target) not in self.elsewhere
         if disk.kind == "volume":
@@ -76,9 +76,9 @@ class StorageScope:
 
 
 def _is_in_group(path: str, group: str) -> bool:
-    """Tell by its path whether a block device is a volume of a volume group.
+    """Return whether the path of a block device is that of a volume of a volume group.
 
-    The device mapper writes hyphens of a name twice: ``/dev/mapper/my--group-web``.
+    The device mapper doubles hyphens of a name: ``/dev/mapper/my--group-web``.
     """
     mapped = f"/dev/mapper/{group.replace('-', '--')}-"
     is_mapped = path.startswith(mapped) and not path.startswith(f"{mapped}-")
@@ -86,7 +86,7 @@ def _is_in_group(path: str, group: str) -> bool:
 
 
 def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> Counter[str]:
-    """Return guest's uuid -> bytes that its disks there may hold."""
+    """Return guest's uuid -> capacity of its disks in the storage, in bytes."""
     total: Counter[str] = Counter()
     for disk in disks:
         if scope.contains(disk):
@@ -95,11 +95,7 @@ def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> Counter[s
 
 
 def list_disks_elsewhere(disks: Iterable[GuestDisk], scope: StorageScope) -> dict[str, list[str]]:
-    """Return guest's uuid -> targets of its disks that are not there, so that nothing is charged.
-
-    Args:
-        scope: as `StorageScope.contains`.
-    """
+    """Return guest's uuid -> targets of its disks outside the storage, which are not charged."""
     found: dict[str, list[str]] = {}
     for disk in disks:
         if not scope.contains(disk):
@@ -108,7 +104,7 @@ def list_disks_elsewhere(disks: Iterable[GuestDisk], scope: StorageScope) -> dic
 
 
 def parse_disk_sizes(values: Mapping[str, object]) -> dict[str, DiskSizes]:
-    """Return target -> sizes, of the disks of which the capacity is told."""
+    """Return target -> sizes of the disks whose capacity is reported."""
     found = {}
     count = values.get("block.count", 0)
     for number in range(count if isinstance(count, int) else 0):
@@ -116,15 +112,15 @@ def parse_disk_sizes(values: Mapping[str, object]) -> dict[str, DiskSizes]:
         name, capacity = values.get(prefix + "name"), values.get(prefix + "capacity")
         if not isinstance(name, str) or not isinstance(capacity, int):
             continue
-        # A running guest's allocation is only what it wrote; the file tells more.
+        # A running guest's allocation counts only its own writes; the file itself is more exact.
         parts = [values.get(prefix + part) for part in ("allocation", "physical")]
-        taken = [part for part in parts if isinstance(part, int) and part > 0]
-        found[name] = DiskSizes(capacity, min(taken) if taken else 0)
+        used = [part for part in parts if isinstance(part, int) and part > 0]
+        found[name] = DiskSizes(capacity, min(used) if used else 0)
     return found
 
 
 def list_disks(domain: Domain, sizes: Mapping[str, DiskSizes]) -> list[GuestDisk]:
-    """Return the disks that a domain was promised, with what is known of them."""
+    """Return the disks of a domain that are charged to it, with their last known sizes."""
     return [
         GuestDisk(
             domain.name,

@@ -1,4 +1,4 @@
-"""Reads a domain's document: what one guest was promised, and what it is bound to."""
+"""Parse a domain's document: the resources of one guest and its affinity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ class DomainDisk:
     """One disk of a domain.
 
     Attributes:
-        target: the name that the guest sees, e.g. ``vda``; unique in its domain.
-        kind: of its source: ``file``, ``block``, ``network``, ``volume`` …
+        target: the device name in the guest, e.g. ``vda``; unique in its domain.
+        kind: type of its source: ``file``, ``block``, ``network``, ``volume`` …
         path: of a file or block device, "" for others.
-        is_promised: it is a disk that the guest may write, so its size is the guest's.
+        is_charged: it is a writable disk, so its size counts as the guest's usage.
         protocol: of a network disk, e.g. ``rbd``; "" for others.
-        pool: the storage pool of a volume, the first part of a network disk's
-            name (the Ceph pool), "" for others.
+        pool: the storage pool of a volume, or the first part of a network disk's
+            name (the Ceph pool); "" for others.
     """
 
     target: str
@@ -41,19 +41,19 @@ class DomainDisk:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What a domain's document says.
+    """Contents of a domain's document.
 
     Attributes:
-        vcpus: that it runs with, or would.
-        vcpus_max: that it may be given while it runs.
-        memory_bytes: the most that it may use; a balloon only lends some of it back.
-        unplugged: vCPUs below the maximum that it does not run with.
-        affinity: vCPU -> host CPUs that it may run on, where that is restricted.
-        helper_cpus: host CPUs that its emulator or one of its I/O threads is
-            bound to, each to one alone.
-        memory: where its parts may be.
-        devices: addresses of host PCI devices that it has.
-        other_devices: what else of its host it has, in words.
+        vcpus: number of vCPUs that are plugged in when it runs.
+        vcpus_max: up to how many can be plugged in while it runs.
+        memory_bytes: maximum memory; memory returned by a balloon is still counted.
+        unplugged: vCPUs that are not plugged in.
+        affinity: vCPU -> host CPUs on which it may run, where that is restricted.
+        helper_cpus: host CPUs to which the emulator or an I/O thread is pinned
+            (bound to exactly one CPU).
+        memory: parts of its memory with their allowed host cells.
+        devices: addresses of its host PCI devices.
+        other_devices: descriptions of its other host devices.
     """
 
     uuid: str
@@ -72,14 +72,14 @@ class Domain:
 
 
 def parse_domain(text: str, source: str = "domain") -> Domain:
-    """Read one domain's document.
+    """Parse one domain's document.
 
     Args:
-        source: what errors call it, e.g. ``domain web-1``.
+        source: name of the document in errors, e.g. ``domain web-1``.
 
     Raises:
-        HostDataError: it has no uuid, name, memory or CPUs, or a value that
-            cannot be used.
+        HostDataError: uuid, name, memory or CPUs are missing, or a value is
+            invalid.
 
     Source: libvirt's formatdomain.
     """
@@ -116,23 +116,23 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
 
 def _parse_disk(disk: Element, source: str) -> DomainDisk:
     target = disk.find("target")
-    place = disk.find("source")
+    disk_source = disk.find("source")
     name = "" if target is None else target.get("dev", "")
     if not name:
         raise HostDataError(source, "has a <disk> without <target dev>")
     kind = disk.get("type", "file")
-    place = Element("source") if place is None else place
+    disk_source = Element("source") if disk_source is None else disk_source
     protocol, pool = "", ""
     if kind == "network":
-        protocol = place.get("protocol", "")
-        pool = place.get("name", "").partition("/")[0]
+        protocol = disk_source.get("protocol", "")
+        pool = disk_source.get("name", "").partition("/")[0]
     elif kind == "volume":
-        pool = place.get("pool", "")
+        pool = disk_source.get("pool", "")
     is_disk = disk.get("device", "disk") in {"disk", "lun"}
     return DomainDisk(
         target=name,
         kind=kind,
-        path=place.get("file", place.get("dev", "")),
+        path=disk_source.get("file", disk_source.get("dev", "")),
         is_charged=is_disk and disk.find("readonly") is None,
         protocol=protocol,
         pool=pool,
@@ -153,11 +153,13 @@ def _parse_affinity(
 
 def _parse_unplugged(root: Element, vcpus: int, vcpus_max: int, source: str) -> CpuSet:
     """Return the vCPUs that are not plugged in: the last ones, unless the document names others."""
-    named = root.findall("vcpus/vcpu")
-    if not named:
+    elements = root.findall("vcpus/vcpu")
+    if not elements:
         return frozenset(range(vcpus, vcpus_max))
     return frozenset(
-        parse_int(one.get("id"), "<vcpu id>", source) for one in named if one.get("enabled") == "no"
+        parse_int(element.get("id"), "<vcpu id>", source)
+        for element in elements
+        if element.get("enabled") == "no"
     )
 
 
@@ -168,17 +170,17 @@ def _parse_helper_cpus(root: Element, source: str) -> CpuSet:
 
 
 def _parse_devices(root: Element, source: str) -> set[str]:
-    """Return the host PCI devices: those passed through, as such, as an interface or as a disk."""
-    places = [
+    """Return the host PCI devices that are passed through as a device, an interface or a disk."""
+    addresses = [
         *root.iterfind("devices/hostdev[@type='pci']/source/address"),
         *root.iterfind("devices/interface[@type='hostdev']/source/address"),
         *root.iterfind("devices/disk[@type='nvme']/source/address"),
     ]
-    return {parse_address(place, source) for place in places}
+    return {parse_address(address, source) for address in addresses}
 
 
 def _list_other_devices(root: Element) -> set[str]:
-    """Name the other devices of the host by their kind and whatever tells them apart."""
+    """Describe the other host devices by their kind and identifying attributes."""
     found = set()
     for device in root.iterfind("devices/hostdev"):
         kind = device.get("type", "")
@@ -196,10 +198,10 @@ def _list_other_devices(root: Element) -> set[str]:
 
 
 def parse_address(element: Element, source: str) -> str:
-    """Return the PCI address that an ``<address>`` gives in attributes.
+    """Return the PCI address from the attributes of an ``<address>``.
 
     Raises:
-        HostDataError: it gives none.
+        HostDataError: an attribute is missing or invalid.
     """
     domain, bus, slot, function = (
         parse_int(element.get(part, "0" if part == "domain" else None), f"<address {part}>", source)
@@ -209,7 +211,7 @@ def parse_address(element: Element, source: str) -> str:
 
 
 def _find_project(root: Element) -> str:
-    """Return the owner that Nova writes into the metadata, "" when there is none."""
+    """Return the project from Nova's metadata, "" without it."""
     for element in root.iterfind("metadata//"):
         if element.tag.startswith("{http://openstack.org/xmlns/libvirt/nova/") and (
             element.tag.endswith("}project")

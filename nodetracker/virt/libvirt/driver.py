@@ -1,4 +1,4 @@
-"""The hypervisors of ``connection_uris``: one connection and one node each."""
+"""Read the hypervisors of ``connection_uris``: one connection and one node each."""
 
 import threading
 import time
@@ -20,15 +20,15 @@ from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSetting
 from nodetracker.virt.machine import read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 
-if TYPE_CHECKING:  # its module imports the binding
+if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
 
 FIRST_LISTING_SECONDS = 5.0
-"""How long the first listing waits for hypervisors to answer; later ones never wait."""
+"""How long the first listing waits for hypervisors to answer; later listings never wait."""
 
 
 def _ignore(event: NodeEvent) -> None:
-    """Tell nobody."""
+    """Drop events until a callback is registered."""
 
 
 class LibvirtDriver:
@@ -58,23 +58,23 @@ class LibvirtDriver:
         )
 
     def init_host(self) -> None:
-        """Begin to connect; a hypervisor that is away now may come later."""
+        """Start connecting; a hypervisor that is down now may answer later."""
         for connection in self._connections:
             connection.start()
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for connection in self._connections:
             connection.close()
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Tell of guests, devices and connections from now on."""
+        """Report events of guests, devices and connections to the callback from now on."""
         self._callback = callback
 
     def get_available_nodes(self) -> NodeListing:
-        """Return the nodes as far as their names are known, and which do not answer.
+        """Return the nodes whose names are known, and the hypervisors that do not answer.
 
-        Only the first listing waits, a moment, for answers.
+        Only the first listing waits for answers, `FIRST_LISTING_SECONDS` at most.
         """
         if not self._has_listed:
             deadline = time.monotonic() + FIRST_LISTING_SECONDS
@@ -108,20 +108,20 @@ class LibvirtDriver:
         return reader.read(nodename)
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return the time since this machine booted; libvirt tells no other's."""
+        """Return the time since this machine booted; libvirt does not report that of others."""
         if not self._connection(nodename).endpoint.is_local:
-            raise DriverFeatureError("libvirt does not tell the uptime of another machine")
+            raise DriverFeatureError("libvirt does not report the uptime of a remote machine")
         return read_uptime(self._environment.roots)
 
     def host_power_action(self, action: str) -> None:
-        """Refuse: libvirt does not switch its host."""
+        """Reject the action: libvirt cannot switch the power of its host."""
         raise DriverFeatureError(f"the libvirt driver cannot {action} a host")
 
     def _by_nodename(self) -> dict[str, HypervisorConnection]:
         """Return the connections whose node's name is known.
 
         Raises:
-            ConfigError: two have one name.
+            ConfigError: two have the same name.
         """
         found: dict[str, HypervisorConnection] = {}
         for connection in self._connections:
@@ -131,8 +131,8 @@ class LibvirtDriver:
             if name in found:
                 sources = f"{found[name].endpoint.source} and {connection.endpoint.source}"
                 raise ConfigError(
-                    f"[libvirt] connection_uris: {sources} both give node {name}; "
-                    "name=URI tells them apart"
+                    f"[libvirt] connection_uris: duplicate node name {name} from {sources}; "
+                    "use name=URI to give them different names"
                 )
             found[name] = connection
         return found
@@ -140,7 +140,7 @@ class LibvirtDriver:
     def _connection(self, nodename: str) -> HypervisorConnection:
         connection = self._by_nodename().get(nodename)
         if connection is None:
-            raise DriverUnavailableError("libvirt", f"no hypervisor is called {nodename}")
+            raise DriverUnavailableError("libvirt", f"no such node: {nodename}")
         return connection
 
     def _notify(self, event: NodeEvent) -> None:

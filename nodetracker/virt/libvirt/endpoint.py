@@ -1,4 +1,4 @@
-"""What ``connection_uris`` names: hypervisors by URI, each with a name of its own if it has one."""
+"""Parse ``connection_uris``: hypervisors by URI, each with an optional node name."""
 
 import re
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ class HypervisorEndpoint:
     """One entry of ``connection_uris``.
 
     Attributes:
-        uri: as libvirt takes it.
-        name: what its node is called, None = the hypervisor's own hostname.
+        uri: libvirt's connection URI.
+        name: the node's name, None = the hypervisor's hostname.
     """
 
     uri: str
@@ -23,20 +23,20 @@ class HypervisorEndpoint:
 
     @property
     def is_local(self) -> bool:
-        """True when it is a hypervisor of this machine: its URI names no server."""
+        """Whether the hypervisor is on this machine: its URI has no hostname."""
         return urlsplit(self.uri).hostname is None
 
     @property
     def source(self) -> str:
-        """Return what facts and log lines call it; never a password."""
+        """Return the URI for facts and log lines, without a password."""
         return _PASSWORD.sub("***", self.uri)
 
 
 def parse_endpoints(entries: Sequence[str]) -> tuple[HypervisorEndpoint, ...]:
-    """Read the entries of ``connection_uris``, each ``[name=]URI``.
+    """Parse the entries of ``connection_uris``, each ``[name=]URI``.
 
     Raises:
-        ValueError: an entry is no URI, two are alike, or two have one name;
+        ValueError: an entry is not valid, or two have the same URI or name;
             the message names both.
 
     >>> parse_endpoints(["qemu:///system", "rack2=qemu+ssh://root@kvm-2/system"])[1].name
@@ -50,17 +50,17 @@ def parse_endpoints(entries: Sequence[str]) -> tuple[HypervisorEndpoint, ...]:
         if endpoint is None and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:.*", text):
             endpoint = HypervisorEndpoint(text)
         if endpoint is None:
-            raise ValueError(f"{text!r} is neither a URI nor name=URI")
+            raise ValueError(f"invalid value {text!r}: expected URI or name=URI")
         for other in endpoints:
             _check_distinct(other, endpoint)
         endpoints.append(endpoint)
     if not endpoints:
-        raise ValueError("names no hypervisor")
+        raise ValueError("at least one URI is required")
     return tuple(endpoints)
 
 
 def _check_distinct(one: HypervisorEndpoint, other: HypervisorEndpoint) -> None:
     if one.name is not None and one.name == other.name:
-        raise ValueError(f"{one.source} and {other.source} are both called {one.name}")
+        raise ValueError(f"duplicate name {one.name!r} of {one.source} and {other.source}")
     if one.uri == other.uri and one.name is other.name is None:
-        raise ValueError(f"{one.source} stands twice; name=URI tells two nodes apart")
+        raise ValueError(f"duplicate URI {one.source}; use name=URI to give the nodes names")

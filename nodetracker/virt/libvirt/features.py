@@ -1,4 +1,4 @@
-"""Keeps what stays as long as a session does: what the processor and the emulator can do."""
+"""Read the features of the processor and the emulator, once per session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from nodetracker.virt.libvirt.xml import parse_document
 
 @dataclass(frozen=True, slots=True)
 class HostFeatures:
-    """What only a restart of libvirtd changes.
+    """Features that change only when libvirtd restarts.
 
     Attributes:
-        cpu: the processor's features, with those that its model stands for.
-        domain_capabilities: the emulator's document, None without one.
+        cpu: the processor's features, including those that its model implies.
+        domain_capabilities: the domain capabilities document, None if not supported.
     """
 
     cpu: tuple[str, ...] = ()
@@ -26,46 +26,46 @@ class FeatureReader:
     """Reads the features of one session's host once.
 
     Args:
-        capabilities: gives the host's document.
-        domain_capabilities: gives the emulator's, None without one.
-        expand: gives a CPU's document with all its features, None where it cannot.
-        source: what errors call the hypervisor.
+        get_capabilities: returns the host's capabilities document.
+        get_domain_capabilities: returns the domain capabilities, None if not supported.
+        expand_cpu: returns a CPU's document with all its features, None if not supported.
+        source: name of the hypervisor in errors.
     """
 
     def __init__(
         self,
-        capabilities: Callable[[], str],
-        domain_capabilities: Callable[[], str | None],
-        expand: Callable[[str], str | None],
+        get_capabilities: Callable[[], str],
+        get_domain_capabilities: Callable[[], str | None],
+        expand_cpu: Callable[[str], str | None],
         source: str,
     ) -> None:
-        self._capabilities = capabilities
-        self._domain_capabilities = domain_capabilities
-        self._expand = expand
+        self._get_capabilities = get_capabilities
+        self._get_domain_capabilities = get_domain_capabilities
+        self._expand_cpu = expand_cpu
         self._source = source
-        self._known: HostFeatures | None = None
+        self._features: HostFeatures | None = None
 
     def read(self) -> HostFeatures:
-        """Return them, asking the first time.
+        """Return the features; only the first successful call queries libvirt.
 
         Raises:
-            HostDataError: a document cannot be used, or libvirt does not answer.
+            HostDataError: a document is invalid, or libvirt does not answer.
         """
-        if self._known is None:
-            text = self._domain_capabilities()
-            self._known = HostFeatures(
+        if self._features is None:
+            text = self._get_domain_capabilities()
+            self._features = HostFeatures(
                 cpu=self._read_cpu(),
                 domain_capabilities=None
                 if text is None
                 else parse_document(text, "domainCapabilities", self._source),
             )
-        return self._known
+        return self._features
 
     def _read_cpu(self) -> tuple[str, ...]:
-        cpu = parse_capabilities(self._capabilities()).find("host/cpu")
+        cpu = parse_capabilities(self._get_capabilities()).find("host/cpu")
         if cpu is None or cpu.find("model") is None:
             return ()
-        text = self._expand(ElementTree.tostring(cpu, encoding="unicode"))
+        text = self._expand_cpu(ElementTree.tostring(cpu, encoding="unicode"))
         if text is None:
             return ()
         expanded = parse_document(text, "cpu", "baseline CPU")

@@ -1,8 +1,8 @@
-"""Builds the listing of a node's guests from states, documents and bulk statistics.
+"""Build the listing of a node's guests from states, documents and bulk statistics.
 
-Documents are read once and again only when an event names their domain, bulk
-statistics show that it is another, or they are ten minutes old, so that a
-listing costs a fixed number of round trips.
+A document is cached and read again only after an event for its domain, when
+bulk statistics show that it has changed, or when it is ten minutes old. So a
+listing needs a fixed number of round trips.
 """
 
 import threading
@@ -26,7 +26,7 @@ from nodetracker.virt.libvirt.domain import Domain, parse_domain
 from nodetracker.virt.libvirt.types import DomainStatistics
 
 REREAD_SECONDS = 600.0
-"""Documents are read again this often, changed or not."""
+"""Age at which a document is read again even if nothing indicates a change."""
 
 # Source: libvirt's virDomainState.
 _POWER_STATES = {
@@ -40,16 +40,16 @@ _POWER_STATES = {
     7: PowerState.SUSPENDED,
 }
 _STARTING_UP = (3, 11)
-"""State and reason of a guest whose emulator waits for libvirt: it is not paused by anybody."""
+"""State and reason of a guest whose emulator waits for libvirt to start it: it is not paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestReading:
-    """One listing, with what storage and placement need of it.
+    """One listing, with the data from which disk usage and pins are derived.
 
     Attributes:
-        listing: guests are charged all disks of the kind that the node's storage holds.
-        domains: documents by uuid.
+        listing: the disk usage of guests counts all disks in the node's storage.
+        domains: parsed documents by uuid.
     """
 
     listing: GuestListing
@@ -59,7 +59,7 @@ class GuestReading:
 
 @dataclass(frozen=True, slots=True)
 class _CachedDocument:
-    """A document as read: what became of it, when, and the statistics that went with it."""
+    """A document as last read: the parsed domain or the error, and the statistics at that time."""
 
     domain: Domain | None
     error: str
@@ -68,12 +68,12 @@ class _CachedDocument:
 
 
 class GuestReader:
-    """What is known of one connection's domains between listings.
+    """Reads guests and caches the documents of one connection's domains between listings.
 
     Args:
-        read_xml: gives a domain's document, None when it is gone.
-        monotonic: seconds that never go back.
-        scope: the kind of the node's storage.
+        read_xml: returns a domain's document, None when the domain does not exist any more.
+        monotonic: monotonic clock, in seconds.
+        scope: decides which disks are in the node's storage.
     """
 
     def __init__(
@@ -93,41 +93,41 @@ class GuestReader:
         self,
         states: Sequence[DomainStatistics],
         resources: Sequence[DomainStatistics] | None,
-        dirty: Iterable[str],
+        changed: Iterable[str],
     ) -> GuestReading:
-        """Build the listing, reading the documents that are missing or out of date.
+        """Build the listing; read the documents that are missing or out of date.
 
         Args:
             states: every domain, with its state.
-            resources: bulk statistics, None when they could not be had: sizes
-                of disks stay as last known then, and a guest with one that was
-                never known is unreadable rather than smaller than it is.
-            dirty: uuids that events named.
+            resources: bulk statistics, None when they could not be read. The
+                last known disk sizes are used then, and a guest with a disk of
+                unknown size is unreadable instead of too small.
+            changed: uuids of domains that had events.
 
         Raises:
             HostDataError: libvirt does not answer.
         """
         with self._lock:
-            return self._read(states, resources, set(dirty))
+            return self._read(states, resources, set(changed))
 
     def _read(
         self,
         states: Sequence[DomainStatistics],
         resources: Sequence[DomainStatistics] | None,
-        dirty: set[str],
+        changed: set[str],
     ) -> GuestReading:
         known = {state.uuid for state in states}
-        fingerprints = {told.uuid: _fingerprint(told.values) for told in resources or ()}
+        fingerprints = {item.uuid: _fingerprint(item.values) for item in resources or ()}
         self._documents = {uuid: entry for uuid, entry in self._documents.items() if uuid in known}
         self._disks = {uuid: disks for uuid, disks in self._disks.items() if uuid in known}
-        for told in resources or ():
-            self._disks.setdefault(told.uuid, {}).update(parse_disk_sizes(told.values))
+        for item in resources or ():
+            self._disks.setdefault(item.uuid, {}).update(parse_disk_sizes(item.values))
         guests, unreadable, disks = [], [], []
         domains: dict[str, Domain] = {}
         for state in states:
-            entry = self._get_document(state, fingerprints.get(state.uuid), state.uuid in dirty)
+            entry = self._get_document(state, fingerprints.get(state.uuid), state.uuid in changed)
             if entry is None:
-                continue  # it went while it was read
+                continue  # undefined since it was listed
             if entry.domain is None:
                 unreadable.append(entry.error)
                 continue
@@ -139,7 +139,7 @@ class GuestReader:
                 if disk.sizes.capacity is None and self._scope.contains(disk)
             ]
             if resources is None and unknown:
-                unreadable.append(f"domain {domain.name}: the size of {unknown[0]} is not known")
+                unreadable.append(f"domain {domain.name}: the size of disk {unknown[0]} is unknown")
                 continue
             domains[domain.uuid] = domain
             disks += own
@@ -152,7 +152,7 @@ class GuestReader:
     def _get_document(
         self, state: DomainStatistics, fingerprint: tuple[object, ...] | None, has_changed: bool
     ) -> _CachedDocument | None:
-        """Return a domain's document, read anew when it has to be."""
+        """Return a domain's document, from the cache while that is current."""
         entry = self._documents.get(state.uuid)
         now = self._monotonic()
         is_current = (
@@ -179,7 +179,7 @@ class GuestReader:
 
 
 def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
-    """Return what in the statistics changes only with the document."""
+    """Return the statistics that change only when the document does."""
     keys = ["vcpu.current", "vcpu.maximum", "balloon.maximum", "block.count"]
     count = values.get("block.count", 0)
     if isinstance(count, int):
@@ -188,11 +188,11 @@ def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
 
 
 def _list_plugged_vcpus(values: Mapping[str, object]) -> tuple[int, ...]:
-    """Return the vCPUs that a running guest has, where it does not have all of them."""
-    current, most = values.get("vcpu.current"), values.get("vcpu.maximum")
-    if not isinstance(most, int) or current == most:
+    """Return the plugged vCPUs of a running guest that does not have all of them."""
+    current, maximum = values.get("vcpu.current"), values.get("vcpu.maximum")
+    if not isinstance(maximum, int) or current == maximum:
         return ()
-    return tuple(number for number in range(most) if f"vcpu.{number}.state" in values)
+    return tuple(number for number in range(maximum) if f"vcpu.{number}.state" in values)
 
 
 def _power_state(values: Mapping[str, object]) -> PowerState:
@@ -217,7 +217,7 @@ def _guest(domain: Domain, state: DomainStatistics, disk_bytes: int) -> Guest:
 
 
 def _details(domain: Domain) -> Mapping[str, Any]:
-    """Tell what else an operator may ask of a domain; only what there is."""
+    """Return further data of a domain for operators; keys without a value are omitted."""
     details: dict[str, Any] = {}
     if domain.vcpus_max != domain.vcpus:
         details["vcpus_max"] = domain.vcpus_max

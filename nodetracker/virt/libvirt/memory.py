@@ -1,4 +1,4 @@
-"""Reads from a domain's document where its memory may be, and of which pages it is made."""
+"""Parse the placement and page sizes of a domain's memory."""
 
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
@@ -13,11 +13,11 @@ _RAM_MODULE_MODELS = frozenset({"dimm", "virtio-mem"})
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """Memory of a domain that is all alike: of one of its NUMA cells, of a module, or all of it.
+    """Memory with one placement: of one guest NUMA cell, of one module, or of the whole domain.
 
     Attributes:
-        host_cells: that it may be on, None where that is not restricted.
-        page_kb: of the huge pages it is made of, None for ordinary memory.
+        host_cells: host cells on which it may be, None if not restricted.
+        page_kb: size of its huge pages in KiB, None for ordinary memory.
     """
 
     size_bytes: int
@@ -26,16 +26,16 @@ class MemoryPart:
 
 
 def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPart, ...]:
-    """Return the memory of each guest cell and of each module that was plugged in.
+    """Return the memory of each guest cell and of each plugged module.
 
-    Modules that are files of their own take none of the host's cells' memory.
+    Modules that are backed by a file do not use memory of the host's cells.
 
     Args:
         root: the domain's document.
-        total_bytes: of cells and modules together.
+        total_bytes: sum of cells and modules.
 
     Raises:
-        HostDataError: a value cannot be used.
+        HostDataError: a value is invalid.
 
     Source: libvirt's formatdomain, NUMA tuning, memory backing and memory devices.
     """
@@ -78,16 +78,16 @@ def _parse_sizes(root: Element, source: str) -> dict[int, int]:
     """Return guest cell id -> bytes."""
     nodes = {}
     for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
-        # The amount stands in attributes, of the same units as elements' text.
-        amount = Element("memory", {"unit": cell.get("unit", "KiB")})
-        amount.text = cell.get("memory")
+        # The size is in attributes here; build the element that `parse_bytes` expects.
+        size = Element("memory", {"unit": cell.get("unit", "KiB")})
+        size.text = cell.get("memory")
         number = parse_int(cell.get("id", str(index)), "<cell id>", source)
-        nodes[number] = parse_bytes(amount, source)
+        nodes[number] = parse_bytes(size, source)
     return nodes
 
 
 def _parse_host_cells(root: Element, source: str) -> dict[int | None, CpuSet]:
-    """Return guest cell id -> host cells of its memory; None stands for all of the guest's."""
+    """Return guest cell id -> host cells of its memory; key None applies to all other cells."""
     found: dict[int | None, CpuSet] = {}
     memory = root.find("numatune/memory")
     if memory is not None and memory.get("nodeset"):
@@ -99,7 +99,7 @@ def _parse_host_cells(root: Element, source: str) -> dict[int | None, CpuSet]:
 
 
 def _parse_pages(root: Element, source: str) -> dict[int | None, int]:
-    """Return guest cell id -> KiB of its huge pages; None stands for those that are not named."""
+    """Return guest cell id -> huge page size in KiB; key None applies to all other cells."""
     huge = root.find("memoryBacking/hugepages")
     if huge is None:
         return {}

@@ -1,4 +1,4 @@
-"""Reads a node device's document: one PCI function, virtual ones with their physical one."""
+"""Parse a node device's document: one PCI function, a virtual one with its physical function."""
 
 from xml.etree.ElementTree import Element
 
@@ -9,20 +9,20 @@ from nodetracker.virt.libvirt.xml import parse_document, parse_int, parse_text
 
 
 def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
-    """Read one PCI function.
+    """Parse one PCI function.
 
     Args:
-        source: what errors call it, e.g. ``node device pci_0000_81_00_0``.
+        source: name of the document in errors, e.g. ``node device pci_0000_81_00_0``.
 
     Raises:
-        HostDataError: it is no PCI function, or a value cannot be used.
+        HostDataError: the device is not a PCI function, or a value is invalid.
 
     Source: libvirt's formatnode, capability ``pci``.
     """
     root = parse_document(text, "device", source)
     pci = root.find("capability[@type='pci']")
     if pci is None:
-        raise HostDataError(source, "is no PCI device")
+        raise HostDataError(source, "is not a PCI device")
     physical = pci.find("capability[@type='phys_function']/address")
     virtual = pci.find("capability[@type='virt_functions']")
     dev_type, parent = PciDeviceType.PCI, None
@@ -31,7 +31,7 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
     elif virtual is not None:
         dev_type = PciDeviceType.PF
     count = 0 if virtual is None else len(virtual.findall("address"))
-    most = None if virtual is None else virtual.get("maxCount")
+    max_count = None if virtual is None else virtual.get("maxCount")
     numa = pci.find("numa")
     group = pci.find("iommuGroup")
     return PciDevice(
@@ -45,7 +45,7 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
         driver=(root.findtext("driver/name") or "").strip(),
         numa_node=None if numa is None else parse_int(numa.get("node"), "<numa node>", source),
         parent_addr=parent,
-        vf_total=count if most is None else parse_int(most, "maxCount", source),
+        vf_total=count if max_count is None else parse_int(max_count, "maxCount", source),
         vf_count=count,
         iommu_group=None
         if group is None
@@ -54,7 +54,7 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
 
 
 def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, ...]:
-    """Read which mediated devices a PCI function can make.
+    """Parse the mediated device types of a PCI function.
 
     Raises: as `parse_pci_device`.
 

@@ -1,4 +1,4 @@
-"""Says where a domain is bound to, in the terms of the host's NUMA cells."""
+"""Map a domain's affinity to the host's NUMA cells."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ from nodetracker.virt.libvirt.memory import MemoryPart
 
 
 def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
-    """Return what a domain is bound to.
+    """Return the cells, CPUs and devices to which a domain is bound.
 
-    A vCPU that may run on one host CPU alone is pinned there; one whose CPUs
-    are all of one cell floats in it. A CPU that an emulator or I/O thread has
-    to itself stays empty beside them. Memory is where ``numatune`` puts it, or
-    else where all the vCPUs are; a cell with pages of several sizes stands
-    once for each. What may be anywhere counts nowhere.
+    A vCPU that may run on only one host CPU is pinned to it; a vCPU whose CPUs
+    are all in one cell floats in that cell. CPUs pinned by an emulator or I/O
+    thread only are isolated. Memory is in the cell that ``numatune`` names, or
+    else in the cell of all the vCPUs; a cell with several page sizes has one
+    placement for each. vCPUs and memory that may be in any cell are left out.
 
     Args:
-        topology: the host's cells; without any only devices are told.
+        topology: the host's cells; without cells only devices are returned.
     """
     cell_of = {cpu: cell.id for cell in topology.cells for cpu in cell.cpus}
     pins: dict[int, dict[int, int]] = defaultdict(dict)
@@ -37,8 +37,8 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
         else:
             floating[cells.pop()] += 1
     helpers: dict[int, set[int]] = defaultdict(set)
-    own = {cpu for cell_pins in pins.values() for cpu in cell_pins.values()}
-    for cpu in domain.helper_cpus - own:
+    vcpu_cpus = {cpu for cell_pins in pins.values() for cpu in cell_pins.values()}
+    for cpu in domain.helper_cpus - vcpu_cpus:
         if cpu in cell_of:
             helpers[cell_of[cpu]].add(cpu)
     parts = domain.memory or (MemoryPart(domain.memory_bytes),)
@@ -70,19 +70,19 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
 def _place_memory(
     parts: Iterable[MemoryPart], topology: NumaTopology, home: CpuSet
 ) -> dict[int, dict[int | None, tuple[int, int]]]:
-    """Return the memory of which the cell is certain.
+    """Return the memory whose cell is certain.
 
     Returns:
-        Host cell -> KiB of its pages, None for ordinary memory -> bytes and pages.
+        Host cell -> page size in KiB (None for ordinary memory) -> (bytes, pages).
     """
     known = {cell.id for cell in topology.cells}
-    elsewhere = frozenset(known) if len(known) == 1 else home
+    default_cells = frozenset(known) if len(known) == 1 else home
     found: dict[int, dict[int | None, tuple[int, int]]] = defaultdict(dict)
     for part in parts:
-        cells = elsewhere if part.host_cells is None else part.host_cells
+        cells = default_cells if part.host_cells is None else part.host_cells
         if len(cells) == 1 and cells <= known:
             sizes = found[min(cells)]
             size_bytes, pages = sizes.get(part.page_kb, (0, 0))
-            own = -(-part.size_bytes // (part.page_kb * 1024)) if part.page_kb else 0
-            sizes[part.page_kb] = size_bytes + part.size_bytes, pages + own
+            part_pages = -(-part.size_bytes // (part.page_kb * 1024)) if part.page_kb else 0
+            sizes[part.page_kb] = size_bytes + part.size_bytes, pages + part_pages
     return dict(found)

@@ -1,4 +1,4 @@
-"""The entry point of the ``libvirt`` driver and its options."""
+"""Entry point of the ``libvirt`` driver and its options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,40 +14,43 @@ OPTIONS = (
         "connection_uris",
         default=["qemu:///system"],
         help="Hypervisors to manage, each [name=]URI, e.g. qemu:///system or "
-        "kvm-2=qemu+ssh://root@kvm-2/system. Each is a node, called by its name here or else by "
-        "its own hostname.",
+        "kvm-2=qemu+ssh://root@kvm-2/system. Each is a node with the given name, or else with "
+        "the hypervisor's hostname.",
     ),
     cfg.IntOpt(
         "keepalive_interval",
         default=5,
         min=0,
-        help="Seconds between the messages by which a connection notices that libvirtd does not "
-        "answer any more. 0 sends none.",
+        help="Seconds between keepalive messages, by which a connection detects that libvirtd "
+        "does not answer any more. 0 disables them.",
     ),
     cfg.IntOpt(
         "keepalive_count",
         default=3,
         min=1,
-        help="How many such messages in a row may go unanswered before the connection is given up.",
+        help="Number of consecutive keepalive messages without an answer after which the "
+        "connection is closed.",
     ),
     cfg.IntOpt(
         "file_backed_memory",
         default=0,
         min=0,
-        help="MiB of files that back the memory of guests. Above 0 it is the node's memory.",
+        help="MiB of file-backed memory for guests. If greater than 0, it replaces the node's "
+        "memory.",
     ),
     cfg.BoolOpt(
         "reserve_image_cache",
         default=True,
-        help="Whether what the cache of images (_base below instances_path) takes counts as used, "
-        "where guests' disks are files of this machine.",
+        help="Count the space that the image cache (_base below instances_path) uses as reserved, "
+        "if guests' disks are files on this machine.",
     ),
     cfg.StrOpt(
         "images_type",
         choices=["default", "flat", "raw", "qcow2", "lvm", "rbd"],
-        help="How guests' disks are kept. lvm and rbd: the node's disk is libvirt's active storage "
-        "pool of that type. Otherwise they are files: the disk is the filesystem of "
-        "instances_path, on another machine the pool of files that has most of the guests' disks.",
+        help="How guests' disks are stored. With lvm and rbd, the node's disk is libvirt's active "
+        "storage pool of that type. With any other value they are files, and the node's disk is "
+        "the filesystem of instances_path, or on a remote hypervisor the file pool with most of "
+        "the guests' disks.",
     ),
 )
 

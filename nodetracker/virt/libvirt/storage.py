@@ -1,4 +1,4 @@
-"""The node's disk: the filesystem or pool that guests share, and what was promised beyond it."""
+"""Measure the node's disk: the filesystem or pool that guests share, and its overcommit."""
 
 import stat
 from collections import Counter
@@ -18,16 +18,16 @@ from nodetracker.virt.libvirt.xml import parse_document
 
 _BLOCK_BYTES = 512
 IMAGE_CACHE = "_base"
-"""Below instances_path: where Nova keeps the images that guests' disks are based on."""
+"""Directory below instances_path in which Nova keeps the base images of guests' disks."""
 
 FILE_POOL_TYPES = frozenset({"dir", "fs", "netfs", "gluster", "vstorage"})
 POOL_TYPES_BY_IMAGES_TYPE = {"lvm": frozenset({"logical"}), "rbd": frozenset({"rbd"})}
-"""images_type -> types of libvirt's pools that hold such images; all others are files."""
+"""images_type -> types of libvirt's pools for such images; all other types are kept as files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """What guests may still write beyond what their disks take now.
+    """Space by which guests' disks may still grow.
 
     Attributes:
         mb: MiB, rounded up.
@@ -42,7 +42,7 @@ class Overcommit:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPool:
-    """The storage pool that is the node's disk: its sizes, and which disks lie in it."""
+    """The storage pool that is the node's disk: its sizes, and which disks are in it."""
 
     filesystem: Filesystem
     scope: StorageScope
@@ -53,7 +53,7 @@ class NodeStorage:
     """The node's disk as read.
 
     Attributes:
-        scope: which guests' disks lie in it.
+        scope: which guests' disks are in it.
         problems: (guest/disk, why it could not be measured), each a warning.
     """
 
@@ -69,10 +69,10 @@ def read_local_storage(
     images_type: str | None,
     reserve_image_cache: bool,
 ) -> NodeStorage:
-    """Return this machine's filesystem that holds guests' disks below a path.
+    """Return this machine's filesystem on which guests' disks are kept below a path.
 
     Raises:
-        HostDataError: it cannot be measured.
+        HostDataError: the filesystem cannot be measured.
     """
     info = read_storage(path, roots)
     if reserve_image_cache:
@@ -87,7 +87,7 @@ def read_pool_storage(
     """Return the storage pool that holds guests' disks.
 
     Raises:
-        HostDataError: no active pool fits.
+        HostDataError: no active pool has the right type.
     """
     pool = choose_pool(pools, disks, images_type, source)
     overcommit = measure_overcommit(disks, is_local=False)
@@ -98,7 +98,7 @@ def _node_storage(
     info: StorageInfo, disks: Sequence[GuestDisk], scope: StorageScope, overcommit: Overcommit
 ) -> NodeStorage:
     unknown = tuple(
-        (f"{disk.owner}/{disk.target}", "its size is not known, so it counts as none")
+        (f"{disk.owner}/{disk.target}", "its size is unknown, so it is counted as 0")
         for disk in disks
         if not disk.is_file and disk.sizes.capacity is None and scope.contains(disk)
     )
@@ -110,15 +110,15 @@ def _node_storage(
 def measure_overcommit(
     disks: Sequence[GuestDisk], is_local: bool, filesystem: Filesystem | None = None
 ) -> Overcommit:
-    """Add up what the disks of all guests may grow by.
+    """Add up the space by which the disks of all guests may grow.
 
-    Files are looked at where they are on this machine, as sparse ones take
-    less than they seem to; those of another filesystem are left out. Block
-    devices and volumes elsewhere take nothing of it.
+    Files on this machine are inspected, as sparse files use less space than
+    their size; files on another filesystem are left out. Block devices and
+    other volumes do not use the filesystem.
 
     Args:
         is_local: the files are on this machine.
-        filesystem: the one that counts, when local.
+        filesystem: when local, the filesystem whose files are counted.
     """
     total = 0
     problems = []
@@ -139,17 +139,17 @@ def measure_overcommit(
                 continue
             taken = found.st_blocks * _BLOCK_BYTES
         if capacity is None:
-            problems.append((item, f"{disk.path or disk.target}: its size is not known"))
+            problems.append((item, f"{disk.path or disk.target}: its size is unknown"))
             continue
         total += max(0, capacity - (taken or 0))
     return Overcommit(usage_mib_from_bytes(total), tuple(problems), frozenset(elsewhere))
 
 
 def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
-    """Return the MiB that the images of a cache take, 0 without one on that filesystem.
+    """Return the MiB that an image cache uses, 0 if it is missing or on another filesystem.
 
     Raises:
-        HostDataError: the directory is there and cannot be read.
+        HostDataError: the directory exists and cannot be read.
     """
     try:
         if directory.stat().st_dev != filesystem.device_id:
@@ -161,7 +161,7 @@ def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
         raise HostDataError(str(directory), describe_os_error(error)) from error
     total = 0
     for name in names:
-        with suppress(FileNotFoundError):  # an image that just went
+        with suppress(FileNotFoundError):  # an image that was just deleted
             found = (directory / name).lstat()
             total += found.st_blocks * _BLOCK_BYTES if stat.S_ISREG(found.st_mode) else 0
     return usage_mib_from_bytes(total)
@@ -172,30 +172,31 @@ def choose_pool(
 ) -> ChosenPool:
     """Return the pool in which guests' disks are kept.
 
-    Of those that fit the type of images it is the one that has most of the
-    guests' disks, then the one called ``default``, then the first by name.
+    Of the pools whose type matches, it is the one with most of the guests'
+    disks, then the one called ``default``, then the first by name.
 
     Raises:
-        HostDataError: no active pool fits.
+        HostDataError: no active pool has the right type.
     """
-    wanted = POOL_TYPES_BY_IMAGES_TYPE.get(images_type or "", FILE_POOL_TYPES)
+    pool_types = POOL_TYPES_BY_IMAGES_TYPE.get(images_type or "", FILE_POOL_TYPES)
     documents = {pool.name: parse_document(pool.xml, "pool", source) for pool in pools}
-    fitting = sorted(
-        (pool for pool in pools if documents[pool.name].get("type") in wanted),
+    candidates = sorted(
+        (pool for pool in pools if documents[pool.name].get("type") in pool_types),
         key=lambda pool: pool.name,
     )
-    if not fitting:
+    if not candidates:
         raise HostDataError(
-            source, f"has no active storage pool of type {' or '.join(sorted(wanted))}"
+            source, f"has no active storage pool of type {' or '.join(sorted(pool_types))}"
         )
     targets = {
-        pool.name: (documents[pool.name].findtext("target/path") or "").strip() for pool in fitting
+        pool.name: (documents[pool.name].findtext("target/path") or "").strip()
+        for pool in candidates
     }
     uses: Counter[str] = Counter()
     for disk in disks:
         parents = {str(parent) for parent in PurePosixPath(disk.path).parents}
         uses.update(name for name, target in targets.items() if target and target in parents)
-    pool = max(fitting, key=lambda pool: (uses[pool.name], pool.name == "default"))
+    pool = max(candidates, key=lambda pool: (uses[pool.name], pool.name == "default"))
     used = pool.capacity_bytes - pool.available_bytes
     filesystem = Filesystem(
         path=targets[pool.name],
@@ -205,6 +206,6 @@ def choose_pool(
         device=pool.name,
         fs_type=documents[pool.name].get("type", ""),
     )
-    named = (documents[pool.name].findtext("source/name") or "").strip()
-    group = named or PurePosixPath(targets[pool.name]).name
+    source_name = (documents[pool.name].findtext("source/name") or "").strip()
+    group = source_name or PurePosixPath(targets[pool.name]).name
     return ChosenPool(filesystem, StorageScope(images_type, pool.name, group))

@@ -1,11 +1,11 @@
-"""Names what processor and emulator can do in the words of placement's traits."""
+"""Derive standard placement traits from the features of processor and emulator."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
 from nodetracker.virt.libvirt.xml import iter_enum
 
-# Source: os-traits, HW_CPU_X86_*; left libvirt's name of the feature.
+# libvirt's name of the feature -> suffix of os-traits' HW_CPU_X86_*.
 _CPU_FEATURES = {
     "3dnow": "3DNOW", "abm": "ABM", "aes": "AESNI", "avx": "AVX", "avx2": "AVX2",
     "avx512bw": "AVX512BW", "avx512cd": "AVX512CD", "avx512dq": "AVX512DQ",
@@ -38,8 +38,8 @@ def derive_traits(
 
     Args:
         features: of its processor, in libvirt's names.
-        threads: the most that share a core.
-        domain_capabilities: None when the hypervisor has no such document.
+        threads: maximum number of threads per core.
+        domain_capabilities: None if the hypervisor does not support that document.
     """
     found = {f"HW_CPU_X86_{_CPU_FEATURES[name]}" for name in features if name in _CPU_FEATURES}
     if threads > 1:

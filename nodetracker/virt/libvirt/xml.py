@@ -1,4 +1,4 @@
-"""Reads libvirt's XML documents: elements and amounts, or an error that names the place."""
+"""Parse libvirt's XML documents: elements and sizes, with errors that name the element."""
 
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -20,20 +20,20 @@ def parse_document(text: str, root: str, source: str) -> Element:
     """Return the root element of a document.
 
     Raises:
-        HostDataError: it is no XML, or another document.
+        HostDataError: the text is not XML or has another root element.
     """
     try:
-        # libvirtd is as trusted as the hypervisor; expat takes no external entities.
+        # libvirtd is as trusted as the hypervisor; expat does not load external entities.
         element = ElementTree.fromstring(text)  # noqa: S314
     except ElementTree.ParseError as error:
-        raise HostDataError(source, f"is no XML: {error}") from error
+        raise HostDataError(source, f"is not valid XML: {error}") from error
     if element.tag != root:
-        raise HostDataError(source, f"is <{element.tag}> and not <{root}>")
+        raise HostDataError(source, f"root element is <{element.tag}>, expected <{root}>")
     return element
 
 
 def parse_text(element: Element, path: str, source: str) -> str:
-    """Return the text of an element that must be there.
+    """Return the text of a required element.
 
     Raises:
         HostDataError: it is missing or empty.
@@ -45,25 +45,25 @@ def parse_text(element: Element, path: str, source: str) -> str:
 
 
 def parse_int(text: str | None, what: str, source: str) -> int:
-    """Return a number >= 0, decimal or with 0x.
+    """Return a number >= 0, in decimal or with the prefix 0x.
 
     Raises:
-        HostDataError: it is none.
+        HostDataError: the text is missing or not such a number.
     """
     try:
         number = int(text or "", 0) if (text or "").startswith("0x") else int(text or "")
     except ValueError:
         number = -1
     if number < 0:
-        raise HostDataError(source, f"{what} {text!r} is no number")
+        raise HostDataError(source, f"{what} {text!r} is not a valid number")
     return number
 
 
 def parse_bytes(element: Element, source: str) -> int:
-    """Return an element's amount in bytes; without a unit it is KiB.
+    """Return an element's size in bytes; the default unit is KiB.
 
     Raises:
-        HostDataError: it is no amount.
+        HostDataError: the size or its unit is invalid.
 
     Source: libvirt's "scaledInteger".
     """
@@ -72,16 +72,16 @@ def parse_bytes(element: Element, source: str) -> int:
 
 
 def parse_page_bytes(element: Element, source: str) -> int:
-    """Return the page size that the attributes ``size`` and ``unit`` give, in bytes.
+    """Return the page size from the attributes ``size`` and ``unit``, in bytes.
 
     Raises:
-        HostDataError: they give none.
+        HostDataError: the size or its unit is missing or invalid.
     """
     return parse_int(element.get("size"), "page size", source) * _parse_unit(element, source)
 
 
 def iter_enum(element: Element | None, name: str) -> Iterator[str]:
-    """Give the values of ``<enum name='…'>`` in document order; none without it."""
+    """Yield the values of ``<enum name='…'>`` in document order; nothing without it."""
     if element is None:
         return
     for enum in element.iter("enum"):
@@ -91,10 +91,10 @@ def iter_enum(element: Element | None, name: str) -> Iterator[str]:
 
 
 def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
-    """Return a set of CPUs, or of cells, as libvirt writes it, e.g. ``0-3,^2``.
+    """Return a set of CPUs or cells from libvirt's notation, e.g. ``0-3,^2``.
 
     Raises:
-        HostDataError: it is none.
+        HostDataError: the text is not such a set.
     """
     try:
         return parse_cpu_set(text or "")
@@ -103,8 +103,8 @@ def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
 
 
 def _parse_unit(element: Element, source: str) -> int:
-    """Return the bytes of the unit that an element's amount has."""
+    """Return the size in bytes of the unit of an element's size."""
     unit = element.get("unit", "KiB")
     if unit not in _UNITS:
-        raise HostDataError(source, f"<{element.tag}> has the unknown unit {unit!r}")
+        raise HostDataError(source, f"<{element.tag}> has unknown unit {unit!r}")
     return _UNITS[unit]

@@ -12,7 +12,7 @@ from tests.libvirt_nodes import domain, pci_device, require_binding, write_node
 
 
 class Source:
-    """What stands between the driver and libvirt: it can be cut, and hang for one node."""
+    """Controls failures between the driver and libvirt: cut all nodes, or hang one of them."""
 
     def __init__(self):
         self.is_cut = False

@@ -1,4 +1,4 @@
-"""Capabilities documents of hosts that are described in a few words."""
+"""Builders of capabilities documents."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Capabilities: cells of every shape, CPUs that are off, and documents that cannot be used."""
+"""Capabilities documents: cells, offline CPUs and invalid documents."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def read_cells(text, online):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 16])
-def test_as_many_cells_as_there_are(count):
+def test_every_cell_is_parsed(count):
     text = capabilities(
         *(cell(number, (2 * number, 2 * number + 1), socket=number) for number in range(count))
     )
@@ -41,7 +41,7 @@ def test_ids_may_have_gaps_and_come_in_any_order():
     assert [(found.id, min(found.cpus)) for found in cells] == [(0, 0), (2, 2), (8, 4)]
 
 
-def test_a_cell_is_read_in_full():
+def test_all_attributes_of_a_cell_are_parsed():
     text = capabilities(
         cell(
             1, (2, 3, 6, 7), 4194304, threads=2, socket=1,
@@ -71,7 +71,7 @@ def test_a_cell_without_cpus_or_without_memory_is_kept():
     ]
 
 
-def test_no_topology_is_no_cell_and_all_cpus():
+def test_without_a_topology_no_cells_and_all_cpus():
     text = capabilities()
     assert read_cells(text, range(4)) == ()
     cpu = read_cpu(text, 4)
@@ -79,14 +79,14 @@ def test_no_topology_is_no_cell_and_all_cpus():
     assert (cpu.sockets, cpu.cores, cpu.threads) == (1, 4, 1)
 
 
-def test_cpus_that_are_off_are_left_out():
+def test_offline_cpus_are_left_out():
     text = capabilities(cell(0, (0, 1, 2), offline=(3,)))
     cpu = read_cpu(text, 3, [True, True, True, False])
     assert (cpu.online, cpu.offline) == (frozenset({0, 1, 2}), frozenset({3}))
     assert read_cells(text, cpu.online)[0].cpus == {0, 1, 2}
 
 
-def test_a_map_of_another_machine_is_not_believed():
+def test_a_cpu_map_of_another_machine_is_ignored():
     text = capabilities(cell(0, range(8)), cell(1, range(8, 16)))
     cpu = read_cpu(text, 16, [True, False, True])
     assert cpu.online == frozenset(range(16))
@@ -99,7 +99,7 @@ def test_threads_of_a_core_are_siblings():
     assert (cpu.cores, cpu.threads) == (2, 2)
 
 
-def test_features_are_the_model_s_and_those_named_beside_it():
+def test_flags_are_the_model_s_features_and_the_named_ones():
     cpu = read_cpu(capabilities(), 1, features=("sse", "aes"))
     assert cpu.flags == ("aes", "sse", "vmx")
     assert (cpu.architecture, cpu.model, cpu.vendor) == ("x86_64", "Skylake", "Intel")
@@ -117,7 +117,7 @@ def test_features_are_the_model_s_and_those_named_beside_it():
     ],
     ids=["text", "another", "cpu id", "siblings", "unit", "twice"],
 )
-def test_what_cannot_be_used_is_an_error_that_names_it(text):
+def test_an_invalid_document_is_an_error_that_names_the_value(text):
     def read():
         read_cpu(text, 1, [])
         read_cells(text, {0})
@@ -127,7 +127,7 @@ def test_what_cannot_be_used_is_an_error_that_names_it(text):
     assert caught.value.source == "capabilities"
 
 
-def test_a_host_without_cpus_is_no_host():
+def test_a_host_without_cpus_is_an_error():
     with pytest.raises(HostDataError):
         read_cpu(capabilities(), 0)
 
@@ -138,7 +138,7 @@ GUESTS = """
 """
 
 
-def test_supported_instances_stand_each_once():
+def test_supported_instances_are_distinct():
     assert parse_supported_instances(parse_capabilities(capabilities(more=GUESTS))) == (
         ("i686", "qemu", "hvm"),
         ("x86_64", "kvm", "hvm"),
@@ -156,5 +156,5 @@ def test_supported_instances_stand_each_once():
         ("", None),
     ],
 )
-def test_a_machine_s_uuid_is_worth_something_or_none(text, uuid):
+def test_a_missing_or_meaningless_host_uuid_is_none(text, uuid):
     assert parse_host_uuid(parse_capabilities(capabilities(uuid=text))) == uuid

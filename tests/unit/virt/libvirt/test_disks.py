@@ -1,4 +1,4 @@
-"""Which disks of guests count: those in the storage whose capacity is the node's."""
+"""Disks that count as usage: those in the storage whose capacity is the node's disk."""
 
 from types import SimpleNamespace
 
@@ -44,11 +44,11 @@ def disk(kind, path="", protocol="", pool=""):
         f"{value.kind} {value.path or value.pool}" if isinstance(value, GuestDisk) else ""
     ),
 )
-def test_a_disk_counts_where_it_lies(found, scopes):
+def test_a_disk_is_in_the_scope_of_its_storage(found, scopes):
     assert [scope for scope in (FILES, LVM, RBD) if scope.contains(found)] == scopes
 
 
-def test_while_the_pool_is_not_known_its_kind_decides():
+def test_while_the_pool_is_unknown_the_kind_of_a_disk_decides():
     assert StorageScope("rbd").contains(disk("network", protocol="rbd", pool="volumes"))
     assert StorageScope("lvm").contains(disk("block", "/dev/sdb"))
     assert not StorageScope("lvm").contains(disk("file", "/srv/a.img"))
@@ -68,7 +68,7 @@ class Client:
 
     def __init__(self):
         self.capacities = {"vda": 1, "vdb": 2, "vdc": 4, "vdd": 8, "vde": 16}
-        self.are_pools_told = True
+        self.has_pools = True
         self.file = "/srv/a.img"
 
     def __getattr__(self, name):
@@ -93,8 +93,8 @@ class Client:
         ).replace("/srv/a.img", self.file)
 
     def list_storage_pools(self):
-        if not self.are_pools_told:
-            raise HostDataError("stub", "tells no pools")
+        if not self.has_pools:
+            raise HostDataError("stub", "has no pools")
         return [
             PoolInfo(
                 name,
@@ -126,10 +126,12 @@ def read(client, images_type=None, uri="qemu+ssh://far/system", instances_path="
 
 
 @pytest.mark.parametrize(
-    ("images_type", "charged_gb", "blind_gb"),
+    ("images_type", "charged_gb", "without_pools_gb"),
     [(None, 1, 1), ("rbd", 2, 2 + 4), ("lvm", 8, 8 + 16)],
 )
-def test_a_guest_is_charged_its_disks_in_the_node_s_storage(images_type, charged_gb, blind_gb):
+def test_a_guest_is_charged_its_disks_in_the_node_s_storage(
+    images_type, charged_gb, without_pools_gb
+):
     client = Client()
     snapshot = read(client, images_type)
     assert snapshot.storage.value.instances.total_mb == 1000 * 1024
@@ -137,22 +139,24 @@ def test_a_guest_is_charged_its_disks_in_the_node_s_storage(images_type, charged
     assert guest.disk_mb == charged_gb * 1024
     own = {None: "vda", "rbd": "vdb", "lvm": "vdd"}[images_type]
     assert guest.details["disks_elsewhere"] == [name for name in client.capacities if name != own]
-    client.are_pools_told = False  # which group or Ceph pool it is cannot be known
-    blind = read(client, images_type)
-    assert [guest.disk_mb for guest in blind.guests.value.guests] == [blind_gb * 1024]
+    client.has_pools = False  # the volume group or Ceph pool is unknown then
+    snapshot = read(client, images_type)
+    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [without_pools_gb * 1024]
 
 
-def test_a_disk_of_unknown_size_is_warned_of():
+def test_a_disk_of_unknown_size_raises_a_warning():
     client = Client()
-    client.capacities = {"vda": 1}  # as of a guest that is off, whose image nobody has opened
+    client.capacities = {
+        "vda": 1
+    }  # as for a guest that is off, whose other images were never opened
     snapshot = read(client, "rbd")
     assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [0]
     (warning,) = [warning for warning in snapshot.warnings if warning.item == "web/vdb"]
-    assert "its size is not known" in warning.message
+    assert "its size is unknown" in warning.message
 
 
 @pytest.mark.parametrize(("place", "charged_gb"), [("here", 1), ("missing", 1), ("/proc", 0)])
-def test_a_file_is_charged_to_the_filesystem_that_it_is_on(tmp_path, place, charged_gb):
+def test_a_file_counts_only_on_the_node_s_filesystem(tmp_path, place, charged_gb):
     (tmp_path / "here").touch()
     client = Client()
     client.file = str(tmp_path / place) if place != "/proc" else "/proc/version"
@@ -160,11 +164,11 @@ def test_a_file_is_charged_to_the_filesystem_that_it_is_on(tmp_path, place, char
     (guest,) = snapshot.guests.value.guests
     assert guest.disk_mb == charged_gb * 1024
     assert ("vda" in guest.details["disks_elsewhere"]) == (not charged_gb)
-    grows_gb = 1 if place == "here" else 0
-    assert snapshot.storage.value.overcommitted_mb == grows_gb * 1024
+    growth_gb = 1 if place == "here" else 0
+    assert snapshot.storage.value.overcommitted_mb == growth_gb * 1024
 
 
-def test_gpus_are_not_known_where_devices_are_not(tmp_path):
+def test_gpus_fail_when_pci_devices_fail(tmp_path):
     snapshot = read(Client(), uri="qemu:///system", instances_path=tmp_path)
     assert snapshot.pci.error == snapshot.gpus.error
     assert "list_pci_names is not supported" in snapshot.gpus.error

@@ -1,4 +1,4 @@
-"""Domain documents: what a guest was promised, and what it is bound to."""
+"""Domain documents: resources, disks, affinity and devices of a guest."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def document(
       <os><type>hvm</type></os><devices>{devices}</devices></domain>"""
 
 
-def test_the_least_document_makes_a_domain():
+def test_a_minimal_document_is_parsed():
     memory = (MemoryPart(64 * 2**20),)
     assert parse_domain(document()) == Domain(UUID, "web", 2, 2, 64 * 2**20, memory=memory)
 
@@ -31,7 +31,7 @@ def test_the_least_document_makes_a_domain():
         ("<memory unit='KiB'>2048</memory><currentMemory unit='KiB'>1024</currentMemory>", 2**21),
     ],
 )
-def test_memory_is_the_most_it_may_use(memory, size):
+def test_memory_is_the_maximum_memory(memory, size):
     assert parse_domain(document(memory=memory)).memory_bytes == size
 
 
@@ -39,13 +39,13 @@ def test_memory_is_the_most_it_may_use(memory, size):
     ("vcpu", "now", "most"),
     [("<vcpu current='1'>4</vcpu>", 1, 4), ("<vcpu>4</vcpu>", 4, 4), ("", 1, 1)],
 )
-def test_the_maximum_of_vcpus_is_what_runs_unless_less_is_current(vcpu, now, most):
+def test_vcpus_are_the_current_ones_or_else_the_maximum(vcpu, now, most):
     domain = parse_domain(document(vcpu=vcpu))
     assert (domain.vcpus, domain.vcpus_max) == (now, most)
     assert domain.unplugged == frozenset(range(now, most))
 
 
-def test_any_vcpu_but_the_first_may_be_the_one_that_is_not_plugged_in():
+def test_any_vcpu_but_the_first_may_be_unplugged():
     vcpus = "".join(
         f"<vcpu id='{number}' enabled='{is_enabled}' hotpluggable='yes'/>"
         for number, is_enabled in enumerate(("yes", "yes", "no", "yes"))
@@ -67,7 +67,7 @@ DISKS = """
 """
 
 
-def test_disks_by_where_they_are_and_whether_they_are_the_guest_s():
+def test_disks_are_parsed_with_their_source_and_whether_they_are_charged():
     assert parse_domain(document(DISKS)).disks == (
         DomainDisk("vda", "file", "/a.qcow2"),
         DomainDisk("vdb", "block", "/dev/sdb"),
@@ -79,7 +79,7 @@ def test_disks_by_where_they_are_and_whether_they_are_the_guest_s():
     )
 
 
-def test_pins_cells_and_pages_are_read():
+def test_pins_cells_and_pages_are_parsed():
     more = """
       <cputune><vcpupin vcpu='1' cpuset='5'/><vcpupin vcpu='0' cpuset='4,6'/></cputune>
       <numatune><memory mode='strict' nodeset='0-1'/>
@@ -131,23 +131,23 @@ def test_modules_are_memory_of_their_cell():
     )
 
 
-def test_cpus_that_helpers_have_to_themselves():
+def test_helper_cpus_are_those_with_a_single_cpu_pin():
     more = """<cputune><emulatorpin cpuset='3'/><iothreadpin iothread='1' cpuset='4-5'/>
       <iothreadpin iothread='2' cpuset='6'/></cputune>"""
     assert parse_domain(document(more=more)).helper_cpus == frozenset({3, 6})
 
 
-def test_a_cpuset_of_all_vcpus_is_each_one_s():
+def test_a_cpuset_applies_to_each_vcpu():
     domain = parse_domain(document(vcpu="<vcpu cpuset='2-3'>2</vcpu>"))
     assert domain.affinity == {0: frozenset({2, 3}), 1: frozenset({2, 3})}
 
 
-def test_huge_pages_without_a_size_are_two_mebibytes():
+def test_huge_pages_without_a_size_are_2_mib():
     more = "<memoryBacking><hugepages/></memoryBacking>"
     assert parse_domain(document(more=more)).memory == (MemoryPart(64 * 2**20, page_kb=2048),)
 
 
-def test_host_devices_as_such_and_as_interfaces():
+def test_host_devices_include_interfaces_and_disks():
     address = "<address type='pci' domain='0x0000' bus='0x{}' slot='0x10' function='0x1'/>"
     devices = f"""
       <hostdev mode='subsystem' type='pci'><source>{address.format("81")}</source></hostdev>
@@ -160,7 +160,7 @@ def test_host_devices_as_such_and_as_interfaces():
     assert found == ("0000:02:10.1", "0000:0a:10.1", "0000:81:10.1")
 
 
-def test_other_devices_of_the_host_are_named():
+def test_other_host_devices_are_described():
     devices = """
       <hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>
         <address uuid='c2177883-f1bb-47f0-914d-32a22e3a8804'/></source></hostdev>
@@ -178,7 +178,7 @@ def test_other_devices_of_the_host_are_named():
     )
 
 
-def test_the_owner_that_nova_writes():
+def test_the_project_is_read_from_nova_s_metadata():
     more = """<metadata><nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
       <nova:owner><nova:user uuid="u1">x</nova:user><nova:project uuid="p1">y</nova:project>
       </nova:owner></nova:instance></metadata>"""
@@ -201,7 +201,7 @@ def test_the_owner_that_nova_writes():
     ],
     ids=["cut", "another", "uuid", "name", "memory", "amount", "unit", "vcpu", "pin", "target"],
 )
-def test_what_cannot_be_used_is_an_error_that_names_the_domain(text):
+def test_an_invalid_document_is_an_error_that_names_the_domain(text):
     with pytest.raises(HostDataError) as caught:
         parse_domain(text, "domain web")
     assert caught.value.source == "domain web"

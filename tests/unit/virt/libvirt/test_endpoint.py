@@ -1,4 +1,4 @@
-"""`connection_uris`: names, and entries that cannot be told apart."""
+"""Parsing of `connection_uris`: names, duplicates and invalid entries."""
 
 import pytest
 
@@ -31,22 +31,25 @@ def test_an_entry_is_a_uri_with_or_without_a_name(entry, endpoint, is_local):
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "expected"),
     [
-        ([], ["no hypervisor"]),
+        ([], ["at least one URI"]),
         (["system"], ["'system'"]),
         (["n 1=qemu:///system"], ["'n 1=qemu:///system'"]),
-        (["test:///default", "test:///default"], ["test:///default stands twice"]),
-        (["n=test:///a.xml", "n=test:///b.xml"], ["test:///a.xml", "test:///b.xml", "called n"]),
+        (["test:///default", "test:///default"], ["duplicate URI test:///default"]),
+        (
+            ["n=test:///a.xml", "n=test:///b.xml"],
+            ["test:///a.xml", "test:///b.xml", "duplicate name 'n'"],
+        ),
     ],
 )
-def test_entries_that_cannot_be_meant_are_refused(entries, said):
+def test_invalid_entries_are_rejected(entries, expected):
     with pytest.raises(ValueError) as caught:
         parse_endpoints(entries)
-    assert all(part in str(caught.value) for part in said)
+    assert all(part in str(caught.value) for part in expected)
 
 
-def test_one_hypervisor_under_two_names_is_told_apart():
+def test_one_uri_with_two_names_is_two_nodes():
     assert len(parse_endpoints(["a=test:///default", "b=test:///default"])) == 2
 
 

@@ -56,7 +56,7 @@ class Client:
         return []
 
     def list_storage_pools(self):
-        raise HostDataError("stub", "has no pools")
+        raise HostDataError("stub", "storage pools are not supported")
 
     get_domain_xml = get_device_xml = None
 

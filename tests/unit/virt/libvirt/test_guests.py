@@ -1,4 +1,4 @@
-"""Listings: what is read again and what is not, sizes of disks, items that do not parse."""
+"""Guest listings: caching of documents, sizes of disks, invalid documents."""
 
 import pytest
 
@@ -46,7 +46,7 @@ class Hypervisor:
             for name in (*self.vcpus, *more)
         ]
 
-    def told(self):
+    def resources(self):
         return [
             DomainStatistics(
                 uuid_of(name),
@@ -59,10 +59,10 @@ class Hypervisor:
             for name, count in self.vcpus.items()
         ]  # fmt: skip
 
-    def read(self, *dirty, has_resources=True):
+    def read(self, *changed, has_resources=True):
         self.read_names.clear()
-        told = self.told() if has_resources else None
-        return self.reader.read(self.listed(), told, {uuid_of(name) for name in dirty})
+        resources = self.resources() if has_resources else None
+        return self.reader.read(self.listed(), resources, {uuid_of(name) for name in changed})
 
     def vcpus_seen(self, **more):
         return {guest.name: guest.vcpu_milli for guest in self.read(**more).listing.guests}
@@ -76,7 +76,7 @@ def test_documents_are_read_once():
     assert host.read_names == []
 
 
-def test_an_event_or_other_statistics_have_a_document_read_again():
+def test_an_event_or_changed_statistics_cause_a_document_to_be_read_again():
     host = Hypervisor("a", "b", "c")
     host.read()
     host.vcpus["a"] = 4
@@ -85,7 +85,7 @@ def test_an_event_or_other_statistics_have_a_document_read_again():
     assert host.vcpus_seen() == {"a": 4000, "b": 1000, "c": 1000}
 
 
-def test_another_vcpu_that_is_plugged_in_has_a_document_read_again():
+def test_plugging_in_a_vcpu_causes_a_document_to_be_read_again():
     host = Hypervisor("a")
     for plugged, expected in ((1, ["a"]), (1, []), (2, ["a"])):
         host.disks["a"] = {
@@ -95,7 +95,7 @@ def test_another_vcpu_that_is_plugged_in_has_a_document_read_again():
         assert host.read_names == expected
 
 
-def test_every_document_is_read_again_in_time():
+def test_every_document_is_read_again_at_its_maximum_age():
     host = Hypervisor("a")
     host.read()
     host.now = REREAD_SECONDS
@@ -103,7 +103,7 @@ def test_every_document_is_read_again_in_time():
     assert host.read_names == ["a"]
 
 
-def test_without_statistics_documents_are_as_last_read():
+def test_without_statistics_the_last_documents_and_sizes_are_used():
     host = Hypervisor("a")
     host.disks["a"] = {"block.0.capacity": 5 * 2**30}
     assert host.read().listing.guests[0].disk_mb == 5120
@@ -111,16 +111,16 @@ def test_without_statistics_documents_are_as_last_read():
     assert host.read_names == []
 
 
-def test_without_statistics_a_guest_of_unknown_size_is_not_told_to_be_smaller():
+def test_without_statistics_a_guest_of_unknown_size_is_unreadable():
     host = Hypervisor("a")
     listing = host.read(has_resources=False).listing
     assert listing.guests == ()
-    assert listing.unreadable == ("domain a: the size of vda is not known",)
+    assert listing.unreadable == ("domain a: the size of disk vda is unknown",)
     host.disks["a"] = {"block.0.capacity": 2**30}
     assert host.read().listing.guests[0].disk_mb == 1024
 
 
-def test_a_capacity_that_is_told_no_more_is_as_last_known():
+def test_a_capacity_that_is_not_reported_any_more_keeps_its_last_value():
     host = Hypervisor("a")
     host.disks["a"] = {"block.0.capacity": 2**30}
     host.read()
@@ -128,7 +128,7 @@ def test_a_capacity_that_is_told_no_more_is_as_last_known():
     assert host.read().listing.guests[0].disk_mb == 1024
 
 
-def test_a_document_that_does_not_parse_is_named_and_the_others_go_on():
+def test_an_invalid_document_is_reported_and_the_other_guests_are_listed():
     host = Hypervisor("a", "b")
     host.broken = {"a"}
     listing = host.read().listing
@@ -139,7 +139,7 @@ def test_a_document_that_does_not_parse_is_named_and_the_others_go_on():
     assert host.read("a").listing.is_complete
 
 
-def test_a_domain_that_goes_while_it_is_read_is_not_there():
+def test_a_domain_that_disappears_while_it_is_read_is_left_out():
     host = Hypervisor("a")
     host.states["b"] = (1, 1)
     listing = host.reader.read(host.listed("b"), [], set()).listing
@@ -162,14 +162,14 @@ def test_a_domain_that_goes_while_it_is_read_is_not_there():
         ((99, 0), PowerState.NOSTATE),
     ],
 )
-def test_states_in_nova_s_words(state, power_state):
+def test_domain_states_map_to_nova_s_power_states(state, power_state):
     host = Hypervisor("a")
     host.states["a"] = state
     (guest,) = host.read().listing.guests
     assert guest.power_state is power_state
 
 
-def test_what_else_there_is_to_tell_of_a_domain_is_told():
+def test_details_have_the_maximum_of_vcpus_and_other_host_devices():
     host = Hypervisor("a", "b")
     host.vcpus_max["a"] = 8
     host.devices["a"] = """<hostdev mode='subsystem' type='usb'><source>

@@ -1,4 +1,4 @@
-"""Node devices: a function, a physical one with virtual ones, a virtual one."""
+"""Node device documents: PCI functions, virtual functions, mediated device types."""
 
 import pytest
 
@@ -20,20 +20,20 @@ def address(bus, slot, function):
     return f"<address domain='0x0000' bus='{bus}' slot='{slot}' function='{function}'/>"
 
 
-def test_a_plain_function_is_read_whole():
+def test_all_attributes_of_a_function_are_parsed():
     assert parse_pci_device(document("<numa node='1'/><iommuGroup number='7'/>")) == PciDevice(
         "0000:81:00.0", "8086", "10fb", "020000", driver="ixgbe", numa_node=1, iommu_group=7
     )
 
 
-def test_a_physical_function_counts_its_virtual_ones():
+def test_a_physical_function_counts_its_virtual_functions():
     more = f"""<capability type='virt_functions' maxCount='63'>
       {address("0x81", "0x10", "0x0")}{address("0x81", "0x10", "0x2")}</capability>"""
     device = parse_pci_device(document(more))
     assert (device.dev_type, device.vf_total, device.vf_count) == (PciDeviceType.PF, 63, 2)
 
 
-def test_a_virtual_function_names_its_physical_one():
+def test_a_virtual_function_has_its_physical_function_as_parent():
     more = f"<capability type='phys_function'>{address('0x81', '0x00', '0x0')}</capability>"
     device = parse_pci_device(document(more, slot=16))
     assert (device.dev_type, device.parent_addr) == (PciDeviceType.VF, "0000:81:00.0")
@@ -49,7 +49,7 @@ def test_a_virtual_function_names_its_physical_one():
     ],
     ids=["net", "bus", "product", "numa"],
 )
-def test_what_cannot_be_used_is_an_error(text):
+def test_an_invalid_document_is_an_error(text):
     with pytest.raises(HostDataError):
         parse_pci_device(text, "node device pci_x")
 
@@ -65,23 +65,23 @@ class Machine:
         self.read.append(name)
         return document(slot=self.slots[name]) if name in self.slots else None
 
-    def names(self, has_changed=False):
-        return [device.address for device in self.reader.read(["a", "b"], has_changed)]
+    def names(self, have_changed=False):
+        return [device.address for device in self.reader.read(["a", "b"], have_changed)]
 
 
-def test_documents_are_read_again_only_when_something_happened():
+def test_documents_are_read_again_only_after_an_event_or_at_their_maximum_age():
     machine = Machine()
     assert machine.names() == ["0000:81:00.0", "0000:81:01.0"]
     assert machine.names() == machine.names()
     assert machine.read == ["a", "b"]
     machine.slots["a"] = 2
-    assert machine.names(has_changed=True) == ["0000:81:00.0", "0000:81:02.0"]
+    assert machine.names(have_changed=True) == ["0000:81:00.0", "0000:81:02.0"]
     machine.slots["a"] = 3
     machine.now = REREAD_SECONDS
     assert machine.names() == ["0000:81:00.0", "0000:81:03.0"]
 
 
-def test_a_device_that_goes_while_it_is_read_is_left_out():
+def test_a_device_that_disappears_while_it_is_read_is_left_out():
     machine = Machine()
     del machine.slots["a"]
     assert machine.names() == ["0000:81:00.0"]
@@ -94,7 +94,7 @@ MDEV_TYPES = """<capability type='mdev_types'>
 </capability>"""
 
 
-def test_mediated_devices_are_read():
+def test_mediated_device_types_are_parsed():
     found = parse_mdev_types(document(MDEV_TYPES))
     assert found == (
         MdevType("nvidia-11", "GRID M60-0B", "vfio-pci", 16),
@@ -105,9 +105,9 @@ def test_mediated_devices_are_read():
         parse_mdev_types(document("<capability type='mdev_types'><type id='x'/></capability>"))
 
 
-def test_the_reader_tells_them_by_address():
+def test_mediated_device_types_are_listed_by_address():
     reader = DeviceReader(lambda name: document(MDEV_TYPES))
-    (device,) = reader.read(["a"], has_changed=False)
+    (device,) = reader.read(["a"], have_changed=False)
     assert {
         address: [kind.id for kind in kinds] for address, kinds in reader.mdev_types().items()
     } == {device.address: ["nvidia-11", "i915-4"]}

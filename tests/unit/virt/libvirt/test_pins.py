@@ -1,4 +1,4 @@
-"""What a domain is bound to on the host's cells."""
+"""Pins: the mapping of a domain's affinity to the host's cells."""
 
 import pytest
 
@@ -25,16 +25,16 @@ def cpus(*ids):
 
 
 @pytest.mark.parametrize("topology", [ONE, TWO, NumaTopology()])
-def test_who_is_bound_to_nothing_counts_nowhere(topology):
+def test_an_unbound_domain_has_no_pins(topology):
     assert derive_pins(domain(), topology) == GuestPins()
 
 
-def test_devices_are_told_in_any_case():
+def test_devices_are_returned_without_cells():
     found = derive_pins(domain(devices=("0000:81:00.0",)), NumaTopology())
     assert found == GuestPins((), ("0000:81:00.0",))
 
 
-def test_single_cpus_are_pins_and_the_memory_is_with_them():
+def test_single_cpus_are_pins_and_memory_follows_them():
     found = derive_pins(domain(affinity={0: cpus(4), 1: cpus(6)}), TWO)
     assert found.cells == (CellPlacement(4, 0, 64, pins={0: 4, 1: 6}),)
     assert found.pcpus == 2
@@ -45,16 +45,16 @@ def test_a_set_of_one_cell_floats_in_it():
     assert found.cells == (CellPlacement(0, 1, 64, pins={1: 2}),)
 
 
-def test_a_set_of_several_cells_counts_nowhere():
+def test_a_set_of_several_cells_has_no_pins():
     assert derive_pins(domain(affinity={0: cpus(3, 4), 1: cpus(3, 4)}), TWO) == GuestPins()
 
 
-def test_memory_of_a_guest_that_is_partly_bound_is_not_certain():
+def test_memory_of_a_partly_bound_guest_is_left_out():
     found = derive_pins(domain(affinity={0: cpus(0)}), TWO)
     assert found.cells == (CellPlacement(0, 0, 0, pins={0: 0}),)
 
 
-def test_memory_is_where_numatune_puts_it():
+def test_memory_is_in_the_cell_that_numatune_names():
     found = derive_pins(domain(memory=(MemoryPart(64 * MIB, cpus(4), 2048),)), TWO)
     assert found.cells == (CellPlacement(4, 0, 64, 2048, 32),)
 
@@ -73,12 +73,12 @@ def test_guest_cells_have_their_own_memory():
     )
 
 
-def test_huge_pages_of_a_host_with_one_cell_are_that_cell_s():
+def test_huge_pages_on_a_host_with_one_cell_are_in_that_cell():
     memory = (MemoryPart(64 * MIB, page_kb=2048),)
     assert derive_pins(domain(memory=memory), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
 
 
-def test_pages_of_several_sizes_are_told_apart():
+def test_each_page_size_has_its_own_placement():
     memory = (
         MemoryPart(32 * MIB, cpus(4), 2048),
         MemoryPart(1024 * MIB, cpus(4), 1048576),
@@ -94,18 +94,18 @@ def test_pages_of_several_sizes_are_told_apart():
     assert found.pcpus == 2
 
 
-def test_vcpus_that_are_not_plugged_in_are_not_bound():
+def test_unplugged_vcpus_are_not_bound():
     assert derive_pins(domain(vcpus=1, affinity={1: cpus(5)}), TWO) == GuestPins()
 
 
-def test_which_vcpus_are_plugged_in_is_told():
+def test_any_vcpu_may_be_the_unplugged_one():
     guest = Domain(
         "u", "web", 2, 3, 64 * MIB, unplugged=cpus(1), affinity={n: cpus(n + 4) for n in range(3)}
     )
     assert derive_pins(guest, TWO).cells == (CellPlacement(4, 0, 64, pins={0: 4, 2: 6}),)
 
 
-def test_cpus_of_its_helpers_stay_empty():
+def test_cpus_of_helpers_are_isolated():
     found = derive_pins(
         domain(affinity={0: cpus(4), 1: cpus(5)}, helper_cpus=cpus(0, 5, 6, 99)), TWO
     )

@@ -1,4 +1,4 @@
-"""A hypervisor of another machine: what of this one must not be taken for its own."""
+"""A remote hypervisor: no facts of this machine in its snapshot."""
 
 import pytest
 
@@ -20,19 +20,19 @@ def driver(tmp_path):
     from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
 
     (here,) = parse_endpoints(["test:///default"])
-    made = LibvirtDriver(
+    driver = LibvirtDriver(
         parse_endpoints(["far=test+ssh://root@far-1/default"]),
         DriverEnvironment("host-1", str(tmp_path), Roots(), ProbeRunner(5)),
         LibvirtSettings(),
         ConnectionTimes(5, 0, 3),
         lambda endpoint: LibvirtClient(endpoint, open_client(here)._connection),
     )
-    made.init_host()
-    yield made
-    made.close()
+    driver.init_host()
+    yield driver
+    driver.close()
 
 
-def test_its_disk_is_its_pool_and_nothing_is_this_machine_s(driver):
+def test_a_remote_node_has_its_pool_as_disk_and_no_facts_of_this_machine(driver):
     assert driver.get_available_nodes().nodenames == ("far",)
     snapshot = driver.get_available_resource("far")
     disk = snapshot.storage.value.instances
@@ -47,7 +47,7 @@ def test_its_disk_is_its_pool_and_nothing_is_this_machine_s(driver):
     assert snapshot.cpu.value.online == frozenset(range(16))
 
 
-def test_its_uptime_is_not_known(driver):
+def test_the_uptime_of_a_remote_node_is_not_supported(driver):
     assert DriverCapability.REMOTE_NODES in driver.capabilities
     assert DriverCapability.UPTIME not in driver.capabilities
     driver.get_available_nodes()

@@ -1,4 +1,4 @@
-"""Disks: what they may grow by, and the pool that guests really use."""
+"""Storage: overcommit of guests' disks, choice of the pool, the image cache."""
 
 import dataclasses
 import os
@@ -30,32 +30,32 @@ def sparse(path, written=0):
     return path
 
 
-def test_a_sparse_file_may_grow_by_what_it_does_not_take(tmp_path):
+def test_a_sparse_file_may_grow_to_its_size(tmp_path):
     path = sparse(tmp_path / "a.raw", written=4)
     here = Filesystem(str(tmp_path), 0, 0, 0, device_id=tmp_path.stat().st_dev)
     assert 95 <= measure_overcommit([disk(path)], True, here).mb <= 96
 
 
-def test_a_file_of_another_filesystem_takes_nothing_of_this_one(tmp_path):
+def test_a_file_on_another_filesystem_adds_no_overcommit(tmp_path):
     there = Filesystem("/", 0, 0, 0, device_id=tmp_path.stat().st_dev + 1)
     assert measure_overcommit([disk(sparse(tmp_path / "a.raw"))], True, there).mb == 0
 
 
-def test_block_devices_and_network_disks_take_nothing():
+def test_block_devices_and_network_disks_add_no_overcommit():
     disks = [disk("/dev/sdb", kind="block"), disk(kind="network")]
     assert measure_overcommit(disks, True).mb == 0
 
 
-def test_a_file_that_holds_more_than_it_shows_frees_nothing():
+def test_an_allocation_above_the_capacity_is_not_negative_overcommit():
     assert measure_overcommit([disk("/far.qcow2", 100, 120)], False).mb == 0
 
 
-def test_on_another_machine_the_hypervisor_s_word_counts():
+def test_on_a_remote_machine_the_reported_allocation_is_used():
     assert measure_overcommit([disk("/far.qcow2", 100, 30)], False).mb == 70
 
 
 @pytest.mark.parametrize("is_local", [True, False])
-def test_a_disk_that_cannot_be_measured_is_named_and_the_others_count(is_local, tmp_path):
+def test_a_disk_that_cannot_be_measured_is_reported_and_the_others_count(is_local, tmp_path):
     disks = [
         disk("/nowhere/a.qcow2", None),
         disk(sparse(tmp_path / "b.raw"), target="vdb"),
@@ -98,12 +98,12 @@ def test_the_type_of_images_decides_which_pools_fit():
     assert choose_pool(pools, [], "rbd", "libvirt").scope == StorageScope("rbd", "ceph", "vms")
 
 
-def test_no_pool_that_fits_is_an_error():
+def test_no_pool_of_the_right_type_is_an_error():
     with pytest.raises(HostDataError, match="rbd"):
         choose_pool([pool("default")], [], "rbd", "libvirt")
 
 
-def test_the_cache_of_images_is_measured_by_what_its_files_take(tmp_path):
+def test_the_image_cache_is_measured_by_allocated_blocks(tmp_path):
     own = Filesystem("/srv", 0, 0, 0, device_id=tmp_path.stat().st_dev)
     cache = tmp_path / "_base"
     assert measure_image_cache(cache, own) == 0

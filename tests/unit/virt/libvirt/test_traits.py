@@ -16,7 +16,7 @@ def traits(features=(), threads=1, emulator="", sev="no"):
     return derive_traits(features, threads, parse_document(text, "domainCapabilities", "x"))
 
 
-def test_known_features_have_their_traits_and_others_none():
+def test_known_features_have_traits_and_others_do_not():
     assert derive_traits(["avx2", "aes", "odd"], 2, None) == (
         "HW_CPU_HYPERTHREADING",
         "HW_CPU_X86_AESNI",
@@ -24,7 +24,7 @@ def test_known_features_have_their_traits_and_others_none():
     )
 
 
-def test_what_the_emulator_can_do():
+def test_traits_of_the_emulator():
     assert traits() == ("COMPUTE_GRAPHICS_MODEL_VGA", "COMPUTE_STORAGE_BUS_VIRTIO")
     assert "COMPUTE_SECURITY_TPM_CRB" in traits(emulator="<value>emulator</value>")
     assert "HW_CPU_X86_AMD_SEV" in traits(sev="yes")
