@@ -1,4 +1,4 @@
-"""Configuration becomes settings; with the commands, bootstrap is all that reads it."""
+"""Build settings from the configuration, which only bootstrap and the commands read."""
 
 import math
 import re
@@ -26,19 +26,19 @@ from nodetracker.settings import (
 )
 from nodetracker.units import parse_page_size_kb
 
-if TYPE_CHECKING:  # imported late: not every program needs them
+if TYPE_CHECKING:  # imported late, as not every program needs it
     from nodetracker.db.connection.engine import DatabaseSettings
 
 _LONGEST_NAME = 255
 _MOST_PAGES = 2**40
-# What the library says of a value: where it stands, and why it cannot be used.
+# The library's message about an invalid value: its location and the reason.
 _NOT_VALID = re.compile(
     r"Value for option .* detail='(?P<where>.*)'\) is not valid: (?P<reason>.*)"
 )
 
 
 def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
-    """Read everything that the agent's core runs by, checking each value.
+    """Return the settings of the agent's core, with every value checked.
 
     Raises:
         ConfigError: a value is malformed or contradicts another one.
@@ -49,7 +49,7 @@ def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
 
 
 def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
-    """Read the settings also when no agent would start by them.
+    """Return the settings even if an agent would not start with them.
 
     Raises:
         ConfigError: a value is malformed.
@@ -72,7 +72,7 @@ def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
 
 
 def build_admission_policy(conf: cfg.ConfigOpts) -> AdmissionPolicy:
-    """Read what ledger transactions go by.
+    """Return the settings of ledger transactions.
 
     Raises:
         ConfigError: an alias is malformed.
@@ -86,19 +86,19 @@ def build_admission_policy(conf: cfg.ConfigOpts) -> AdmissionPolicy:
 
 
 def build_roots(conf: cfg.ConfigOpts) -> Roots:
-    """Read where the host's files are."""
+    """Return the directories of the host's files."""
     group = conf["host"]  # `conf.host` is the option of that name
     return Roots(Path(group.procfs), Path(group.sysfs), Path(group.rootfs))
 
 
 def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
-    """Read the ``[database]`` group."""
+    """Return the ``[database]`` group's values."""
     from nodetracker.db.connection.engine import DatabaseSettings
 
     values = {name: read_value(conf, DATABASE_GROUP, name) for name in conf[DATABASE_GROUP]}
     connection = values.pop("connection")
     if not connection:
-        raise ConfigError("[database] connection: is empty")
+        raise ConfigError("[database] connection: must not be empty")
     return DatabaseSettings(connection=connection, options=values)
 
 
@@ -106,14 +106,14 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     """Read every registered value once, as the library checks a value only when it is read.
 
     Raises:
-        ConfigError: a value does not fit its option.
+        ConfigError: a value is invalid for its option.
     """
     for group, name in list_registered(conf):
         read_value(conf, group, name)
 
 
 def check_conductor_values(conf: cfg.ConfigOpts) -> None:
-    """Check each value that a conductor runs by.
+    """Check every value that a conductor uses.
 
     Raises:
         ConfigError: a value is malformed or contradicts another one.
@@ -133,36 +133,36 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
     """Read one value.
 
     Raises:
-        ConfigError: it does not fit its option; the message shows nothing of a
-            secret.
+        ConfigError: the value is invalid for its option; the message contains
+            no part of a secret.
     """
     try:
         return conf[name] if group == "DEFAULT" else conf[group][name]
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):  # its text has a part of the value
         raise ConfigError(
-            f"[{group}] {name}: there is no option of the name that follows a $ there; "
-            "write $$ for the sign itself"
+            f"[{group}] {name}: a $ in the value is followed by an unknown option name; "
+            "write $$ for a literal $"
         ) from None
     except (cfg.Error, ValueError) as error:
-        said = _NOT_VALID.fullmatch(_one_line(str(error)))
-        problem = f"{said['reason']} ({said['where']})" if said else _one_line(str(error))
+        match = _NOT_VALID.fullmatch(_one_line(str(error)))
+        problem = f"{match['reason']} ({match['where']})" if match else _one_line(str(error))
         raise ConfigError(f"[{group}] {name}: {problem}") from error
 
 
 def check_host_name(text: str) -> str:
-    """Return a host's name without blanks around it.
+    """Return a host name without surrounding blanks.
 
     Raises:
-        ConfigError: it is no name of a host.
+        ConfigError: the text is not a valid host name.
     """
     name = text.strip()
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or " " in name:
-        raise ConfigError(f"host: {name!r} is no name of a host")
+        raise ConfigError(f"host: {name!r} is not a valid host name")
     return name
 
 
 def read_host_name(conf: cfg.ConfigOpts) -> str:
-    """Read the name of this host; errors as `check_host_name`."""
+    """Return the name of this host; raises as `check_host_name`."""
     return check_host_name(conf.DEFAULT.host)
 
 
@@ -173,7 +173,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
     both = (shared or frozenset()) & (dedicated or frozenset())
     if both:
         raise ConfigError(
-            f"[compute] cpu_shared_set and cpu_dedicated_set both name {render_cpu_set(both)}"
+            f"[compute] cpu_shared_set and cpu_dedicated_set both contain {render_cpu_set(both)}"
         )
     return Policy(
         reserved_cpus=group.reserved_host_cpus,
@@ -203,8 +203,8 @@ def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:
 def _ratios(group: cfg.ConfigOpts.GroupAttr, prefix: str) -> AllocationRatios:
     names = [f"{prefix}{kind}_allocation_ratio" for kind in ("cpu", "ram", "disk")]
     for name in names:
-        if group[name] is not None and math.isnan(group[name]):  # between any two bounds
-            raise ConfigError(f"[compute] {name}: is no number")
+        if group[name] is not None and math.isnan(group[name]):  # passes oslo's bounds
+            raise ConfigError(f"[compute] {name}: is not a number")
     return AllocationRatios(*(group[name] for name in names))
 
 
@@ -216,17 +216,17 @@ def _cpu_set(option: str, text: str | None) -> CpuSet | None:
     except ValueError as error:
         raise ConfigError(f"[compute] {option}: {error}") from error
     if not cpus:
-        raise ConfigError(f"[compute] {option}: {text!r} names no CPU")
+        raise ConfigError(f"[compute] {option}: {text!r} contains no CPU")
     return cpus
 
 
 def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
     try:
         if set(entry) != {"node", "size", "count"}:
-            raise ValueError("needs node, size and count and nothing else")
+            raise ValueError("must have exactly the keys node, size and count")
         node, count = int(entry["node"]), int(entry["count"])
         if node < 0 or not 0 <= count <= _MOST_PAGES:
-            raise ValueError(f"node and count are numbers of 0 or more, at most {_MOST_PAGES}")
+            raise ValueError(f"node must be at least 0 and count from 0 to {_MOST_PAGES}")
         return ReservedPages(node, parse_page_size_kb(entry["size"]), count)
     except ValueError as error:
         text = ",".join(f"{key}:{value}" for key, value in entry.items())

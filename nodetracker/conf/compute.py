@@ -1,4 +1,4 @@
-"""Options of the ``[compute]`` group: what is audited, how often, and what is kept back."""
+"""Options of the ``[compute]`` group: drivers, audits, reservations and allocation ratios."""
 
 from oslo_config import cfg, types
 
@@ -17,15 +17,16 @@ OPTIONS = (
         default=["local"],
         help="Drivers that read the host's nodes and guests: local (this machine, no guests), "
         "docker (this machine and its containers), libvirt (hypervisors and their domains) or "
-        "fake (the nodes of [fake] inventory_file). Of "
-        "several the first gives the facts of its one node and all give its guests.",
+        "fake (the nodes of [fake] inventory_file). With several drivers, the first provides the "
+        "facts of the host's only node, and all provide its guests.",
     ),
     cfg.IntOpt(
         "update_resources_interval",
         mutable=True,
         default=0,
         max=LONGEST_SECONDS,
-        help="Seconds between audits. 0 is the default of 60 s, negative audits only on demand.",
+        help="Seconds between audits. 0 means the default of 60 s. With a negative value audits "
+        "run only on demand and on events.",
     ),
     cfg.IntOpt(
         "probe_timeout",
@@ -33,8 +34,8 @@ OPTIONS = (
         default=20,
         min=1,
         max=LONGEST_SECONDS,
-        help="Seconds after which a probe counts as hung. Its fact is then held, and it is not "
-        "started again until it returns.",
+        help="Seconds after which a probe counts as hung. Its fact is then held, and the probe is "
+        "not called again until it returns.",
     ),
     cfg.IntOpt(
         "held_fact_expiry",
@@ -42,21 +43,21 @@ OPTIONS = (
         default=600,
         min=0,
         max=LONGEST_SECONDS,
-        help="Seconds after which a held fact is unknown. Its column keeps its value.",
+        help="Seconds after which a held fact becomes unknown. Its columns keep their values.",
     ),
     cfg.IntOpt(
         "claim_timeout",
         default=600,
         min=1,
         max=LONGEST_SECONDS,
-        help="Seconds after which a claim whose guest never came may be given up.",
+        help="Seconds after which a held claim whose guest has not appeared may expire.",
     ),
     cfg.IntOpt(
         "max_concurrent_audits",
         default=8,
         min=1,
         max=64,
-        help="Nodes that are read side by side.",
+        help="Number of nodes that are read in parallel.",
     ),
     cfg.IntOpt(
         "reserved_host_cpus",
@@ -64,7 +65,7 @@ OPTIONS = (
         default=0,
         min=0,
         max=_LARGEST_AMOUNT,
-        help="CPUs kept for the host; they count as used.",
+        help="CPUs reserved for the host. They count as used.",
     ),
     cfg.IntOpt(
         "reserved_host_memory_mb",
@@ -72,7 +73,7 @@ OPTIONS = (
         default=512,
         min=0,
         max=_LARGEST_AMOUNT,
-        help="MiB of memory kept for the host; they count as used.",
+        help="Memory in MiB reserved for the host. It counts as used.",
     ),
     cfg.IntOpt(
         "reserved_host_disk_mb",
@@ -80,40 +81,39 @@ OPTIONS = (
         default=0,
         min=0,
         max=_LARGEST_AMOUNT,
-        help="MiB of disk kept for the host; they count as used.",
+        help="Disk space in MiB reserved for the host. It counts as used.",
     ),
     cfg.MultiOpt(
         "reserved_huge_pages",
         mutable=True,
         item_type=types.Dict(value_type=types.String()),
-        help="Pages of one NUMA cell that are kept for the host, e.g. "
-        "node:0,size:2048,count:64 (size in KiB, or with a suffix: 2MB, 1GB). May be given "
-        "several times.",
+        help="Memory pages of one NUMA cell that are reserved for the host, e.g. "
+        "node:0,size:2048,count:64 (size in KiB, or with a suffix: 2MB, 1GB). May be repeated.",
     ),
     cfg.MultiStrOpt(
         "numa_network",
         mutable=True,
-        help="The NUMA cells at which the interfaces of a network are, NAME=CELLS, e.g. "
-        "physnet0=0 or tunnel=0-1. A claim that names the network in numa.networks gets cells "
-        "with one of them. May be given several times.",
+        help="NUMA cells of the interfaces of a network, as NAME=CELLS, e.g. physnet0=0 or "
+        "tunnel=0-1. A claim that lists the network in numa.networks is placed on at least one "
+        "of these cells. May be repeated.",
     ),
     cfg.Opt(
         "cpu_allocation_ratio",
         mutable=True,
         type=_RATIO,
-        help="How many virtual CPUs may be promised for each CPU. Unset: what the row has.",
+        help="Virtual CPUs that may be claimed for each CPU. Unset: the ratio of the node's row.",
     ),
     cfg.Opt(
         "ram_allocation_ratio",
         mutable=True,
         type=_RATIO,
-        help="How much memory may be promised for each MiB. Unset: what the row has.",
+        help="MiB that may be claimed for each MiB of memory. Unset: the ratio of the node's row.",
     ),
     cfg.Opt(
         "disk_allocation_ratio",
         mutable=True,
         type=_RATIO,
-        help="How much disk may be promised for each GiB. Unset: what the row has.",
+        help="GiB that may be claimed for each GiB of disk. Unset: the ratio of the node's row.",
     ),
     cfg.Opt(
         "initial_cpu_allocation_ratio",
@@ -139,30 +139,30 @@ OPTIONS = (
     cfg.StrOpt(
         "cpu_shared_set",
         mutable=True,
-        help="CPUs that guests share, e.g. 2-15,^8. Unset: all that are online, or none when "
-        "cpu_dedicated_set is set. CPUs that are not online are left out with a warning.",
+        help="CPUs shared by guests, e.g. 2-15,^8. Unset: all online CPUs, or none when "
+        "cpu_dedicated_set is set. CPUs that are offline are ignored with a warning.",
     ),
     cfg.StrOpt(
         "cpu_dedicated_set",
         mutable=True,
-        help="CPUs that guests may be pinned to, e.g. 16-31.",
+        help="CPUs to which guests may be pinned, e.g. 16-31.",
     ),
     cfg.BoolOpt(
         "packing_host_numa_cells_allocation_strategy",
         default=False,
-        help="Fill NUMA cells one after the other instead of evenly.",
+        help="Fill NUMA cells one after the other instead of spreading guests evenly.",
     ),
     cfg.BoolOpt(
         "allow_power_actions",
         default=False,
-        help="Whether 'host action' may reboot and shut down this host by systemctl; the agent's "
-        "user must be allowed to.",
+        help="Whether 'host action' may reboot and shut down this host with systemctl. The "
+        "agent's user needs the permission.",
     ),
     cfg.StrOpt(
         "instances_path",
         default="$state_path/instances",
         regex=ABSOLUTE_PATH,
-        help="Where guests' disks are kept: the filesystem of this directory, or of its nearest "
-        "existing parent, is the node's disk.",
+        help="Directory of guests' disks. The filesystem of this directory, or of its nearest "
+        "existing parent, is reported as the node's disk.",
     ),
 )

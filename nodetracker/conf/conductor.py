@@ -1,4 +1,4 @@
-"""Options of the ``[conductor]`` group: who does the database's work for the agents."""
+"""Options of the ``[conductor]`` group: how programs access the database."""
 
 from oslo_config import cfg
 
@@ -8,15 +8,15 @@ OPTIONS = (
     cfg.BoolOpt(
         "use_local",
         default=True,
-        help="Whether this program works with the database itself. False: it asks the conductors "
-        "over the message broker, and needs no [database] connection.",
+        help="Whether this program accesses the database directly. If false, it calls the "
+        "conductors over the message broker and needs no [database] connection.",
     ),
     cfg.IntOpt(
         "workers",
         default=16,
         min=1,
         max=256,
-        help="Calls that one conductor carries out side by side, each on a connection of its own "
-        "to the database.",
+        help="Number of calls that a conductor processes in parallel, each on a separate database "
+        "connection.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Options of the ``[DEFAULT]`` group: who the agent is and how it keeps time."""
+"""Options of the ``[DEFAULT]`` group: host name, addresses, directories and intervals."""
 
 import socket
 
@@ -7,36 +7,37 @@ from oslo_config import cfg
 GROUP = "DEFAULT"
 
 ABSOLUTE_PATH = r"^/"
-"""Of paths that must not depend on where a program was started."""
+"""Pattern of paths that must not depend on the working directory."""
 
 LONGEST_SECONDS = 2**31 - 1
-"""Beyond this, times that are reckoned with would leave the calendar."""
+"""Limit of intervals, so that computed times stay within the range of `datetime`."""
 
 HOST_OPTION = cfg.StrOpt(
     "host",
     default=socket.gethostname(),
     sample_default="<this machine's hostname>",
-    help="Name that this agent answers for. It is the host of its services row and of its "
-    "nodes' rows; changing it makes another host of this one.",
+    help="Name of the host that this agent manages, stored in its services row and in the rows "
+    "of its nodes. Changing it creates another host.",
 )
 """Read as ``conf.DEFAULT.host``: ``conf.host`` is the group of that name."""
 
 
 class _TransportUrl(cfg.StrOpt):
-    """Stands for the messaging library's own option of the same name.
+    """Replaces the messaging library's option of the same name.
 
-    So it can be read, and told to be unset, where that library is not imported.
+    With it, programs can check whether the option is set without importing
+    that library.
     """
 
     def __ne__(self, other: object) -> bool:
-        """Let the library register its own beside this one, which stays."""
+        """Accept the library's registration of its own option; this one remains registered."""
         return getattr(other, "name", None) != self.name
 
 
 TRANSPORT_URL = _TransportUrl(
     "transport_url",
     secret=True,
-    help="Message broker of the agents, e.g. rabbit://USER:PASSWORD@HOST:5672/. Unset: agents "
+    help="URL of the message broker, e.g. rabbit://USER:PASSWORD@HOST:5672/. Unset: agents "
     "serve no calls and send no notifications.",
 )
 
@@ -44,15 +45,15 @@ OPTIONS = (
     cfg.StrOpt(
         "my_ip",
         sample_default="<address of the default route>",
-        help="Address of this host that rows show. Unset: the address of the default route, "
-        "127.0.0.1 without one.",
+        help="Address of this host, as stored in its rows. Unset: the address of the default "
+        "route, or 127.0.0.1 without one.",
     ),
     cfg.StrOpt(
         "state_path",
         default="/var/lib/nodetracker",
         regex=ABSOLUTE_PATH,
-        help="Directory of the agent's own files: its identity in compute_id and, unless "
-        "[database] connection says otherwise, its SQLite database.",
+        help="Directory of the agent's files: its identity in compute_id and, unless [database] "
+        "connection is set, its SQLite database.",
     ),
     cfg.IntOpt(
         "report_interval",
@@ -66,8 +67,8 @@ OPTIONS = (
         default=60,
         min=1,
         max=LONGEST_SECONDS,
-        help="Seconds of silence after which a service is down. Less than three times "
-        "report_interval is refused.",
+        help="Seconds without a heartbeat after which a service is down. It must be at least "
+        "three times report_interval.",
     ),
     cfg.IntOpt(
         "graceful_shutdown_timeout",
@@ -75,6 +76,6 @@ OPTIONS = (
         default=60,
         min=0,
         max=LONGEST_SECONDS,
-        help="Seconds that a running audit gets to end after SIGTERM.",
+        help="Seconds that a running audit may take to finish after SIGTERM.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Options of the ``[host]`` group: where the host's own files are read."""
+"""Options of the ``[host]`` group: where the host's files are."""
 
 from oslo_config import cfg
 
@@ -11,10 +11,10 @@ OPTIONS = (
         "procfs",
         default="/proc",
         regex=ABSOLUTE_PATH,
-        help="Where the host's proc filesystem is, e.g. its mount point inside a container.",
+        help="Path of the host's proc filesystem, e.g. its mount point inside a container.",
     ),
-    cfg.StrOpt("sysfs", default="/sys", regex=ABSOLUTE_PATH, help="Where the host's sysfs is."),
+    cfg.StrOpt("sysfs", default="/sys", regex=ABSOLUTE_PATH, help="Path of the host's sysfs."),
     cfg.StrOpt(
-        "rootfs", default="/", regex=ABSOLUTE_PATH, help="Where the host's root filesystem is."
+        "rootfs", default="/", regex=ABSOLUTE_PATH, help="Path of the host's root filesystem."
     ),
 )

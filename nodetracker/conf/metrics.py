@@ -1,4 +1,4 @@
-"""Options of the ``[metrics]`` group: where the agent serves its own /metrics and /health."""
+"""Options of the ``[metrics]`` group: where the agent serves /metrics and /health."""
 
 from oslo_config import cfg
 
@@ -13,14 +13,14 @@ OPTIONS = (
     cfg.HostAddressOpt(
         "listen",
         default="127.0.0.1",
-        help="Address or name of this machine to serve them on; :: is every address of IPv6 and "
-        "IPv4. Whoever reaches it may read them.",
+        help="Address or name of this machine on which they are served; :: means all IPv6 and "
+        "IPv4 addresses. Access is not authenticated.",
     ),
     cfg.PortOpt(
         "port",
         default=9774,
         min=1,
-        help="TCP port to serve them on. While it is taken, the agent works "
-        "without it and tries again.",
+        help="TCP port on which they are served. While it is in use, the agent runs without it "
+        "and retries.",
     ),
 )

@@ -1,10 +1,10 @@
-"""All options in one place: registered for the programs, listed for the sample file."""
+"""Register all options for the programs and list them for the sample file."""
 
 from collections.abc import Iterable, Sequence
 
 from oslo_config import cfg
 from oslo_db import options as db_options
-from oslo_log import _options as log_options  # where the library's own entry point lists them
+from oslo_log import _options as log_options  # the module of the library's own entry point
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
@@ -16,9 +16,9 @@ DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
 _QUIET_LIBRARIES = (
     "alembic=WARNING",
-    "amqp=ERROR",  # warns of what a broker says to a channel that is closed
+    "amqp=ERROR",  # warns about messages from the broker for a closed channel
     "oslo.messaging=WARNING",
-    "oslo_messaging.notify=CRITICAL",  # what is not sent is tried again, and told by its sender
+    "oslo_messaging.notify=CRITICAL",  # our sender logs and retries failed notifications
     "oslo_db=WARNING",
     "oslo_service=WARNING",
     "sqlalchemy=WARNING",
@@ -26,9 +26,9 @@ _QUIET_LIBRARIES = (
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """Return (group, options) of nodetracker's own and of every installed driver.
+    """Return (group, options) of nodetracker and of every installed driver.
 
-    ``transport_url`` is among the messaging library's.
+    ``transport_url`` is listed by the messaging library.
     """
     return [
         (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
@@ -46,11 +46,11 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
 
 
 def set_library_defaults() -> None:
-    """Set what the libraries' options default to in nodetracker.
+    """Set nodetracker's defaults of the libraries' options.
 
-    An agent has two threads that write, so its pool is small; its first
-    connection is tried again by the next audit and not for minutes in place.
-    Logs go to stderr: stdout is what a command answers.
+    An agent has two threads that write, so its connection pool is small. The
+    next audit retries a failed first connection, so the library does not retry
+    for minutes. Logs go to stderr, as commands print their output to stdout.
     """
     cfg.set_defaults(
         db_options.database_opts,
@@ -67,17 +67,17 @@ def set_library_defaults() -> None:
 
 
 def register_options(conf: cfg.ConfigOpts) -> None:
-    """Register every option that a program of nodetracker may read."""
+    """Register every option of nodetracker and its libraries."""
     set_library_defaults()
     logging.register_options(conf)
     _register_others(conf)
 
 
 def register_options_for_check(conf: cfg.ConfigOpts) -> None:
-    """Register the same on a configuration that is only read to be checked.
+    """Register the same options on a configuration that is only checked.
 
-    The logging library takes the one that is registered through it for the
-    process's own.
+    The logging library would use a configuration registered through it as the
+    configuration of the process.
     """
     conf.register_cli_opts([*log_options.common_cli_opts, *log_options.logging_cli_opts])
     conf.register_opts([*log_options.generic_log_opts, *log_options.log_opts])
@@ -96,7 +96,7 @@ def _register_others(conf: cfg.ConfigOpts) -> None:
 
 
 def is_group(conf: cfg.ConfigOpts, name: str) -> bool:
-    """Tell a group from an option, whose value may be one that cannot be used."""
+    """Return whether a name is a group; the value of an option may be invalid."""
     try:
         return isinstance(conf[name], cfg.ConfigOpts.GroupAttr)
     except (cfg.Error, ValueError):
@@ -104,9 +104,9 @@ def is_group(conf: cfg.ConfigOpts, name: str) -> bool:
 
 
 def list_registered(conf: cfg.ConfigOpts) -> Iterable[tuple[str, str]]:
-    """Give (group, option name) of everything registered.
+    """Yield (group, option name) of all registered options.
 
-    Those without a group come first, as defaults of others are made of them.
+    Those of ``[DEFAULT]`` come first, as defaults of other options refer to them.
     """
     groups = {name for name in conf if is_group(conf, name)}
     for name in sorted(set(conf) - groups):

@@ -1,4 +1,4 @@
-"""Reads ``[pci] device_spec`` and ``[pci] alias``, in Nova's JSON forms, into typed values."""
+"""Parse ``[pci] device_spec`` and ``[pci] alias``, which have Nova's JSON format."""
 
 import enum
 import json
@@ -17,7 +17,7 @@ _ANY = "*"
 _HEX = re.compile(r"[0-9a-fA-F]{1,8}")
 _ID = re.compile(r"[0-9a-fA-F]{4}")
 _MAX_ID = 0xFFFF
-_MAX_DOMAIN = 0xFFFFFFFF  # Nova's is FFFF, which VMD's domains exceed
+_MAX_DOMAIN = 0xFFFFFFFF  # Nova's limit is FFFF, which VMD's domains exceed
 _MAX_BUS = 0xFF
 _MAX_SLOT = 0x1F
 _MAX_FUNCTION = 7
@@ -35,20 +35,21 @@ _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
 
 
 class _EntryError(Exception):
-    """An entry cannot be used; the text begins with the key that is wrong."""
+    """An entry is invalid; the message starts with the key."""
 
 
 def parse_device_specs(
     texts: Iterable[str], report_in_placement: bool = False
 ) -> tuple[DeviceSpec, ...]:
-    """Read the entries in their order, those of a list in its.
+    """Parse the values of ``device_spec``, keeping their order.
 
     Args:
-        texts: a JSON object or a list of objects each.
-        report_in_placement: whether one_time_use may be asked for.
+        texts: each is a JSON object or a list of objects.
+        report_in_placement: whether one_time_use is allowed.
 
     Raises:
-        ConfigError: names the option, the entry and the key.
+        ConfigError: an entry is invalid; the message names the option, the
+            entry and the key.
     """
     specs = []
     for text in texts:
@@ -60,13 +61,14 @@ def parse_device_specs(
 
 
 def parse_aliases(texts: Iterable[str]) -> dict[str, Alias]:
-    """Read the aliases; entries of one name become one alias of several specs.
+    """Parse the values of ``alias``; entries with the same name become one alias.
 
     Args:
-        texts: a JSON object each.
+        texts: each is a JSON object.
 
     Raises:
-        ConfigError: names the option, the entry and the key.
+        ConfigError: an entry is invalid; the message names the option, the
+            entry and the key.
     """
     aliases: dict[str, Alias] = {}
     for text in texts:
@@ -82,7 +84,7 @@ def _load(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise _EntryError(f"is no JSON: {error}") from error
+        raise _EntryError(f"is not valid JSON: {error}") from error
 
 
 def _load_objects(text: str) -> Iterator[Mapping[str, Any]]:
@@ -97,12 +99,12 @@ def _parse_spec(entry: Mapping[str, Any], report_in_placement: bool) -> DeviceSp
     named = {"vendor_id", "product_id", "address", "devname"}
     tags = {key: _parse_tag(key, entry[key]) for key in entry if key not in named}
     if tags.get("one_time_use") == "true" and not report_in_placement:
-        raise _EntryError("one_time_use: needs [pci] report_in_placement")
+        raise _EntryError("one_time_use: requires [pci] report_in_placement")
     devname = _text(entry, "devname").strip() if "devname" in entry else None
     if devname == "":
-        raise _EntryError("devname: is empty")
+        raise _EntryError("devname: must not be empty")
     if devname is not None and "address" in entry:
-        raise _EntryError("devname: cannot stand beside address")
+        raise _EntryError("devname: cannot be combined with address")
     return DeviceSpec(
         vendor_id=_parse_hex("vendor_id", _text(entry, "vendor_id", _ANY), _MAX_ID, 4),
         product_id=_parse_hex("product_id", _text(entry, "product_id", _ANY), _MAX_ID, 4),
@@ -114,14 +116,14 @@ def _parse_spec(entry: Mapping[str, Any], report_in_placement: bool) -> DeviceSp
 
 def _parse_tag(key: str, value: Any) -> str | None:
     if key in _POOL_KEYS:
-        raise _EntryError(f"{key}: is no tag, every pool has one of its own")
+        raise _EntryError(f"{key}: is reserved for pools and cannot be a tag")
     if key in _BOOLEAN_TAGS:
         return "true" if _parse_boolean(key, value) else "false"
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise _EntryError(f"{key}: {value!r} is no text")
+    raise _EntryError(f"{key}: {value!r} is not a string")
 
 
 def _parse_boolean(key: str, value: Any) -> bool:
@@ -140,11 +142,11 @@ def _parse_address(value: Any) -> AddressGlob | AddressPatterns:
         return _parse_glob(value)
     if isinstance(value, dict):
         return _parse_patterns(value)
-    raise _EntryError(f"address: {value!r} is neither a text nor an object")
+    raise _EntryError(f"address: {value!r} is neither a string nor an object")
 
 
 def _parse_glob(text: str) -> AddressGlob:
-    """Read ``[[domain:]bus:]slot[.function]``; what is missing or blank is any."""
+    """Parse ``[[domain:]bus:]slot[.function]``; a missing or blank part matches anything."""
     front, _, function = text.partition(".")
     parts = front.split(":")
     if len(parts) > 3:
@@ -161,25 +163,25 @@ def _parse_glob(text: str) -> AddressGlob:
 def _parse_patterns(entry: Mapping[str, Any]) -> AddressPatterns:
     unknown = sorted(entry.keys() - set(_ADDRESS_PARTS))
     if unknown:
-        raise _EntryError(f"address.{unknown[0]}: there is no such key")
+        raise _EntryError(f"address.{unknown[0]}: unknown key")
     patterns = {}
     for part in _ADDRESS_PARTS:
         try:
             patterns[part] = re.compile(entry.get(part, ".*"))
         except (re.error, TypeError) as error:
-            raise _EntryError(f"address.{part}: is no regular expression: {error}") from error
+            raise _EntryError(f"address.{part}: is not a regular expression: {error}") from error
     return AddressPatterns(**patterns)
 
 
 def _parse_alias(entry: Any) -> Alias:
     if not isinstance(entry, dict):
-        raise _EntryError("is no JSON object")
+        raise _EntryError("is not a JSON object")
     unknown = sorted(entry.keys() - _ALIAS_KEYS)
     if unknown:
-        raise _EntryError(f"{unknown[0]}: there is no such key")
+        raise _EntryError(f"{unknown[0]}: unknown key")
     name = _text(entry, "name").strip()
     if not 0 < len(name) <= _LONGEST_ALIAS:
-        raise _EntryError(f"name: needs 1 to {_LONGEST_ALIAS} characters")
+        raise _EntryError(f"name: must have 1 to {_LONGEST_ALIAS} characters")
     spec = AliasSpec(
         vendor_id=_parse_id(entry, "vendor_id"),
         product_id=_parse_id(entry, "product_id"),
@@ -196,19 +198,19 @@ def _parse_alias(entry: Any) -> Alias:
 
 
 def _merge_alias(known: Alias | None, alias: Alias) -> Alias:
-    """Add the spec of a further entry to those of the same name."""
+    """Add the spec of another entry with the same name."""
     if known is None:
         return alias
     for key in ("device_type", "numa_policy"):
         if getattr(known, key) != getattr(alias, key):
-            raise _EntryError(f"{key}: is another than the first entry of {alias.name!r} has")
+            raise _EntryError(f"{key}: differs from the first entry of {alias.name!r}")
     return Alias(alias.name, known.specs + alias.specs, alias.device_type, alias.numa_policy)
 
 
 def _text(entry: Mapping[str, Any], key: str, default: str = "") -> str:
     value = entry.get(key, default)
     if not isinstance(value, str):
-        raise _EntryError(f"{key}: {value!r} is no text")
+        raise _EntryError(f"{key}: {value!r} is not a string")
     return value
 
 
@@ -219,14 +221,14 @@ def _parse_choice(choices: type[E], entry: Mapping[str, Any], key: str) -> E | N
         return choices(entry[key])
     except ValueError as error:
         names = ", ".join(choices)
-        raise _EntryError(f"{key}: {entry[key]!r} is none of {names}") from error
+        raise _EntryError(f"{key}: {entry[key]!r} is not one of {names}") from error
 
 
 def _parse_id(entry: Mapping[str, Any], key: str) -> str:
-    """Return a vendor's or product's id, which an alias must have in full."""
+    """Return a vendor or product id, which an alias must state in full."""
     text = _text(entry, key)
     if not _ID.fullmatch(text):
-        raise _EntryError(f"{key}: {text!r} is no number of 4 hex digits")
+        raise _EntryError(f"{key}: {text!r} is not a number of 4 hex digits")
     return text.lower()
 
 
@@ -236,5 +238,5 @@ def _parse_hex(key: str, text: str, largest: int, digits: int) -> str | None:
     if text == _ANY:
         return None
     if not _HEX.fullmatch(text) or int(text, 16) > largest:
-        raise _EntryError(f"{key}: {text!r} is no hex number up to {largest:x}")
+        raise _EntryError(f"{key}: {text!r} is not a hex number up to {largest:x}")
     return f"{int(text, 16):0{digits}x}"

@@ -1,1 +1,1 @@
-"""What an agent tells Prometheus, and the endpoint where it does: one subject a module."""
+"""Metrics of an agent for Prometheus, one module per subject, and their HTTP endpoint."""

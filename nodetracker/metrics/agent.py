@@ -1,4 +1,4 @@
-"""The metrics of one agent: told of every audit, rendered when somebody asks."""
+"""Collect the metrics of one agent: updated after each audit, rendered on each scrape."""
 
 import platform
 import threading
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nodetracker.metrics.audits import AuditTally
+from nodetracker.metrics.audits import AuditCounter
 from nodetracker.metrics.families import counter, gauge, gauges, info
 from nodetracker.metrics.nodes import render_nodes
 from nodetracker.metrics.probes import ProbeSource, render_probes
@@ -21,29 +21,29 @@ from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKi
 
 
 class NotificationCounts(Protocol):
-    """What a sender of notifications counts."""
+    """Counters of a notification sender."""
 
     @property
     def waiting(self) -> int:
-        """How many wait to be sent."""
+        """Number of notifications waiting to be sent."""
 
     @property
     def dropped(self) -> int:
-        """How many were dropped since the start."""
+        """Number of notifications dropped since the start."""
 
 
 class AgentMetrics(Collector):
-    """Observes the audits and collects what there is to say of its agent.
+    """Observes the audits of an agent and collects its metrics.
 
-    The registry is its own, so several may live in one process. Everything is
-    built anew from values that are held already: a scrape asks neither the
-    database nor a driver, and what is gone has no series.
+    Each instance has its own registry, so a process may have several. All
+    families are rebuilt from values in memory: a scrape queries neither the
+    database nor a driver, and removed objects have no series.
 
     Args:
         version: of the software.
-        drivers: names of the drivers that run.
-        status: tells what the agent knows of itself.
-        notifications: counts what it tells others, None where it tells nobody.
+        drivers: names of the active drivers.
+        status: returns the agent's current status.
+        notifications: counters of the notification sender, None without one.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AgentMetrics(Collector):
         self._probes = probes
         self._notifications = notifications
         self._lock = threading.Lock()
-        self._tally = AuditTally()
+        self._counter = AuditCounter()
         self._nodes: Mapping[str, NodeRecord] = {}
         self._warnings: Sequence[HostWarning] = ()
         self.registry = CollectorRegistry()
@@ -68,31 +68,31 @@ class AgentMetrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def audited(self, report: AuditReport) -> None:
-        """Count one audit and keep its nodes; one that was not stored leaves them as they are."""
+        """Count one audit and keep its nodes, unless it was not stored."""
         with self._lock:
-            self._tally.add(report)
+            self._counter.add(report)
             if report.store_error is None:
                 self._nodes = report.nodes
                 self._warnings = report.warnings
 
     def describe(self) -> list[Metric]:
-        """Name nothing beforehand, so that registering does not collect."""
+        """Return no families, so that registering does not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family but those of the process."""
+        """Yield all families except those of the process."""
         status = self._status()
         with self._lock:
             nodes, warnings = self._nodes, self._warnings
-            audits = list(self._tally.render())
+            audits = list(self._counter.render())
         yield info(
             "build",
-            "What runs here.",
+            "Versions of nodetracker and Python.",
             {"version": self._version, "python": platform.python_version()},
         )
         yield info(
             "agent",
-            "Who runs here.",
+            "Host, identity and drivers of the agent.",
             {"host": status.host, "agent_id": status.agent_id, "driver": self._drivers},
         )
         yield from _render_status(status)
@@ -100,7 +100,7 @@ class AgentMetrics(Collector):
         counted = Counter(warning.kind for warning in warnings)
         yield gauges(
             "warnings",
-            "Warnings that stand since the last audit.",
+            "Active warnings as of the last stored audit.",
             ("kind",),
             [
                 ((kind.value,), counted[kind])
@@ -111,12 +111,12 @@ class AgentMetrics(Collector):
         if self._notifications is not None:
             yield gauge(
                 "notifications_waiting",
-                "Notifications that wait for the message broker.",
+                "Notifications waiting to be sent to the message broker.",
                 self._notifications.waiting,
             )
             yield counter(
                 "notifications_dropped",
-                "Notifications that gave way to newer ones while the broker was away.",
+                "Notifications dropped in favour of newer ones while the broker was unavailable.",
                 self._notifications.dropped,
             )
         yield from render_probes(self._probes)
@@ -126,42 +126,44 @@ class AgentMetrics(Collector):
 def _render_status(status: AgentStatus) -> Iterator[Metric]:
     yield gauge(
         "agent_epoch",
-        "Number of the agent's take-over of its host; each start raises it.",
+        "Number of agent takeovers of the host; each start increments it.",
         status.epoch,
     )
-    yield gauge("agent_started", "1 once the first audit has been tried.", status.has_started)
-    yield gauge("agent_threads", "Threads of the process.", threading.active_count())
+    yield gauge("agent_started", "1 once the first audit has been attempted.", status.has_started)
+    yield gauge("agent_threads", "Number of threads of the process.", threading.active_count())
     yield gauge(
         "audit_age_seconds",
-        "Time since the last audit that was stored; no series for never.",
+        "Time since the last stored audit; no series before the first one.",
         status.audit.age_seconds,
     )
     yield gauge(
         "audit_interval_seconds",
-        "Time between audits; no series when they run on demand only.",
+        "Interval between audits; no series if they run only on demand.",
         status.audit_interval,
     )
     yield gauges(
         "nodes",
-        "Nodes by whether the last audit that was stored read them in full.",
+        "Nodes by whether the last stored audit read them completely.",
         ("state",),
         [(("fine",), status.fine_nodes), (("failing",), len(status.audit.nodes))],
     )
-    yield gauge("database_up", "1 while the database can be used.", status.database_error is None)
-    yield gauge("driver_up", "1 while every node can be listed.", status.driver_error is None)
-    yield counter("heartbeats", "Heartbeats in the host's services row.", status.report_count)
+    yield gauge("database_up", "1 while the database is available.", status.database_error is None)
+    yield gauge("driver_up", "1 while the driver can list all nodes.", status.driver_error is None)
+    yield counter(
+        "heartbeats", "Heartbeats counted in the host's services row.", status.report_count
+    )
     yield gauge(
         "heartbeat_age_seconds",
-        "Time since the last heartbeat that was written; no series for never.",
+        "Time since the last stored heartbeat; no series before the first one.",
         status.heartbeat_age_seconds,
     )
     yield gauge(
         "service_down_time_seconds",
-        "Age of the last heartbeat at which the host is taken for down.",
+        "Age of the last heartbeat at which the host is considered down.",
         status.service_down_time,
     )
     yield gauge(
         "clock_skew_seconds",
-        "This host's clock minus the database's.",
+        "The host's clock minus the database's clock.",
         status.clock_skew_seconds,
     )

@@ -1,4 +1,4 @@
-"""Metrics of the audits: how they ended, how long they took, what they wrote."""
+"""Count the audits: outcomes, durations, changes and database errors."""
 
 import bisect
 import enum
@@ -16,19 +16,19 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of durations in seconds: a steady audit takes milliseconds, a hung probe 20 s."""
+"""Upper bounds in seconds: an audit without changes takes milliseconds, a hung probe 20 s."""
 
 
 class AuditResult(enum.StrEnum):
-    """How one audit ended."""
+    """The outcome of one audit."""
 
-    COMPLETE = "complete"  # every node read in full and stored
-    INCOMPLETE = "incomplete"  # stored, and some node or source was not fine
-    NOT_STORED = "not_stored"  # the database did not take it
+    COMPLETE = "complete"  # every node was read completely and stored
+    INCOMPLETE = "incomplete"  # stored, but reading some node or source failed
+    NOT_STORED = "not_stored"  # writing to the database failed
 
 
 class StoreErrorKind(enum.StrEnum):
-    """Why the database did not take an audit."""
+    """Why writing an audit to the database failed."""
 
     UNAVAILABLE = "unavailable"
     SCHEMA = "schema"
@@ -36,8 +36,8 @@ class StoreErrorKind(enum.StrEnum):
     REFUSED = "refused"
 
 
-class AuditTally:
-    """Counts audits since the start. Not safe for several threads."""
+class AuditCounter:
+    """Counts audits since the start. Not thread-safe."""
 
     def __init__(self) -> None:
         self._outcomes: Counter[AuditResult] = Counter()
@@ -56,15 +56,15 @@ class AuditTally:
             self._errors[_kind_of(report.store_error)] += 1
 
     def render(self) -> Iterator[Metric]:
-        """Give the families."""
+        """Yield the families."""
         yield counters(
             "audits",
-            "Audits by how they ended.",
+            "Audits by outcome.",
             ("outcome",),
             [((outcome.value,), self._outcomes[outcome]) for outcome in AuditResult],
         )
         durations = HistogramMetricFamily(
-            f"{PREFIX}audit_duration_seconds", "How long audits took, stored or not."
+            f"{PREFIX}audit_duration_seconds", "Duration of audits, stored or not."
         )
         bounds = [*map(floatToGoString, BUCKETS), "+Inf"]
         cumulated = itertools.accumulate(self._durations)
@@ -72,13 +72,13 @@ class AuditTally:
         yield durations
         yield counters(
             "node_changes",
-            "Changes that audits wrote to nodes' rows.",
+            "Changes of node rows written by audits.",
             ("kind",),
             [((kind.value,), self._changes[kind]) for kind in ChangeKind],
         )
         yield counters(
             "database_errors",
-            "Audits that the database did not take.",
+            "Audits that could not be written to the database.",
             ("kind",),
             [((kind.value,), self._errors[kind]) for kind in StoreErrorKind],
         )

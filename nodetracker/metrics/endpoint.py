@@ -1,4 +1,4 @@
-"""Serves a WSGI application beside the agent; whatever happens here, the agent works on."""
+"""Serve a WSGI application in background threads; failures here never affect the agent."""
 
 import errno
 import logging
@@ -13,21 +13,21 @@ from waitress import wasyncore
 
 LOG = logging.getLogger(__name__)
 
-# It warns whenever two requests come at once.
+# waitress warns whenever two requests arrive at the same time.
 logging.getLogger("waitress").setLevel(logging.ERROR)
 
 THREADS = 2
-"""Requests that are answered at once; connections that only wait take no thread."""
+"""Requests processed in parallel; idle connections do not use a thread."""
 
 RETRY_SECONDS = 30.0
 
 MAX_CONNECTIONS = 500
 
 IDLE_TIMEOUT = 30
-"""A connection on which nothing moves for so long is closed."""
+"""Seconds without traffic after which a connection is closed."""
 
 LOOP_SECONDS = 10
-"""How often silent connections are looked for."""
+"""Seconds between checks for idle connections."""
 
 PAUSE_SECONDS = 0.5
 
@@ -36,13 +36,13 @@ _MAX_BODY_BYTES = 65536
 
 
 class Endpoint:
-    """One address on which an application is served by threads of its own.
+    """Serves an application on one address, with its own threads.
 
-    An address that is taken or not there is one log line when that begins and
-    one when it works; it is tried again until it does.
+    If the address is in use or does not exist, binding is retried until it
+    succeeds; the first failure and the success are logged.
 
     Args:
-        listen: address or name of this machine; of a name its first address.
+        listen: address or name of this machine; a name's first address is used.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Endpoint:
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Begin in the background."""
+        """Start in the background."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,42 +93,42 @@ class Endpoint:
             max_request_body_size=_MAX_BODY_BYTES,
             log_socket_errors=False,
         )
-        LOG.info("Metrics and health are served at http://%s", _render_address(listener))
+        LOG.info("Metrics and health: serving on http://%s", _render_address(listener))
         while not self._stopping.is_set():
             wasyncore.loop(timeout=LOOP_SECONDS, use_poll=True, map=self._sockets, count=1)
 
     def _await_listener(self) -> socket.socket | None:
-        """Return the bound socket as soon as it can be had; None when stopped before."""
-        is_told = False
+        """Bind the socket, retrying until it succeeds; return None if stopped before."""
+        has_failed = False
         while not self._stopping.is_set():
             try:
                 return _bind(self._listen, self._port)
             except OSError as error:
                 reason = error.strerror or str(error)
             LOG.log(
-                logging.DEBUG if is_told else logging.ERROR,
-                "Metrics and health cannot be served on %s port %d: %s; trying again every %g s",
+                logging.DEBUG if has_failed else logging.ERROR,
+                "Metrics and health: cannot serve on %s port %d: %s; retrying every %g s",
                 self._listen,
                 self._port,
                 reason,
                 self._retry_seconds,
             )
-            is_told = True
+            has_failed = True
             self._stopping.wait(self._retry_seconds)
         return None
 
 
 class _Listener(socket.socket):
-    """A listening socket that takes its time when no descriptor is left for a connection.
+    """A listening socket that pauses when no file descriptor is left for a connection.
 
-    It is readable all the while, so that whoever waits for it would be busy with nothing.
+    It stays readable in that state, so the server's loop would spin without the pause.
     """
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection.
 
         Raises:
-            OSError: as any socket's.
+            OSError: as for any socket.
         """
         try:
             return super().accept()
@@ -139,10 +139,10 @@ class _Listener(socket.socket):
 
 
 def _bind(listen: str, port: int) -> socket.socket:
-    """Take an address; not left to the server, which would leave threads behind if it is taken.
+    """Bind an address; waitress itself would leak threads if the address is in use.
 
     Raises:
-        OSError: it is taken, not there or not known.
+        OSError: the address is in use, does not exist or cannot be resolved.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         listen, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -1,4 +1,4 @@
-"""Metrics of the nodes: what each has, what of it is promised, its guests and its facts."""
+"""Render the metrics of nodes: capacity, usage, reservations, guests and facts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +20,10 @@ Read = Callable[[NodeValues], float | None]
 
 
 def render_nodes(nodes: Mapping[str, NodeRecord], audit: AuditState) -> Iterator[Metric]:
-    """Give the families of all nodes; a node that is gone has no series.
+    """Yield the families of all nodes; a deleted node has no series.
 
     Args:
-        nodes: as stored after the last audit that was stored.
+        nodes: the nodes as of the last stored audit.
     """
 
     def of_each(read: Read) -> Samples:
@@ -38,67 +38,67 @@ def render_nodes(nodes: Mapping[str, NodeRecord], audit: AuditState) -> Iterator
 
     yield gauges(
         "node_cpu_capacity",
-        "CPUs that guests share (vcpus) or may be pinned to (pcpus).",
+        "CPUs shared by guests (vcpus) or available for pinning (pcpus).",
         _RESOURCE,
         of_resources({"vcpus": lambda v: v.vcpus, "pcpus": lambda v: v.pcpus}),
     )
     yield gauges(
         "node_cpu_used",
-        "CPUs that are promised: reserved ones and those of guests.",
+        "CPUs in use: those reserved for the host and those of claims and guests.",
         _RESOURCE,
         of_resources({"vcpus": lambda v: v.vcpus_used, "pcpus": lambda v: v.pcpus_used}),
     )
     yield gauges(
         "node_cpu_reserved",
-        "CPUs that are kept for the host.",
+        "CPUs reserved for the host.",
         _RESOURCE,
         of_resources({"vcpus": lambda v: v.reserved.get("vcpus")}),
     )
     yield gauges(
         "node_memory_capacity_bytes",
-        "Memory that the node has.",
+        "Total memory of the node.",
         _NODE,
         of_each(lambda v: bytes_from_mib(v.memory_mb)),
     )
     yield gauges(
         "node_memory_used_bytes",
-        "Memory that is promised: reserved and that of guests.",
+        "Memory in use: that reserved for the host and that of claims and guests.",
         _NODE,
         of_each(lambda v: bytes_from_mib(v.memory_mb_used)),
     )
     yield gauges(
         "node_memory_reserved_bytes",
-        "Memory that is kept for the host.",
+        "Memory reserved for the host.",
         _NODE,
         of_each(lambda v: _bytes(v.reserved.get("memory_mb"))),
     )
     yield gauges(
         "node_memory_available_bytes",
-        "Memory that was measured as available; renewed when it moves by more than a hundredth.",
+        "Available memory as measured; updated when it changes by more than one percent.",
         _NODE,
         of_each(lambda v: _bytes(v.mem_available)),
     )
     yield gauges(
         "node_disk_capacity_bytes",
-        "Size of the filesystem of guests' disks.",
+        "Size of the filesystem that holds guests' disks.",
         _NODE,
         of_each(lambda v: bytes_from_gib(v.local_gb)),
     )
     yield gauges(
         "node_disk_used_bytes",
-        "Disk that is promised: reserved and that of guests.",
+        "Disk space in use: that reserved for the host and that of claims and guests.",
         _NODE,
         of_each(lambda v: bytes_from_gib(v.local_gb_used)),
     )
     yield gauges(
         "node_disk_reserved_bytes",
-        "Disk that is kept for the host.",
+        "Disk space reserved for the host.",
         _NODE,
         of_each(lambda v: _bytes(v.reserved.get("disk_mb"))),
     )
     yield gauges(
         "node_allocation_ratio",
-        "How much of a resource may be promised for each one that is there.",
+        "Amount of a resource that may be claimed per physical unit.",
         _RESOURCE,
         of_resources(
             {
@@ -110,19 +110,19 @@ def render_nodes(nodes: Mapping[str, NodeRecord], audit: AuditState) -> Iterator
     )
     yield gauges(
         "node_guests",
-        "Guests on the node by what they are and what they are doing.",
+        "Guests on the node by kind and power state.",
         ("nodename", "kind", "state"),
         _count_guests(nodes),
     )
     yield gauges(
         "node_facts",
-        "Facts of the node by how far their values may be trusted.",
+        "Facts of the node by state.",
         ("nodename", "state"),
         _count_facts(nodes),
     )
     yield gauges(
         "node_reading_age_seconds",
-        "Time since the node was last read in full and stored; no series for never.",
+        "Time since the node was last read completely and stored; no series before that.",
         _NODE,
         [((name,), _age_of(name, audit)) for name in nodes],
     )

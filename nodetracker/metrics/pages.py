@@ -1,4 +1,4 @@
-"""The agent's two pages, ``/metrics`` and ``/health``, as a WSGI application."""
+"""Serve the agent's two pages, ``/metrics`` and ``/health``, as a WSGI application."""
 
 import gzip
 import json
@@ -24,14 +24,14 @@ class _Answer(NamedTuple):
 def make_application(
     registry: CollectorRegistry, evaluate: Callable[[], Health]
 ) -> WSGIApplication:
-    """Make the application.
+    """Build the application.
 
-    ``/metrics`` is in the format that the client asks for, compressed if it
-    takes that. ``/health`` is JSON: 200 when the agent does its job (``pass``
-    or ``warn``), 503 when it cannot (``fail``).
+    ``/metrics`` is in the format that the client requests, compressed if the
+    client accepts it. ``/health`` is JSON with status 200 when the agent works
+    (``pass`` or ``warn``) and 503 when it does not (``fail``).
 
     Args:
-        judge: tells the agent's health now.
+        evaluate: returns the agent's current health.
     """
     pages: dict[str, Callable[[WSGIEnvironment], _Answer]] = {
         "/metrics": lambda environ: _render_metrics(registry, environ),
@@ -41,7 +41,7 @@ def make_application(
     def answer(environ: WSGIEnvironment) -> _Answer:
         page = pages.get(environ["PATH_INFO"])
         if page is None:
-            return _refuse(HTTPStatus.NOT_FOUND, f"here are {' and '.join(pages)}")
+            return _refuse(HTTPStatus.NOT_FOUND, f"available pages are {' and '.join(pages)}")
         if environ["REQUEST_METHOD"] not in _METHODS:
             allowed = ", ".join(_METHODS)
             return _refuse(HTTPStatus.METHOD_NOT_ALLOWED, f"use {allowed}", ("Allow", allowed))

@@ -1,4 +1,4 @@
-"""Metrics of the probes: how their calls ended, how long they took, how many hang."""
+"""Render the metrics of probes: outcomes, durations and hung calls."""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
@@ -10,22 +10,22 @@ from nodetracker.model.probe import ProbeStatistics
 
 
 class ProbeSource(Protocol):
-    """Whoever runs the probes."""
+    """The runner of the probes."""
 
     def statistics(self) -> Mapping[str, ProbeStatistics]:
-        """Return what was counted, by probe name."""
+        """Return the statistics by probe name."""
 
     @property
     def stuck_count(self) -> int:
-        """How many calls hang now."""
+        """Number of calls that are hung now."""
 
 
 def render_probes(probes: ProbeSource) -> Iterator[Metric]:
-    """Give the families of all probes."""
+    """Yield the families of all probes."""
     statistics = sorted(probes.statistics().items())
     yield counters(
         "probe_calls",
-        "Calls of a probe, over all nodes, by how they ended.",
+        "Calls of a probe by outcome, over all nodes.",
         ("probe", "outcome"),
         [
             ((name, outcome.value), count)
@@ -35,8 +35,8 @@ def render_probes(probes: ProbeSource) -> Iterator[Metric]:
     )
     yield counters(
         "probe_seconds",
-        "Time that the calls of a probe took.",
+        "Total duration of the calls of a probe.",
         ("probe",),
         [((name,), counted.seconds) for name, counted in statistics],
     )
-    yield gauge("probes_stuck", "Calls of probes that hang now.", probes.stuck_count)
+    yield gauge("probes_stuck", "Probe calls that are hung now.", probes.stuck_count)

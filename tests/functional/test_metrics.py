@@ -109,7 +109,7 @@ def test_health_and_metrics_follow_the_agent(agent):
         wait_until(lambda: agent.health() == (200, {}))
         assert running.stop() == 0
     assert agent.get("/health") == (0, "")
-    assert running.output().count("are served at") == 1
+    assert running.output().count("Metrics and health: serving on") == 1
 
 
 def test_a_missing_schema_is_a_database_that_fails(agent):

@@ -41,12 +41,12 @@ class TestDeviceSpecs:
             ("", AddressGlob()),
         ],
     )
-    def test_an_address_may_leave_parts_open(self, address, glob):
+    def test_an_address_may_omit_parts(self, address, glob):
         (spec,) = parse({"address": address})
         assert spec == DeviceSpec(address=glob)
 
     @pytest.mark.parametrize(
-        ("entry", "device", "is_named"),
+        ("entry", "device", "is_match"),
         [
             ({}, NVME, True),
             ({"vendor_id": "8086", "product_id": "10ED"}, VF, True),
@@ -73,15 +73,15 @@ class TestDeviceSpecs:
         ],
         ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
     )
-    def test_name_devices(self, entry, device, is_named):
+    def test_match_devices(self, entry, device, is_match):
         tags = tags_of(device, entry, netdevs={"eth0": PF.address})
-        assert tags == ({} if is_named else None)
+        assert tags == ({} if is_match else None)
 
     def test_the_first_that_matches_wins(self):
         entries = [{"vendor_id": "144d"}, {"product_id": "10ed", "physical_network": "one"}]
         assert tags_of(VF, *entries, {"physical_network": "two"}) == {"physical_network": "one"}
 
-    def test_may_stand_in_a_list(self):
+    def test_may_be_in_a_list(self):
         entries = [{"vendor_id": "8086"}, {"vendor_id": "144d"}]
         assert parse(entries) == parse(*entries)
 
@@ -94,55 +94,58 @@ class TestDeviceSpecs:
         (spec,) = parse({key: given}, report_in_placement=True)
         assert spec.tags == {key: tag}
 
-    def test_other_tags_stay_as_they_are(self):
+    def test_other_tags_are_unchanged(self):
         tags = {"physical_network": None, "resource_class": "gpu", "mine": "Yes"}
         assert parse(tags)[0].tags == tags
 
-    def test_a_physical_function_cannot_be_managed_from_afar(self):
+    def test_a_physical_function_cannot_be_managed_remotely(self):
         assert tags_of(PF, {"remote_managed": "true"}) is None
         assert tags_of(VF, {"remote_managed": "true"}) == {"remote_managed": "true"}
 
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            ("{", "is no JSON: Expecting property name"),
+            ("{", "is not valid JSON: Expecting property name"),
             ('"8086"', "is neither a JSON object nor a list of objects"),
             ('[{}, "8086"]', "is neither a JSON object nor a list of objects"),
-            ('{"vendor_id": "80861"}', "vendor_id: '80861' is no hex number up to ffff"),
-            ('{"vendor_id": ""}', "vendor_id: '' is no hex number up to ffff"),
-            ('{"product_id": 1234}', "product_id: 1234 is no text"),
-            ('{"product_id": "0x10"}', "product_id: '0x10' is no hex number up to ffff"),
-            ('{"address": 5}', "address: 5 is neither a text nor an object"),
+            ('{"vendor_id": "80861"}', "vendor_id: '80861' is not a hex number up to ffff"),
+            ('{"vendor_id": ""}', "vendor_id: '' is not a hex number up to ffff"),
+            ('{"product_id": 1234}', "product_id: 1234 is not a string"),
+            ('{"product_id": "0x10"}', "product_id: '0x10' is not a hex number up to ffff"),
+            ('{"address": 5}', "address: 5 is neither a string nor an object"),
             ('{"address": "0:0:0:0.0"}', "address: '0:0:0:0.0' has more parts"),
-            ('{"address": "0000:100:00.0"}', "address.bus: '100' is no hex number up to ff"),
-            ('{"address": "0000:81:20.0"}', "address.slot: '20' is no hex number up to 1f"),
-            ('{"address": "0000:81:00.8"}', "address.function: '8' is no hex number up to 7"),
-            ('{"address": "123456789:81:00.0"}', "address.domain: '123456789' is no hex number"),
-            ('{"address": {"bus": "["}}', "address.bus: is no regular expression"),
-            ('{"address": {"bus": 81}}', "address.bus: is no regular expression"),
-            ('{"address": {"func": "0"}}', "address.func: there is no such key"),
-            ('{"devname": "eth0", "address": "0:0:0.0"}', "devname: cannot stand beside address"),
-            ('{"devname": " "}', "devname: is empty"),
+            ('{"address": "0000:100:00.0"}', "address.bus: '100' is not a hex number up to ff"),
+            ('{"address": "0000:81:20.0"}', "address.slot: '20' is not a hex number up to 1f"),
+            ('{"address": "0000:81:00.8"}', "address.function: '8' is not a hex number up to 7"),
+            ('{"address": "123456789:81:00.0"}', "address.domain: '123456789' is not a hex number"),
+            ('{"address": {"bus": "["}}', "address.bus: is not a regular expression"),
+            ('{"address": {"bus": 81}}', "address.bus: is not a regular expression"),
+            ('{"address": {"func": "0"}}', "address.func: unknown key"),
+            (
+                '{"devname": "eth0", "address": "0:0:0.0"}',
+                "devname: cannot be combined with address",
+            ),
+            ('{"devname": " "}', "devname: must not be empty"),
             ('{"trusted": "maybe"}', "trusted: 'maybe' is neither true nor false"),
             ('{"managed": null}', "managed: None is neither true nor false"),
-            ('{"one_time_use": "yes"}', "one_time_use: needs [pci] report_in_placement"),
-            ('{"mine": ["a"]}', "mine: ['a'] is no text"),
-            ('{"count": "3"}', "count: is no tag"),
+            ('{"one_time_use": "yes"}', "one_time_use: requires [pci] report_in_placement"),
+            ('{"mine": ["a"]}', "mine: ['a'] is not a string"),
+            ('{"count": "3"}', "count: is reserved for pools"),
         ],
     )
-    def test_a_malformed_one_is_named(self, text, problem):
+    def test_an_invalid_entry_is_an_error_that_names_its_key(self, text, problem):
         with pytest.raises(ConfigError, match=re.escape(f"[pci] device_spec: {text}: {problem}")):
             parse_device_specs(["{}", text])
 
 
 class TestAliases:
-    def test_have_nova_s_defaults(self):
+    def test_have_the_defaults_of_nova(self):
         text = '{"name": " nic ", "vendor_id": "8086", "product_id": "10ED"}'
         assert parse_aliases([text]) == {
             "nic": Alias("nic", (AliasSpec("8086", "10ed"),), None, PciNumaPolicy.LEGACY)
         }
 
-    def test_of_one_name_are_alternatives(self):
+    def test_with_the_same_name_are_alternatives(self):
         one = {"name": "nic", "vendor_id": "8086", "product_id": "10ed", "device_type": "type-VF",
                "numa_policy": "socket"}  # fmt: skip
         two = one | {"product_id": "1515", "live_migratable": "yes"}
@@ -158,26 +161,29 @@ class TestAliases:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            ({"name": ""}, "name: needs 1 to 256 characters"),
-            ({"name": "x" * 257}, "name: needs 1 to 256 characters"),
-            ({"name": 1}, "name: 1 is no text"),
-            ({"vendor_id": "*"}, "vendor_id: '*' is no number of 4 hex digits"),
-            ({"product_id": "86"}, "product_id: '86' is no number of 4 hex digits"),
-            ({"device_type": "vdpa"}, "device_type: 'vdpa' is none of type-PCI, type-PF, type-VF"),
-            ({"numa_policy": "near"}, "numa_policy: 'near' is none of required, legacy"),
+            ({"name": ""}, "name: must have 1 to 256 characters"),
+            ({"name": "x" * 257}, "name: must have 1 to 256 characters"),
+            ({"name": 1}, "name: 1 is not a string"),
+            ({"vendor_id": "*"}, "vendor_id: '*' is not a number of 4 hex digits"),
+            ({"product_id": "86"}, "product_id: '86' is not a number of 4 hex digits"),
+            (
+                {"device_type": "vdpa"},
+                "device_type: 'vdpa' is not one of type-PCI, type-PF, type-VF",
+            ),
+            ({"numa_policy": "near"}, "numa_policy: 'near' is not one of required, legacy"),
             ({"live_migratable": "x"}, "live_migratable: 'x' is neither true nor false"),
-            ({"resource_class": "GPU"}, "resource_class: there is no such key"),
-            ({"numa_policy": "socket"}, "numa_policy: is another than the first entry of 'nic'"),
-            ({"device_type": "type-PF"}, "device_type: is another than the first entry of 'nic'"),
+            ({"resource_class": "GPU"}, "resource_class: unknown key"),
+            ({"numa_policy": "socket"}, "numa_policy: differs from the first entry of 'nic'"),
+            ({"device_type": "type-PF"}, "device_type: differs from the first entry of 'nic'"),
         ],
     )
-    def test_a_malformed_one_is_named(self, change, problem):
+    def test_an_invalid_entry_is_an_error_that_names_its_key(self, change, problem):
         entry = {"name": "nic", "vendor_id": "8086", "product_id": "10ed"}
         text = json.dumps(entry | change)
         with pytest.raises(ConfigError, match=re.escape(f"[pci] alias: {text}: {problem}")):
             parse_aliases([json.dumps(entry), text])
 
     @pytest.mark.parametrize("text", ["[]", "7", '[{"name": "nic"}]'])
-    def test_each_is_one_object(self, text):
-        with pytest.raises(ConfigError, match="is no JSON object"):
+    def test_must_be_objects(self, text):
+        with pytest.raises(ConfigError, match="is not a JSON object"):
             parse_aliases([text])

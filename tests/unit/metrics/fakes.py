@@ -1,4 +1,4 @@
-"""An agent's metrics over values made by hand."""
+"""Fake agent metrics over fixed values."""
 
 from nodetracker.metrics.agent import AgentMetrics
 from nodetracker.model.audit import AuditReport
@@ -64,7 +64,7 @@ STATUS = AgentStatus(
 
 
 class FakeAgentMetrics:
-    """One agent's metrics; `status` may be set anew."""
+    """The metrics of one agent; tests may replace `status`."""
 
     stuck_count = 1
 
@@ -80,5 +80,5 @@ class FakeAgentMetrics:
         return {"inventory": ProbeStatistics(calls, 20.75)}
 
     def value(self, name, **labels):
-        """Return the value of one series, None when there is none."""
+        """Return the value of one series, None if it does not exist."""
         return self.metrics.registry.get_sample_value(name, labels)

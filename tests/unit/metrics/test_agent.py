@@ -32,13 +32,13 @@ def audited(agent_metrics):
 
 
 def steady(text):
-    """Replace what differs from run to run, and leave the process's own metrics out."""
+    """Replace values that differ between runs, and omit the metrics of the process."""
     text = text[: text.index("# HELP process_")]
     text = text.replace(f'python="{platform.python_version()}"', 'python="PYTHON"')
     return re.sub(r"(?m)(?<=^nodetracker_agent_threads )\S+", "THREADS", text)
 
 
-def test_the_metrics_are_as_their_file_says(audited):
+def test_the_metrics_equal_the_golden_file(audited):
     text = steady(generate_latest(audited.metrics.registry).decode())
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.write_text(text)
@@ -71,13 +71,13 @@ def test_an_audit_that_was_not_stored_keeps_the_last_nodes_and_warnings(audited)
 
 
 def test_warnings_that_the_agent_does_not_see_have_no_series(audited):
-    told = {
+    kinds = {
         sample.labels["kind"]
         for family in audited.metrics.registry.collect()
         for sample in family.samples
         if sample.name == "nodetracker_warnings"
     }
-    assert told == set(WarningKind) - REPORTED_BY_OTHERS
+    assert kinds == set(WarningKind) - REPORTED_BY_OTHERS
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_warnings_that_the_agent_does_not_see_have_no_series(audited):
     ],
     ids=["good", "node", "listing", "database"],
 )
-def test_an_audit_counts_by_how_it_ended(agent_metrics, report, outcome):
+def test_audits_are_counted_by_outcome(agent_metrics, report, outcome):
     agent_metrics.metrics.audited(report)
     assert agent_metrics.value("nodetracker_audits_total", outcome=outcome) == 1
     assert agent_metrics.value("nodetracker_audit_duration_seconds_count") == 1
@@ -105,7 +105,7 @@ def test_an_audit_counts_by_how_it_ended(agent_metrics, report, outcome):
         (StoreError("x"), "refused"),
     ],
 )
-def test_a_database_error_counts_by_kind(agent_metrics, error, kind):
+def test_database_errors_are_counted_by_kind(agent_metrics, error, kind):
     agent_metrics.metrics.audited(AuditReport(store_error=error))
     kinds = ("unavailable", "schema", "conflict", "refused")
     counted = {
@@ -117,7 +117,7 @@ def test_a_database_error_counts_by_kind(agent_metrics, error, kind):
 @pytest.mark.parametrize(
     ("seconds", "bucket"), [(0.0, "0.01"), (0.01, "0.01"), (0.011, "0.025"), (61, "+Inf")]
 )
-def test_a_duration_falls_into_the_first_bucket_that_holds_it(agent_metrics, seconds, bucket):
+def test_a_duration_is_counted_in_the_first_bucket_that_contains_it(agent_metrics, seconds, bucket):
     agent_metrics.metrics.audited(AuditReport(duration_seconds=seconds))
     (family,) = (
         family
@@ -129,7 +129,7 @@ def test_a_duration_falls_into_the_first_bucket_that_holds_it(agent_metrics, sec
     assert agent_metrics.value("nodetracker_audit_duration_seconds_sum") == seconds
 
 
-def test_what_is_not_known_has_no_series(agent_metrics):
+def test_an_unknown_value_has_no_series(agent_metrics):
     agent_metrics.status = AgentStatus(host="host-1", agent_id="a")
     for name in (
         "agent_epoch",
@@ -142,7 +142,7 @@ def test_what_is_not_known_has_no_series(agent_metrics):
     assert agent_metrics.value("nodetracker_agent_started") == 0
 
 
-def test_a_node_that_was_never_read_in_full_has_no_age(audited):
+def test_a_node_that_was_never_read_completely_has_no_age(audited):
     nodes = {NODE_1.nodename: {"age_seconds": None, "error": "x"}}
     audited.status = dataclasses.replace(STATUS, audit=AuditState(12.5, nodes))
     assert audited.value("nodetracker_node_reading_age_seconds", nodename=NODE_1.nodename) is None
@@ -165,13 +165,13 @@ def test_database_and_driver_are_down_while_they_fail(agent_metrics):
     )
 
 
-def test_two_agents_of_one_process_do_not_meet():
+def test_two_agents_in_one_process_are_independent():
     first, second = FakeAgentMetrics(), FakeAgentMetrics()
     first.metrics.audited(REPORT)
     assert second.value("nodetracker_audits_total", outcome="incomplete") == 0
 
 
-def test_notifications_are_counted_where_there_are_any(agent_metrics):
+def test_notifications_are_counted_where_a_sender_exists(agent_metrics):
     assert agent_metrics.value("nodetracker_notifications_waiting") is None
     sender = NotificationSender(lambda: None, NotificationQueue(1))
     queue = sender._queue

@@ -20,7 +20,7 @@ from tests.unit.metrics.fakes import REPORT, STATUS, FakeAgentMetrics
 
 
 class Served(FakeAgentMetrics):
-    """A world at a real address."""
+    """Fake agent metrics served on a real address."""
 
     def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02):
         super().__init__()
@@ -48,7 +48,7 @@ class Served(FakeAgentMetrics):
             return False
         return True
 
-    def ask(self, path, method="GET", **headers):
+    def request(self, path, method="GET", **headers):
         """Return the response and its body."""
         connection = self.connect()
         connection.request(method, path, headers=headers)
@@ -69,22 +69,22 @@ def names(families):
 
 
 def test_metrics_are_text_by_default(served):
-    response, body = served.ask("/metrics")
+    response, body = served.request("/metrics")
     assert response.status == 200
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert "nodetracker_node_guests" in names(parse_text(body.decode()))
 
 
-def test_metrics_are_openmetrics_for_who_asks_for_it(served):
-    response, body = served.ask(
+def test_metrics_are_openmetrics_on_request(served):
+    response, body = served.request(
         "/metrics", Accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.1"
     )
     assert response.headers["Content-Type"].startswith("application/openmetrics-text")
     assert "nodetracker_node_guests" in names(parse_openmetrics(body.decode()))
 
 
-def test_metrics_are_compressed_for_who_takes_it(served):
-    response, body = served.ask("/metrics", **{"Accept-Encoding": "gzip"})
+def test_metrics_are_compressed_if_the_client_accepts_it(served):
+    response, body = served.request("/metrics", **{"Accept-Encoding": "gzip"})
     assert response.headers["Content-Encoding"] == "gzip"
     assert "nodetracker_node_guests" in names(parse_text(gzip.decompress(body).decode()))
 
@@ -97,22 +97,22 @@ def test_metrics_are_compressed_for_who_takes_it(served):
         ({"database_error": "away"}, 503, "fail"),
     ],
 )
-def test_health_says_by_its_code_whether_the_agent_does_its_job(served, changes, code, status):
+def test_the_status_of_health_shows_whether_the_agent_works(served, changes, code, status):
     served.status = dataclasses.replace(STATUS, **changes)
-    response, body = served.ask("/health")
+    response, body = served.request("/health")
     assert (response.status, json.loads(body)["status"]) == (code, status)
     assert response.headers["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/health", "/"])
 def test_head_is_the_same_without_a_body(served, path):
-    whole, body = served.ask(path)
-    response, nothing = served.ask(path, "HEAD")
+    whole, body = served.request(path)
+    response, nothing = served.request(path, "HEAD")
     assert (response.status, nothing) == (whole.status, b"")
     assert int(response.headers["Content-Length"]) == pytest.approx(len(body), abs=50)
 
 
-def test_a_connection_is_good_for_several_requests(served):
+def test_a_connection_serves_several_requests(served):
     connection = served.connect()
     for method in ("HEAD", "GET", "HEAD"):
         connection.request(method, "/health")
@@ -121,20 +121,23 @@ def test_a_connection_is_good_for_several_requests(served):
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz", "/favicon.ico"])
-def test_any_other_path_names_the_two(served, path):
-    response, body = served.ask(path)
-    assert (response.status, body) == (404, b"Not Found: here are /metrics and /health\n")
+def test_any_other_path_is_an_error_that_names_the_pages(served, path):
+    response, body = served.request(path)
+    assert (response.status, body) == (
+        404,
+        b"Not Found: available pages are /metrics and /health\n",
+    )
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_any_other_method_is_refused(served, method):
-    response, body = served.ask("/health", method)
+    response, body = served.request("/health", method)
     assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
     assert body == b"Method Not Allowed: use GET, HEAD\n"
 
 
 def test_no_server_is_named(served):
-    assert served.ask("/health")[0].headers["Server"] is None
+    assert served.request("/health")[0].headers["Server"] is None
 
 
 def test_silent_and_slow_clients_block_nobody(served):
@@ -145,12 +148,12 @@ def test_silent_and_slow_clients_block_nobody(served):
     deaf = [socket.create_connection((served.listen, served.port)) for _ in range(10)]
     for client in deaf:
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 10)  # never read
-    assert served.ask("/health")[0].status == 200
+    assert served.request("/health")[0].status == 200
     for client in silent + deaf:
         client.close()
 
 
-def test_a_silent_client_is_left_after_a_while(monkeypatch):
+def test_the_connection_of_a_silent_client_is_closed(monkeypatch):
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0)
     monkeypatch.setattr(module, "LOOP_SECONDS", 0)
     with Served() as served:
@@ -159,7 +162,7 @@ def test_a_silent_client_is_left_after_a_while(monkeypatch):
             assert silent.recv(1) == b""
 
 
-def test_a_taken_port_is_two_lines_and_served_once_it_is_free(caplog):
+def test_a_port_in_use_is_logged_once_and_served_once_it_is_free(caplog):
     caplog.set_level(logging.DEBUG)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -171,17 +174,17 @@ def test_a_taken_port_is_two_lines_and_served_once_it_is_free(caplog):
         threads = threading.active_count()
         wait_until(lambda: len(caplog.messages) > 3)
         assert threading.active_count() <= threads
-    assert served.ask("/health")[0].status == 200
+    assert served.request("/health")[0].status == 200
     served.endpoint.stop()
-    told = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
-    assert told == [
-        f"Metrics and health cannot be served on 127.0.0.1 port {port}: "
-        "Address already in use; trying again every 0.02 s",
-        f"Metrics and health are served at http://127.0.0.1:{port}",
+    logged = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
+    assert logged == [
+        f"Metrics and health: cannot serve on 127.0.0.1 port {port}: "
+        "Address already in use; retrying every 0.02 s",
+        f"Metrics and health: serving on http://127.0.0.1:{port}",
     ]
 
 
-def test_an_address_that_is_not_there_is_one_line(caplog):
+def test_an_address_that_does_not_exist_is_logged(caplog):
     with Served("192.0.2.1") as served:
         wait_until(lambda: caplog.messages)
         reason = f"on 192.0.2.1 port {served.port}: Cannot assign requested address"
@@ -196,26 +199,26 @@ def test_ipv6_is_served(caplog):
     except OSError:
         skip_or_fail("needs ::1")
     with Served("::1") as served:
-        assert served.ask("/health")[0].status == 200
-        assert caplog.messages == [f"Metrics and health are served at http://[::1]:{served.port}"]
+        assert served.request("/health")[0].status == 200
+        assert caplog.messages == [f"Metrics and health: serving on http://[::1]:{served.port}"]
 
 
 def test_the_end_frees_the_address_and_ends_the_threads():
     before = threading.active_count()
     with Served() as served, socket.create_connection(("127.0.0.1", served.connect().port)):
-        assert served.ask("/health")[0].status == 200
+        assert served.request("/health")[0].status == 200
     assert not served.is_open()
     wait_until(lambda: threading.active_count() <= before)
 
 
-def test_it_may_be_stopped_while_it_waits_for_its_address():
+def test_it_can_be_stopped_while_it_waits_for_its_address():
     with Served("192.0.2.1", retry_seconds=3600):
-        pass  # the end does not wait for the next try
+        pass  # stopping does not wait for the next retry
 
 
 def test_requests_are_not_logged(caplog):
     caplog.set_level(logging.INFO)
     with Served() as served:
-        served.ask("/health")
-        served.ask("/nowhere")
+        served.request("/health")
+        served.request("/nowhere")
     assert [record.name for record in caplog.records] == [module.__name__]
