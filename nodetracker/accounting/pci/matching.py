@@ -1,26 +1,27 @@
-"""Which devices go to which request, so that a set which can be had is never refused.
+"""Match PCI devices with requests, so that requests that can be met together always are.
 
-Two things make it more than taking the first that fits: requests compete for
+Two things rule out taking the first device that fits: requests compete for
 the same devices, and a PF and its VFs exclude each other. The first is
-bipartite matching by augmenting paths. For the second, each card of which both
-the PF and VFs are wanted is used in one way or the other, and the ways are
-tried; cards that look the same to every request are told apart by number only,
-so there are few.
+bipartite matching. For the second, each card of which both the PF and VFs are
+wanted is used in one way or the other, and the ways are tried. They are few:
+of cards that are alike for every request only the number matters.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from nodetracker.accounting.matching import KuhnMatching
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one request needs and what it may have.
+    """The need of one request and the devices that satisfy it.
 
     Attributes:
-        count: devices needed.
-        ranks: address -> how far it is from what the request would like best,
-            0 is best; of the same rank, the first is taken first.
+        count: number of devices needed.
+        ranks: address -> its distance from what the request prefers, 0 is best;
+            of the same rank, the first is taken first.
     """
 
     count: int
@@ -39,9 +40,9 @@ def match_devices(
         parents: address -> address of its PF, of every address in the demands.
 
     Returns:
-        Addresses for each demand, none of them twice and no VF beside its PF.
-        Whole if all demands can be met at once; otherwise the most that can be
-        had, and some demands are short.
+        Addresses for each demand, none of them twice and no VF together with its PF.
+        All that is needed if all demands can be met together; otherwise as many
+        as possible, and some demands are short.
     """
     best: tuple[tuple[str, ...], ...] = ((),) * len(demands)
     needed = sum(demand.count for demand in demands)
@@ -63,7 +64,7 @@ def match_devices(
 
 
 def is_met(demands: Sequence[Demand], chosen: Sequence[Sequence[str]]) -> bool:
-    """Tell whether every demand got all that it needs."""
+    """Return whether every demand got all the devices it needs."""
     return all(
         len(addresses) == demand.count for demand, addresses in zip(demands, chosen, strict=True)
     )
@@ -75,30 +76,13 @@ def _size(chosen: Sequence[Sequence[str]]) -> int:
 
 def _match(demands: Sequence[Demand]) -> tuple[tuple[str, ...], ...]:
     """Match as many as possible; an address belongs to at most one demand."""
-    owners: dict[str, int] = {}
-    tiers = [_list_tiers(demand) for demand in demands]
-
-    def take_one(index: int, asked: set[int]) -> bool:
-        """Give demand `index` one more address, if need be by moving other demands on."""
-        asked.add(index)
-        for addresses in tiers[index]:
-            for address in addresses:
-                if address not in owners:
-                    owners[address] = index
-                    return True
-            for address in addresses:
-                owner = owners[address]
-                if owner not in asked and take_one(owner, asked):
-                    owners[address] = index
-                    return True
-        return False
-
+    matching = KuhnMatching(dict(enumerate(map(_list_tiers, demands))))
     for index, demand in enumerate(demands):
         for _ in range(demand.count):
-            if not take_one(index, set()):
+            if not matching.add(index):
                 break
     chosen: list[list[str]] = [[] for _ in demands]
-    for address, index in owners.items():
+    for address, index in matching.left_of.items():
         chosen[index].append(address)
     return tuple(tuple(sorted(addresses)) for addresses in chosen)
 
@@ -114,7 +98,7 @@ def _list_tiers(demand: Demand) -> list[list[str]]:
 def _list_uses(
     demands: Sequence[Demand], parents: Mapping[str, str | None]
 ) -> Iterator[frozenset[str]]:
-    """Give the addresses to leave aside, one set for each way to use the contested cards."""
+    """Yield the addresses to exclude, one set for each way to use the contested cards."""
     children: dict[str, list[str]] = {}
     for address in dict.fromkeys(name for demand in demands for name in demand.ranks):
         parent = parents[address]
@@ -139,10 +123,10 @@ def _list_uses(
 
 
 def _describe_card(card: str, vfs: Sequence[str], demands: Sequence[Demand]) -> Hashable:
-    """Return what the demands can tell of a card; equal ones are interchangeable.
+    """Return what distinguishes a card for the demands; equal ones are interchangeable.
 
-    When all VFs of a card are of the same use, cards that differ in their
-    number alone count as equal: giving away the smaller one is never worse.
+    When all VFs of a card are of the same use, cards that differ only in the
+    number of VFs count as equal: assigning the smaller one is never worse.
     """
 
     def use_of(address: str) -> tuple[int | None, ...]:
@@ -153,7 +137,7 @@ def _describe_card(card: str, vfs: Sequence[str], demands: Sequence[Demand]) -> 
 
 
 def _split(total: int, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Give every way to take at most `total` things, and at most so many of each size.
+    """Yield every way to take at most `total` items, and at most so many of each size.
 
     >>> list(_split(1, [2, 1]))
     [(1, 0), (0, 1), (0, 0)]
