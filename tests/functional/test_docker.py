@@ -436,7 +436,7 @@ def test_a_host_of_another_name_is_inventoried_and_warned_of_once(
         name = client.info()["Name"]
         client.close()
         agent.running.stop(signal.SIGTERM)
-        assert agent.running.output().count(f"calls its host {name}") == 1
+        assert agent.running.output().count(f"reports its host as {name}") == 1
     finally:
         agent.stop()
 

@@ -19,8 +19,8 @@ from nodetracker.model.warning import WarningKind
 from nodetracker.settings import Policy
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.driver import DockerDriver
+from nodetracker.virt.docker.event_listener import EventListener
 from nodetracker.virt.docker.plugin import PLUGIN
-from nodetracker.virt.docker.watch import EventWatch
 from nodetracker.virt.docker.workloads import WORKLOAD_LABEL
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
@@ -110,7 +110,7 @@ class TestOddAnswers:
             pytest.param({"Labels": ["url=a=b", "rack=7"]}, [], id="several equals"),
             pytest.param({"DriverStatus": None}, [], id="null DriverStatus"),
             pytest.param({"Runtimes": None}, [], id="missing Runtimes"),
-            pytest.param({"Name": "other"}, ["calls its host other"], id="another host name"),
+            pytest.param({"Name": "other"}, ["reports its host as other"], id="another host name"),
             pytest.param({"Name": "host-1.example.com"}, [], id="a domain more"),
         ],
     )
@@ -198,13 +198,13 @@ class TestOddAnswers:
     def test_an_engine_that_is_too_old_is_not_read(self, driver_on_stub, stub):
         stub.version["ApiVersion"] = "1.39"
         errors = errors_of(driver_on_stub.driver().get_available_resource(HOST))
-        assert errors["engine"] == "speaks API 1.39, and 1.40 is the least"
+        assert errors["engine"] == "API version 1.39 is too old: expected 1.40 or later"
         assert {"engine", "guests", "hypervisor", "storage"} == set(errors)
 
     def test_an_engine_that_tells_no_version_is_not_read(self, driver_on_stub, stub):
         stub.version = {"ApiVersion": None}
         errors = errors_of(driver_on_stub.driver().get_available_resource(HOST))
-        assert errors["guests"] == "does not tell its API's version"
+        assert errors["guests"] == "does not report its API version"
 
     def test_an_engine_that_is_upgraded_is_connected_to_anew(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()
@@ -461,7 +461,7 @@ class TestEvents:
     def test_a_stream_that_is_quiet_is_opened_again_without_a_word(self, stub):
         events, sources = queue.Queue(), queue.Queue()
         client = EngineClient(stub.url, 5)
-        watch = EventWatch(client, events.put, lambda: sources.put(1), quiet_seconds=0.2)
+        watch = EventListener(client, events.put, lambda: sources.put(1), idle_seconds=0.2)
         watch.start()
         try:
             wait_until(lambda: stub.requests.count("/events") >= 3)
@@ -481,7 +481,7 @@ class TestEvents:
     def test_a_frozen_engine_is_noticed_by_its_silence(self, stub):
         sources = queue.Queue()
         client = EngineClient(stub.url, 1)
-        watch = EventWatch(client, lambda event: None, lambda: sources.put(1), quiet_seconds=0.5)
+        watch = EventListener(client, lambda event: None, lambda: sources.put(1), idle_seconds=0.5)
         watch.start()
         try:
             sources.get(timeout=10)
@@ -498,7 +498,7 @@ class TestEvents:
     def test_closing_ends_the_thread(self, driver_on_stub):
         driver = driver_on_stub.driver()
         listen(driver)
-        thread = driver._watch._thread
+        thread = driver._listener._thread
         driver.close()
         thread.join(10)
         assert not thread.is_alive()
@@ -507,18 +507,18 @@ class TestEvents:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("/var/run/docker.sock", "begins with none of"),
-        ("ssh://root@host", "begins with none of"),
-        ("tcp://user:s3cret@host:2376", "must hold no user or password"),
-        ("unix://", "needs an absolute path"),
-        ("unix:///", "needs an absolute path"),
-        ("unix://run/docker.sock", "needs an absolute path"),
-        ("unix:///" + "a" * 107, "at most 107 bytes"),
-        ("unix:///run/docker.sock?version=1", "has more than an address"),
-        ("tcp://", "needs a host and a port"),
-        ("tcp://:2375", "needs a host and a port"),
-        ("https://engine", "needs a host and a port"),
-        ("tcp://engine:0", "needs a host and a port"),
+        ("/var/run/docker.sock", "unknown scheme"),
+        ("ssh://root@host", "unknown scheme"),
+        ("tcp://user:s3cret@host:2376", "must not contain a user or password"),
+        ("unix://", "expected an absolute path"),
+        ("unix:///", "expected an absolute path"),
+        ("unix://run/docker.sock", "expected an absolute path"),
+        ("unix:///" + "a" * 107, "longer than 107 bytes"),
+        ("unix:///run/docker.sock?version=1", "must not have a query or fragment"),
+        ("tcp://", "expected a host and a port"),
+        ("tcp://:2375", "expected a host and a port"),
+        ("https://engine", "expected a host and a port"),
+        ("tcp://engine:0", "expected a host and a port"),
         ("tcp://engine:99999", "Port out of range"),
         ("tcp://engine:docker", "Port could not be cast"),
     ],
@@ -560,7 +560,7 @@ def test_a_configuration_file_of_dockers_own_that_is_odd_is_told_and_ends_no_thr
     told = queue.Queue()
     driver = driver_on_stub.driver()
     driver.events(told.put)
-    reason = "the Docker configuration file of the agent's user cannot be used"
+    reason = "the Docker configuration file of the agent's user is invalid"
     assert errors_of(driver.get_available_resource(HOST))["guests"] == reason
     path.unlink()
     assert told.get(timeout=20).kind is EventKind.SOURCE
@@ -568,7 +568,7 @@ def test_a_configuration_file_of_dockers_own_that_is_odd_is_told_and_ends_no_thr
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"), [(200, "answered what is no JSON"), (404, "answered 404: no such page")]
+    ("status", "reason"), [(200, "answered with invalid JSON"), (404, "answered 404: no such page")]
 )
 def test_a_server_that_is_no_engine_is_told(status, reason):
     class Handler(BaseHTTPRequestHandler):
@@ -585,7 +585,7 @@ def test_a_server_that_is_no_engine_is_told(status, reason):
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         client = EngineClient(f"tcp://127.0.0.1:{server.server_port}", 5)
-        for ask in (client.info, client.list_containers, client.read_disk_use):
+        for ask in (client.info, client.list_containers, client.get_disk_usage):
             with pytest.raises(HostDataError) as caught:
                 ask()
             assert caught.value.reason == reason

@@ -1,1 +1,1 @@
-"""The driver of container engines that speak Docker's API; the only package that imports docker."""
+"""Driver of container engines with Docker's API; the only package that imports docker."""

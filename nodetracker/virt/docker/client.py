@@ -1,4 +1,4 @@
-"""Asks a container engine by Docker's API: connects late, bounds each call, connects anew."""
+"""Query a container engine over Docker's API: connect on demand, bound each call, reconnect."""
 
 import contextlib
 import threading
@@ -15,9 +15,9 @@ from docker.types import CancellableStream
 from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
 
 MIN_API_VERSION = (1, 40)
-_ANY_VERSION = "1.40"  # of a connection that asks for nothing but the engine's own
-_LONGEST_ANSWER = 200  # characters of one that is told
-_LOST = "the connection was lost"
+_NEGOTIATION_API_VERSION = "1.40"  # of the connection that only reads the engine's version
+_MAX_ERROR_LENGTH = 200  # characters of an answer that an error quotes
+_CONNECTION_LOST = "the connection was lost"
 _ONE_SHOT_API_VERSION = (1, 41)
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Certificates by which client and engine know each other; None of all is no TLS."""
+    """Certificate files for TLS; without any, TLS is used only for https URLs."""
 
     ca_cert: str | None = None
     cert: str | None = None
@@ -33,55 +33,55 @@ class TlsFiles:
     verify: bool = True
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether any of them is given."""
+    def is_configured(self) -> bool:
+        """Whether any file is configured."""
         return bool(self.ca_cert or self.cert)
 
 
 class EventStream:
-    """The engine's events as they come, in pieces of JSON text.
+    """Stream of the engine's events, in pieces of JSON text.
 
-    Iterating ends when the engine ends it, and when nothing came for a while;
-    `was_quiet` tells which.
+    Iteration ends when the engine closes the stream or when no event arrives
+    for a while; `was_idle` is True in the latter case.
 
     Attributes:
-        opened_at: when it began, by the engine's clock in whole seconds since
-            1970 rounded down; None when the engine does not tell.
+        opened_at: time at which it was opened, by the engine's clock in whole
+            seconds since 1970, rounded down; None if the engine does not send it.
     """
 
     def __init__(self, response: requests.Response) -> None:
         self._response = response
         self._cancellable = CancellableStream(iter(()), response)
-        self.was_quiet = False
+        self.was_idle = False
         date = parsedate_tz(response.headers.get("Date") or "")
         self.opened_at = None if date is None else int(mktime_tz(date))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give pieces until the end."""
+        """Yield pieces until the stream ends."""
         try:
             yield from self._response.iter_content(chunk_size=None)
         except requests.exceptions.ConnectionError as error:
             cause = error.args[0] if error.args else None
-            self.was_quiet = isinstance(cause, urllib3.exceptions.ReadTimeoutError)
+            self.was_idle = isinstance(cause, urllib3.exceptions.ReadTimeoutError)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
-            pass  # the daemon is gone; the caller connects again
+            pass  # the daemon went away; the caller reconnects
         except AttributeError:
             pass  # closed from another thread while a piece was read
         finally:
             self._response.close()
 
     def close(self) -> None:
-        """End it, from any thread; a waiting reader returns at once."""
+        """Close the stream, from any thread; a waiting reader returns immediately."""
         with contextlib.suppress(OSError, AttributeError):
             self._cancellable.close()
 
 
 class EngineClient:
-    """One engine. Each call ends by the timeout or by the caller's own bound.
+    """Client of one engine. Each call ends after the timeout or the caller's own limit.
 
     Args:
-        base_url: as the option has it; names the engine in errors.
-        timeout_seconds: without a byte, after which a call fails.
+        base_url: value of the option; names the engine in errors.
+        timeout_seconds: seconds without a byte after which a call fails.
     """
 
     def __init__(self, base_url: str, timeout_seconds: float, tls: TlsFiles | None = None) -> None:
@@ -93,37 +93,37 @@ class EngineClient:
         self._connection: docker.APIClient | None = None
 
     # Every method raises DriverUnavailableError when the engine does not
-    # answer, and HostDataError when it answers that it cannot.
+    # answer, and HostDataError when it answers with an error.
 
     def ping(self) -> Any:
-        """Return whatever the engine answers to the least that can be asked."""
-        return self._ask(lambda api: api.ping())
+        """Return the engine's answer to ``/_ping``, the cheapest request."""
+        return self._call(lambda api: api.ping())
 
     def version(self) -> Any:
-        """Return what the engine says of its version."""
-        return self._ask(lambda api: api.version(api_version=False))
+        """Return the engine's answer to ``/version``."""
+        return self._call(lambda api: api.version(api_version=False))
 
     def info(self) -> Any:
-        """Return what the engine says of itself."""
-        return self._ask(lambda api: api.info())
+        """Return the engine's answer to ``/info``."""
+        return self._call(lambda api: api.info())
 
     def list_containers(self) -> Any:
-        """Return all containers in short, running or not."""
-        return self._ask(lambda api: api.containers(all=True))
+        """Return summaries of all containers, running or not."""
+        return self._call(lambda api: api.containers(all=True))
 
     def inspect_container(self, container_id: str) -> Any:
-        """Return all of one container.
+        """Return the full description of one container.
 
         Raises:
-            NotFoundError: it is gone.
+            NotFoundError: it does not exist any more.
         """
-        return self._ask(lambda api: api.inspect_container(container_id))
+        return self._call(lambda api: api.inspect_container(container_id))
 
-    def read_statistics(self, container_id: str) -> Any:
-        """Return the counters of one container as they are.
+    def get_statistics(self, container_id: str) -> Any:
+        """Return the current counters of one container.
 
         Raises:
-            NotFoundError: it is gone.
+            NotFoundError: it does not exist any more.
         """
 
         def read(api: docker.APIClient) -> Any:
@@ -131,29 +131,29 @@ class EngineClient:
                 return api.stats(container_id, stream=False)
             return api.stats(container_id, stream=False, one_shot=True)
 
-        return self._ask(read)
+        return self._call(read)
 
-    def read_disk_use(self) -> Any:
-        """Return what images take.
+    def get_disk_usage(self) -> Any:
+        """Return the disk usage of images.
 
-        Engines before API 1.42 measure containers and volumes too, file by file.
+        Before API 1.42 engines also measure containers and volumes, file by file.
         """
 
         def read(api: docker.APIClient) -> Any:
             url = f"{api.base_url}/v{api.api_version}/system/df"
             response = api.get(url, params={"type": "image"}, timeout=self._timeout)
-            return self._checked(response).json()
+            return self._check_response(response).json()
 
-        return self._ask(read)
+        return self._call(read)
 
     def open_events(
-        self, since: str | None, filters: dict[str, list[str]], quiet_seconds: float
+        self, since: str | None, filters: dict[str, list[str]], idle_seconds: float
     ) -> EventStream:
-        """Begin to listen.
+        """Open the stream of events.
 
         Args:
-            since: from when on, by the engine's clock in seconds; None = now.
-            quiet_seconds: without an event, after which the stream ends.
+            since: time of the first event, by the engine's clock in seconds; None = now.
+            idle_seconds: seconds without an event after which the stream ends.
         """
 
         def listen(api: docker.APIClient) -> EventStream:
@@ -164,108 +164,114 @@ class EngineClient:
                 f"{api.base_url}/v{api.api_version}/events",
                 params=parameters,
                 stream=True,
-                timeout=(self._timeout, quiet_seconds),
+                timeout=(self._timeout, idle_seconds),
             )
-            return EventStream(self._checked(response))
+            return EventStream(self._check_response(response))
 
-        return self._ask(listen)
+        return self._call(listen)
 
     def copy(self) -> "EngineClient":
-        """Return a client of the same engine with a connection of its own."""
+        """Return another client of the same engine, with a separate connection."""
         return EngineClient(self.source, self._timeout, self._tls)
 
     def close(self) -> None:
-        """Let go of the connection; a later call makes a new one."""
+        """Close the connection; a later call opens a new one."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
-    def _ask(self, question: Callable[[docker.APIClient], T]) -> T:
-        """Ask, and once more if the engine has closed the connection that there was."""
+    def _call(self, call: Callable[[docker.APIClient], T]) -> T:
+        """Run a call; repeat it once if the engine had closed an open connection."""
         was_connected = self._connection is not None
         try:
-            return self._ask_once(question)
+            return self._call_once(call)
         except DriverUnavailableError as error:
-            if not was_connected or error.reason != _LOST:
+            if not was_connected or error.reason != _CONNECTION_LOST:
                 raise
-        return self._ask_once(question)
+        return self._call_once(call)
 
-    def _ask_once(self, question: Callable[[docker.APIClient], T]) -> T:
+    def _call_once(self, call: Callable[[docker.APIClient], T]) -> T:
         try:
             connection = self._connection or self._connect()
             self.request_count += 1
-            return question(connection)
+            return call(connection)
         except docker.errors.NotFound as error:
             raise NotFoundError(f"{self.source}: {error.explanation}") from error
         except docker.errors.APIError as error:
-            self.close()  # the engine may be another version's by now
+            self.close()  # the engine may have been upgraded in the meantime
             status = error.response.status_code if error.response is not None else "an error"
             raise HostDataError(
                 self.source, f"answered {status}: {error.explanation or error}"
             ) from error
         except requests.JSONDecodeError as error:
-            raise HostDataError(self.source, "answered what is no JSON") from error
+            raise HostDataError(self.source, "answered with invalid JSON") from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             self.close()
             raise DriverUnavailableError(self.source, self._describe(error)) from error
         except ValueError as error:
-            raise HostDataError(self.source, "answered what is no JSON") from error
+            raise HostDataError(self.source, "answered with invalid JSON") from error
 
     def _connect(self) -> docker.APIClient:
-        """Connect and agree on a version, which are requests; no lock is held meanwhile."""
+        """Connect and negotiate the API version; the lock is not held during these requests."""
         self.request_count += 1
-        with contextlib.closing(self._make_connection(_ANY_VERSION)) as first:
+        with contextlib.closing(self._make_connection(_NEGOTIATION_API_VERSION)) as probe:
             try:
-                answer = first.version(api_version=False)
+                answer = probe.version(api_version=False)
             except docker.errors.NotFound as error:
                 text = f"answered 404: {error.explanation}"
-                raise HostDataError(self.source, text[:_LONGEST_ANSWER]) from error
+                raise HostDataError(self.source, text[:_MAX_ERROR_LENGTH]) from error
         version = answer.get("ApiVersion") if isinstance(answer, dict) else None
         if not isinstance(version, str) or not _parse_version(version):
-            raise HostDataError(self.source, "does not tell its API's version")
+            raise HostDataError(self.source, "does not report its API version")
         if _parse_version(version) < MIN_API_VERSION:
-            least = ".".join(map(str, MIN_API_VERSION))
-            raise HostDataError(self.source, f"speaks API {version}, and {least} is the least")
+            required = ".".join(map(str, MIN_API_VERSION))
+            raise HostDataError(
+                self.source, f"API version {version} is too old: expected {required} or later"
+            )
         connection = self._make_connection(version)
         with self._lock:
-            known, self._connection = self._connection, connection
-        if known is not None:
-            known.close()
+            previous, self._connection = self._connection, connection
+        if previous is not None:
+            previous.close()
         return connection
 
-    def _checked(self, response: requests.Response) -> requests.Response:
-        """Return an answer that is one, and not an error."""
+    def _check_response(self, response: requests.Response) -> requests.Response:
+        """Return the response if its status is 200.
+
+        Raises:
+            HostDataError: it has another status.
+        """
         if response.status_code != 200:
             text = response.text
             response.close()
             raise HostDataError(
-                self.source, f"answered {response.status_code}: {text[:_LONGEST_ANSWER]}"
+                self.source, f"answered {response.status_code}: {text[:_MAX_ERROR_LENGTH]}"
             )
         return response
 
     def _make_connection(self, version: str) -> docker.APIClient:
-        """Make a connection that takes no proxy and no authority from the environment."""
+        """Make a connection that ignores proxies and authorities from the environment."""
         try:
             connection = docker.APIClient(
                 base_url=self.source, version=version, timeout=self._timeout, tls=self._tls_config()
             )
-        except (AttributeError, TypeError) as error:  # the library reads that file in any case
+        except (AttributeError, TypeError) as error:  # the library always reads that file
             raise HostDataError(
-                self.source, "the Docker configuration file of the agent's user cannot be used"
+                self.source, "the Docker configuration file of the agent's user is invalid"
             ) from error
         connection.trust_env = False
         return connection
 
     def _tls_config(self) -> Any:
         files = self._tls
-        if not files.is_wanted and not self.source.startswith("https:"):
+        if not files.is_configured and not self.source.startswith("https:"):
             return None
         pair = (files.cert, files.key) if files.cert else None
         return docker.tls.TLSConfig(client_cert=pair, ca_cert=files.ca_cert, verify=files.verify)
 
     def _describe(self, error: BaseException) -> str:
-        """Say why there was no answer, in words that stay the same while it lasts."""
+        """Return why the engine did not answer; the same cause always has the same text."""
         seen: BaseException | None = error
         while seen is not None:
             if _is_timeout(seen):
@@ -282,11 +288,11 @@ class EngineClient:
             if isinstance(seen, docker.errors.TLSParameterError):
                 return " ".join(str(seen).split())
             seen = seen.__cause__ or seen.__context__
-        return _LOST
+        return _CONNECTION_LOST
 
 
 def _is_timeout(error: BaseException) -> bool:
-    """Tell whether nothing came in time; a refused connection calls itself a timeout, too."""
+    """Return whether a call timed out; urllib3's error of a refused connection is a timeout too."""
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return False
     return isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError))

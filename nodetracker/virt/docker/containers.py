@@ -1,4 +1,4 @@
-"""Containers as their engine describes them, read into values."""
+"""Parse the engine's descriptions of containers."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _SHARES_PER_CPU = 1024
 _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
 _NO_LIMIT_BYTES = 2**63 - 2**16
-"""From here on a limit is how the kernel writes none: the most pages that there can be."""
+"""Limits of at least this value mean no limit: the kernel shows its maximum number of pages."""
 
 _POWER_STATES = {
     "running": PowerState.RUNNING,
@@ -38,11 +38,11 @@ _POWER_STATES = {
 }
 _ALIVE = frozenset({"running", "stopping", "paused"})
 _ENDED = frozenset({"exited", "stopped"})  # the latter is Podman's, until it has cleaned up
-_COMES_BACK = frozenset({"always"})
+_RESTARTED_POLICIES = frozenset({"always"})
 
 
 class ContainerError(Exception):
-    """A container's description cannot be used; the text says which part of it."""
+    """A container's description is invalid; the text names the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ class Container:
     """One container.
 
     Attributes:
-        id: the engine's own.
-        state: in the engine's words, e.g. ``running``.
-        pid: of its first process on the engine's machine, 0 when it has none.
-        vcpu_milli: CPUs that it was given, 0 when it was given none.
-        memory_mb: its limit, None when it has none.
-        disk_mb: its limit, 0 when it has none.
+        id: the engine's id.
+        state: the engine's state, e.g. ``running``.
+        pid: pid of its first process on the engine's machine, 0 without one.
+        vcpu_milli: CPU limit or share in thousandths, 0 if not set.
+        memory_mb: memory limit, None if not set.
+        disk_mb: disk limit, 0 if not set.
         restart_policy: e.g. ``always``, "" for none.
-        gpu_names: GPUs that it asked for: numbers, uuids, or `ALL_GPUS`.
-        devices: paths of the host's devices that it was given.
-        cpus, cells: of the host, that it may run on and have memory of; none = any.
+        gpu_names: requested GPUs: numbers, uuids, or `ALL_GPUS`.
+        devices: paths of the host devices that are passed through.
+        cpus, cells: allowed CPUs and memory cells of the host; empty = any.
     """
 
     id: str
@@ -80,12 +80,12 @@ class Container:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it asked for, -1 for all."""
+        """Number of requested GPUs, -1 for all."""
         return -1 if ALL_GPUS in self.gpu_names else len(self.gpu_names)
 
     @property
     def power_state(self) -> PowerState:
-        """What it is doing; a state that is not known here counts as stopped."""
+        """The power state; NOSTATE for an unknown state of the engine."""
         return _POWER_STATES.get(self.state, PowerState.NOSTATE)
 
     @property
@@ -95,26 +95,26 @@ class Container:
 
     @property
     def holds_resources(self) -> bool:
-        """Whether it has CPU and memory, or will have them without anybody's asking.
+        """Whether it uses CPU and memory now, or the engine will start it again by itself.
 
-        An engine brings back what it stopped itself by ``always`` alone: under
-        the other policies a container that is down was stopped by somebody, or
-        has used up its tries.
+        The engine restarts an ended container only under ``always``: under the
+        other policies the container was stopped by a user, or has used up its
+        retries.
         """
         return (
             self.is_alive
             or self.state == "restarting"
-            or (self.state in _ENDED and self.restart_policy in _COMES_BACK)
+            or (self.state in _ENDED and self.restart_policy in _RESTARTED_POLICIES)
         )
 
 
 def parse_container(raw: Any) -> Container:
-    """Read the answer to ``/containers/ID/json``.
+    """Parse the answer to ``/containers/ID/json``.
 
     Raises:
-        ContainerError: what it is charged by is not there or of another type.
+        ContainerError: a value that determines its usage is missing or has the wrong type.
     """
-    description = _mapping(raw, "it")
+    description = _mapping(raw, "the description")
     host_config = _mapping(description.get("HostConfig"), "HostConfig")
     state = _mapping(description.get("State"), "State")
     config = description.get("Config")
@@ -122,7 +122,7 @@ def parse_container(raw: Any) -> Container:
     labels = config.get("Labels")
     container_id = description.get("Id")
     if not isinstance(container_id, str) or not container_id:
-        raise ContainerError("Id is no text")
+        raise ContainerError("Id is not a string")
     policy = host_config.get("RestartPolicy")
     memory = _number(host_config, "Memory")
     return Container(
@@ -148,13 +148,13 @@ def parse_container(raw: Any) -> Container:
 
 
 def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
-    """Return the CPUs that a container was given, in thousandths rounded up.
+    """Return the CPUs of a container in thousandths, rounded up.
 
-    The first that is set counts: NanoCpus, quota by period, the CPUs of its
-    set, shares of which 1024 are one CPU.
+    The first setting that is present counts: NanoCpus, quota / period, the
+    number of CPUs in its set, shares (1024 are one CPU).
 
     Raises:
-        ContainerError: one of them is of another type.
+        ContainerError: a setting has the wrong type.
 
     >>> parse_vcpu_milli({"NanoCpus": 1500000000}), parse_vcpu_milli({"CpuShares": 512})
     (1500, 500)
@@ -173,10 +173,10 @@ def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
 
 
 def parse_disk_mb(storage_options: Any) -> int:
-    """Return the ``size`` of a container's storage options in MiB rounded up, 0 for none.
+    """Return the ``size`` of a container's storage options in MiB, rounded up, 0 without one.
 
     Raises:
-        ContainerError: it is no size.
+        ContainerError: the size is invalid.
 
     >>> parse_disk_mb({"size": "10G"}), parse_disk_mb(None)
     (10240, 0)
@@ -186,23 +186,23 @@ def parse_disk_mb(storage_options: Any) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Read a size as engines write it, in bytes; every unit is a power of 1024.
+    """Parse an engine's notation of a size into bytes; all units are powers of 1024.
 
     Raises:
-        ContainerError: it is no size.
+        ContainerError: the text is not a valid size.
 
     >>> parse_size("1.5g"), parse_size("512MiB"), parse_size("100")
     (1610612736, 536870912, 100)
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ContainerError(f"{text!r} is no size")
+        raise ContainerError(f"{text!r} is not a valid size")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ContainerError(f"{what} is no object")
+        raise ContainerError(f"{what} is not an object")
     return value
 
 
@@ -219,5 +219,5 @@ def _parse_set(host_config: Mapping[str, Any], key: str) -> CpuSet:
 def _number(mapping: Mapping[str, Any], key: str) -> int:
     value = mapping.get(key) or 0
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ContainerError(f"{key} is {value!r}, which is no whole number")
+        raise ContainerError(f"{key}: invalid value {value!r}, expected an integer")
     return value

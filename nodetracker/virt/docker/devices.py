@@ -1,21 +1,21 @@
-"""Which of the host's devices and GPUs a container asked for, as its engine writes it down."""
+"""Parse the host devices and GPUs that a container requested."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
 _CDI_GPU = re.compile(r"[^/=]+/gpu=(.+)")
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 _NO_GPU = frozenset({"", "none", "void"})
 
 ALL_GPUS = "all"
-"""The name that stands for every GPU of the host."""
+"""Name for all GPUs of the host."""
 
 
 def parse_gpu_names(requests: Any) -> tuple[str, ...]:
-    """Return the GPUs that a container asked for, by number or uuid, or `ALL_GPUS`.
+    """Return the GPUs that a container requested, by number or uuid, or `ALL_GPUS`.
 
-    An engine that is asked for some number of them gives the first ones.
+    If a number of GPUs is requested, the engine assigns the first ones.
 
     >>> parse_gpu_names([{"Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]]}])
     ('0', '1')
@@ -29,17 +29,17 @@ def parse_gpu_names(requests: Any) -> tuple[str, ...]:
         if request.get("Driver") == "cdi":
             matches = filter(None, map(_CDI_GPU.fullmatch, names))
             found += [match[1] for match in matches]
-        elif not _asks_for_gpus(request):
+        elif not _requests_gpus(request):
             continue
         elif names:
             found += names
         elif isinstance(count, int):
-            found += [ALL_GPUS] if count < 0 else map(str, range(min(count, _MOST_GPUS)))
+            found += [ALL_GPUS] if count < 0 else map(str, range(min(count, _MAX_GPUS)))
     return tuple(found)
 
 
 def parse_visible_gpus(runtime: Any, environment: Any) -> tuple[str, ...]:
-    """Return the GPUs that NVIDIA's runtime gives a container by its environment.
+    """Return the GPUs that NVIDIA's runtime assigns by the container's environment.
 
     >>> parse_visible_gpus("nvidia", ["A=b", "NVIDIA_VISIBLE_DEVICES=0,GPU-1"])
     ('0', 'GPU-1')
@@ -56,14 +56,14 @@ def parse_visible_gpus(runtime: Any, environment: Any) -> tuple[str, ...]:
 
 
 def parse_devices(devices: Any) -> tuple[str, ...]:
-    """Return the host's paths of the devices that a container was given, ascending."""
+    """Return the host paths of a container's devices, in ascending order."""
     found = devices if isinstance(devices, list) else []
     paths = {device.get("PathOnHost") for device in found if isinstance(device, Mapping)}
     return tuple(sorted(path for path in paths if isinstance(path, str) and path))
 
 
-def _asks_for_gpus(request: Mapping[str, Any]) -> bool:
+def _requests_gpus(request: Mapping[str, Any]) -> bool:
     if request.get("Driver") == "nvidia":
         return True
     alternatives = request.get("Capabilities") or []
-    return any("gpu" in wanted for wanted in alternatives if isinstance(wanted, list))
+    return any("gpu" in names for names in alternatives if isinstance(names, list))

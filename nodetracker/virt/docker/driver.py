@@ -1,4 +1,4 @@
-"""This machine as a container host: facts from its files and its engine, containers as guests."""
+"""Read this machine as a container host: its facts, its engine and containers as guests."""
 
 import time
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from nodetracker.model.host import StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
-from nodetracker.virt.docker.binding import Bindable, bind_container
-from nodetracker.virt.docker.charging import Charges, ContainerCharger
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import ContainerError
+from nodetracker.virt.docker.event_listener import EventListener
 from nodetracker.virt.docker.events import EngineEvent
+from nodetracker.virt.docker.guest_builder import BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.info import (
     EngineReport,
     has_disk_quotas,
@@ -27,7 +27,7 @@ from nodetracker.virt.docker.info import (
     parse_report,
 )
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
-from nodetracker.virt.docker.watch import EventWatch
+from nodetracker.virt.docker.pins import HostTopology, derive_pins
 from nodetracker.virt.docker.workloads import parse_workload_uuid
 from nodetracker.virt.machine import MachineProbes, read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
@@ -36,16 +36,16 @@ from nodetracker.virt.probes import ProbeKey
 S = TypeVar("S")
 T = TypeVar("T")
 
-REPORT_SECONDS = 50.0
-"""What an engine says of itself is asked again this often; audits after events need it sooner."""
+REPORT_MAX_AGE_SECONDS = 50.0
+"""Maximum age of the engine's report about itself; an event of the daemon expires it earlier."""
 
 
 class DockerDriver:
     """One container engine on this machine; its node is called after the host.
 
     Args:
-        reserve_disk_for_image: share of the engine's disk that is kept for images.
-        measures_containers: whether more is measured than charging needs.
+        reserve_disk_for_image: share of the engine's disk that is reserved for images.
+        measures_containers: measure all containers, also those whose usage follows from limits.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class DockerDriver:
         self._image_share = reserve_disk_for_image
         self._monotonic = monotonic
         self._reader = ContainerReader(client, monotonic)
-        self._watch: EventWatch | None = None
-        self._charger = ContainerCharger(
+        self._listener: EventListener | None = None
+        self._guest_builder = GuestBuilder(
             client, self._host, self._roots, self._probes, measures_containers, monotonic
         )
         self._report: EngineReport | None = None
         self._report_at = 0.0
         self._reloaded_at = 0.0
         self._root_dir = ""
-        self._bindable = Bindable()
+        self._host_topology = HostTopology()
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
-        """What this driver can do; power actions only where they are allowed."""
+        """Capabilities of this driver; power actions only if they are allowed."""
         allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
         return frozenset(
             {
@@ -89,48 +89,49 @@ class DockerDriver:
         )
 
     def init_host(self) -> None:
-        """Do nothing: an engine that is not there now may come later."""
+        """Do nothing: an engine that is down now may start later."""
 
     def close(self) -> None:
-        """End the events and let go of the connection."""
-        if self._watch is not None:
-            self._watch.stop()
+        """Stop listening to events and close the connection."""
+        if self._listener is not None:
+            self._listener.stop()
         self._client.close()
 
     def get_available_nodes(self) -> NodeListing:
         """Return the one node, called after the host, and whether the engine answers.
 
-        It is there also without its engine, whose events tell that it is there.
+        The node exists even without its engine. While events arrive, the engine
+        is known to answer.
         """
-        if self._is_watched:
+        if self._has_live_events:
             return NodeListing((self._host,))
         fact = self._probes.ask(self._key("ping"), self._client.ping)
         problem = f"{self._source}: {fact.error}"
         return NodeListing((self._host,), () if fact.is_fresh else (problem,))
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Read the machine's facts, the engine's and its containers, each as its own probe."""
+        """Read the facts of the machine and the engine and its containers, in separate probes."""
         machine_probes = MachineProbes(self._host, self._roots, self._probes)
         pending_report = self._probes.start(self._key("engine"), self._read_engine)
         pending_listing = self._probes.start(self._key("containers"), self._read_containers)
         report = pending_report.fact()
         storage = self._read_storage(machine_probes, report)
         listing = pending_listing.fact()
-        charges = Charges()
+        built = BuiltGuests()
         if listing.value is None:
-            self._reloaded_at = self._monotonic()  # nor is its word on itself believed any longer
+            self._reloaded_at = self._monotonic()  # the engine's report has to be read again too
         else:
-            charges = self._charger.charge(listing.value.containers)
+            built = self._guest_builder.build(listing.value.containers)
         machine = machine_probes.facts()
-        self._bindable = Bindable(
-            machine.numa.value or self._bindable.topology,
-            self._bindable.gpus if machine.gpus.value is None else machine.gpus.value,
-            self._bindable.pci if machine.pci.value is None else machine.pci.value,
+        self._host_topology = HostTopology(
+            machine.numa.value or self._host_topology.topology,
+            self._host_topology.gpus if machine.gpus.value is None else machine.gpus.value,
+            self._host_topology.pci if machine.pci.value is None else machine.pci.value,
         )
-        guests = _part(listing, lambda value: self._list_guests(value, charges))
+        guests = _map_fact(listing, lambda value: self._list_guests(value, built))
         return HostSnapshot(
             nodename=nodename,
-            hypervisor=_part(report, lambda value: value.hypervisor),
+            hypervisor=_map_fact(report, lambda value: value.hypervisor),
             cpu=machine.cpu,
             memory=machine.memory,
             numa=machine.numa,
@@ -141,52 +142,52 @@ class DockerDriver:
             netdevs=machine.netdevs,
             mdev_types=machine.mdev_types,
             guests=guests,
-            engine=_part(report, lambda value: value.engine),
-            measured=charges.measured,
+            engine=_map_fact(report, lambda value: value.engine),
+            measured=built.measured,
             warnings=(
                 *self._evaluate_report(nodename, report.value),
-                *self._evaluate_labels(nodename, charges),
+                *self._evaluate_labels(nodename, built),
             ),
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Listen to the engine in a thread of its own."""
+        """Listen to the engine's events in a separate thread."""
 
-        def tell(event: EngineEvent) -> None:
+        def on_event(event: EngineEvent) -> None:
             if event.container_id:
                 self._reader.mark_changed(event.container_id)
             else:
                 self._reloaded_at = self._monotonic()
             callback(NodeEvent(self._host, event.kind, _workload_of(event)))
 
-        def notify_source() -> None:
+        def on_source() -> None:
             self._reader.mark_all_changed()
             self._reloaded_at = self._monotonic()
             callback(NodeEvent(self._host, EventKind.SOURCE))
 
-        self._watch = EventWatch(self._client.copy(), tell, notify_source)
-        self._watch.start()
+        self._listener = EventListener(self._client.copy(), on_event, on_source)
+        self._listener.start()
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since the kernel booted."""
         return read_uptime(self._roots)
 
     def host_power_action(self, action: str) -> None:
-        """Switch this machine."""
+        """Run a power action on this machine."""
         self._power.act(action)
 
     @property
-    def _is_watched(self) -> bool:
-        return self._watch is not None and self._watch.is_live
+    def _has_live_events(self) -> bool:
+        return self._listener is not None and self._listener.is_live
 
-    # Probes: each runs in a thread of its own and may hang.
+    # Probes: each runs in a separate thread and may hang.
 
     def _read_engine(self) -> EngineReport:
         report = self._report
-        if report is None or not self._is_report_good():
-            began_at = self._monotonic()
+        if report is None or not self._is_report_current():
+            started_at = self._monotonic()
             report = parse_report(self._client.info(), self._client.version(), self._source)
-            self._report, self._report_at = report, began_at
+            self._report, self._report_at = report, started_at
         engine = report.engine
         if not engine.root_dir:
             return report
@@ -196,43 +197,47 @@ class DockerDriver:
         )
         return replace(report, engine=replace(engine, has_disk_quotas=quotas))
 
-    def _is_report_good(self) -> bool:
-        """Tell whether the last report still stands, as events would have told of another."""
+    def _is_report_current(self) -> bool:
+        """Return whether the last report is still current: no event has expired it."""
         age = self._monotonic() - self._report_at
-        return self._is_watched and age < REPORT_SECONDS and self._report_at > self._reloaded_at
+        return (
+            self._has_live_events
+            and age < REPORT_MAX_AGE_SECONDS
+            and self._report_at > self._reloaded_at
+        )
 
     def _read_containers(self) -> ContainerListing:
-        return self._reader.read(self._is_watched)
+        return self._reader.read(self._has_live_events)
 
-    # What follows from them.
+    # Facts derived from the probes.
 
     def _read_storage(self, probes: MachineProbes, report: Fact[EngineReport]) -> Fact[StorageInfo]:
-        """Measure the engine's root directory, also while the engine does not answer."""
+        """Measure the filesystem of the engine's root directory, even while the engine is down."""
         if report.value is not None:
             self._root_dir = report.value.engine.root_dir or self._root_dir
         if not self._root_dir:
-            return failed(self._source, report.error or "does not tell its root directory")
+            return failed(self._source, report.error or "does not report its root directory")
         fact = probes.start_storage(self._below_root(self._root_dir)).fact()
         if fact.value is None or not self._image_share:
             return fact
         reserved = int(fact.value.instances.total_mb * self._image_share)
         return fresh(fact.source, replace(fact.value, reserved_mb=reserved))
 
-    def _list_guests(self, listing: ContainerListing, charges: Charges) -> GuestListing:
-        """Return the containers as they are charged, with what each is bound to."""
-        bindable = self._bindable
+    def _list_guests(self, listing: ContainerListing, built: BuiltGuests) -> GuestListing:
+        """Return the containers as guests, with their pins."""
+        topology = self._host_topology
         return GuestListing(
             tuple(
-                replace(guest, pins=bind_container(container, guest, bindable))
-                for container, guest in zip(listing.containers, charges.guests, strict=True)
+                replace(guest, pins=derive_pins(container, guest, topology))
+                for container, guest in zip(listing.containers, built.guests, strict=True)
             ),
             listing.unreadable,
         )
 
-    def _evaluate_labels(self, nodename: str, charges: Charges) -> list[HostWarning]:
+    def _evaluate_labels(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
         return [
             HostWarning(WarningKind.ENGINE_DATA, nodename, name, f"container {name}: {text}")
-            for name, text in sorted(charges.wrong_labels.items())
+            for name, text in sorted(built.invalid_labels.items())
         ]
 
     def _evaluate_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
@@ -240,7 +245,7 @@ class DockerDriver:
             return []
         found = [
             HostWarning(WarningKind.ENGINE_DATA, nodename, line, f"{self._source}: {line}")
-            for line in report.complaints
+            for line in report.problems
         ]
         if report.daemon_name and not is_same_host(report.daemon_name, self._host):
             found.append(
@@ -248,8 +253,8 @@ class DockerDriver:
                     WarningKind.ENGINE_NAME,
                     nodename,
                     "",
-                    f"{self._source} calls its host {report.daemon_name}, and [DEFAULT] host is "
-                    f"{self._host}: see that the engine runs on this machine",
+                    f"{self._source} reports its host as {report.daemon_name}, but [DEFAULT] host "
+                    f"is {self._host}: check that the engine runs on this machine",
                 )
             )
         return found
@@ -270,8 +275,8 @@ def _workload_of(event: EngineEvent) -> str:
         return parse_workload_uuid(event.container_id, "", {})
 
 
-def _part(fact: Fact[S], choose: Callable[[S], T]) -> Fact[T]:
-    """Return what follows from one answer of the engine as a fact of its own."""
+def _map_fact(fact: Fact[S], derive: Callable[[S], T]) -> Fact[T]:
+    """Return a fact derived from another; failed if that one failed."""
     if fact.value is None:
         return failed(fact.source, fact.error or "")
-    return fresh(fact.source, choose(fact.value))
+    return fresh(fact.source, derive(fact.value))

@@ -1,4 +1,4 @@
-"""Events of an engine, from the text of its stream to values."""
+"""Decode the engine's event stream."""
 
 import codecs
 import json
@@ -28,7 +28,7 @@ _KINDS = {
 _RELOAD = "reload"
 
 FILTERS = {"event": [*_KINDS, _RELOAD]}
-"""What is asked for: the many events of health checks stay with the engine."""
+"""Filters of the stream; they exclude the frequent events of health checks."""
 
 _NS_PER_SECOND = 1_000_000_000
 
@@ -38,8 +38,8 @@ class EngineEvent:
     """One event.
 
     Attributes:
-        at_ns: when it was, by the engine's clock, in nanoseconds since 1970.
-        container_id: "" when the engine itself is meant.
+        at_ns: time of the event by the engine's clock, in nanoseconds since 1970.
+        container_id: "" for an event of the engine itself.
         name, labels: of the container.
     """
 
@@ -51,12 +51,12 @@ class EngineEvent:
 
     @property
     def since(self) -> str:
-        """When it was, as the engine wants to be told from when on to go on."""
+        """Time of the event, in the format of the ``since`` parameter."""
         return f"{self.at_ns // _NS_PER_SECOND}.{self.at_ns % _NS_PER_SECOND:09d}"
 
 
 class EventDecoder:
-    """Puts the pieces of a stream together to events, with or without lines between them."""
+    """Assembles events from the pieces of a stream, with or without newlines between events."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -64,10 +64,10 @@ class EventDecoder:
         self._json = json.JSONDecoder()
 
     def feed(self, piece: bytes) -> Iterator[EngineEvent]:
-        """Give the events that a piece completes; what is no event here is passed over.
+        """Yield the events that a piece completes; irrelevant events are skipped.
 
         Raises:
-            ValueError: it is no JSON.
+            ValueError: the text is not JSON.
         """
         self._text += self._utf8.decode(piece)
         while text := self._text.lstrip():
@@ -76,7 +76,7 @@ class EventDecoder:
             except ValueError:
                 if not text.startswith("{"):
                     raise
-                self._text = text  # the rest is still to come
+                self._text = text  # incomplete; wait for the next piece
                 return
             self._text = text[end:]
             event = parse_event(raw)
@@ -86,16 +86,16 @@ class EventDecoder:
 
 
 def parse_event(raw: Any) -> EngineEvent | None:
-    """Read one event, None for one that changes nothing here."""
+    """Parse one event, None if it is irrelevant."""
     if not isinstance(raw, Mapping):
         return None
-    action, about = str(raw.get("Action") or ""), raw.get("Type")
+    action, subject = str(raw.get("Action") or ""), raw.get("Type")
     actor = raw.get("Actor")
     actor = actor if isinstance(actor, Mapping) else {}
-    if about == "container":
+    if subject == "container":
         kind = _KINDS.get(action)
     else:
-        kind = EventKind.CHANGED if (about, action) == ("daemon", _RELOAD) else None
+        kind = EventKind.CHANGED if (subject, action) == ("daemon", _RELOAD) else None
     if kind is None:
         return None
     attributes = actor.get("Attributes")
@@ -104,7 +104,7 @@ def parse_event(raw: Any) -> EngineEvent | None:
     return EngineEvent(
         kind=kind,
         at_ns=at_ns if isinstance(at_ns, int) else 0,
-        container_id=str(actor.get("ID") or "") if about == "container" else "",
+        container_id=str(actor.get("ID") or "") if subject == "container" else "",
         name=str(attributes.get("name") or ""),
         labels={str(key): str(value) for key, value in attributes.items()},
     )

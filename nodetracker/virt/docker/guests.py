@@ -1,4 +1,4 @@
-"""Containers as guests: what each is charged, pure."""
+"""Build the guest of a container."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +9,13 @@ from nodetracker.virt.docker.workloads import parse_orchestrator, parse_project
 
 
 def build_guest(container: Container, uuid: str, working_set_mb: int) -> Guest:
-    """Build the guest that a container is.
+    """Build the guest of a container.
 
-    One that does not run and is not brought back by its engine holds its disk
-    alone; whoever starts it again makes it hold the rest.
+    A container that does not run and will not be restarted by its engine uses
+    only its disk; CPU and memory count again when it is started.
 
     Args:
-        working_set_mb: what it is charged if it has no memory limit.
+        working_set_mb: memory usage of a container without a memory limit.
     """
     holds = container.holds_resources
     memory_mb = working_set_mb if container.memory_mb is None else container.memory_mb
@@ -33,7 +33,7 @@ def build_guest(container: Container, uuid: str, working_set_mb: int) -> Guest:
 
 
 def _details(container: Container) -> Mapping[str, Any]:
-    """Tell what else an operator may ask of a container; only what there is."""
+    """Return further data of a container for operators; keys without a value are omitted."""
     unlimited = [
         name
         for name, limit in (

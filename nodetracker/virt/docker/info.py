@@ -1,4 +1,4 @@
-"""What an engine says of itself, read into values; what does not parse costs itself alone."""
+"""Parse the engine's report about itself; an invalid item does not affect the others."""
 
 import re
 from collections.abc import Mapping
@@ -20,29 +20,29 @@ _PODMAN = "Podman Engine"
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """An engine's word on itself.
+    """An engine's report about itself.
 
     Attributes:
-        engine: without what only the host's files tell of its disk quotas.
-        daemon_name: what it calls its host, "" when it does not.
-        complaints: a line for each item that could not be used as it stands.
+        engine: without disk quotas, which only the host's files show.
+        daemon_name: the engine's name of its host, "" without one.
+        problems: a line for each invalid item.
     """
 
     engine: ContainerEngine
     hypervisor: HypervisorInfo
     daemon_name: str
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def parse_report(info: Any, version: Any, source: str) -> EngineReport:
-    """Read the answers to ``/info`` and ``/version``.
+    """Parse the answers to ``/info`` and ``/version``.
 
     Raises:
-        HostDataError: the answer to ``/info`` is no object.
+        HostDataError: the answer to ``/info`` is not an object.
     """
     if not isinstance(info, Mapping):
-        raise HostDataError(source, "answered what is no description of an engine")
-    labels, complaints = parse_labels(info.get("Labels"))
+        raise HostDataError(source, "invalid answer to /info: expected an object")
+    labels, problems = parse_labels(info.get("Labels"))
     name = parse_engine_name(version)
     server_version = _text(info.get("ServerVersion"))
     runtimes = info.get("Runtimes")
@@ -66,37 +66,37 @@ def parse_report(info: Any, version: Any, source: str) -> EngineReport:
             supported_instances=((parse_architecture(info.get("Architecture")), name, "exe"),),
         ),
         daemon_name=_text(info.get("Name")),
-        complaints=complaints,
+        problems=problems,
     )
 
 
 def parse_labels(value: Any) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Read a daemon's labels, a text ``KEY=VALUE`` each; null is none.
+    """Parse a daemon's labels, each a string ``KEY=VALUE``; null means no labels.
 
     Returns:
-        The labels, and a line for each that is not of that form. One without
-        ``=`` is kept with an empty value.
+        The labels, and a line for each invalid one. A label without ``=`` is
+        kept with an empty value.
 
     >>> parse_labels(["rack=7", "url=a=b", "gpu"])
     ({'rack': '7', 'url': 'a=b', 'gpu': ''}, ("label 'gpu' has no value",))
     """
     labels: dict[str, str] = {}
-    complaints = []
+    problems = []
     if value is not None and not isinstance(value, list):
-        return {}, ("the labels are no list",)
+        return {}, ("invalid labels: expected a list",)
     for item in value or []:
         if not isinstance(item, str):
-            complaints.append(f"label {item!r} is no text")
+            problems.append(f"label {item!r} is not a string")
             continue
         key, equals, text = item.partition("=")
         labels[key] = text
         if not equals:
-            complaints.append(f"label {item!r} has no value")
-    return labels, tuple(complaints)
+            problems.append(f"label {item!r} has no value")
+    return labels, tuple(problems)
 
 
 def parse_engine_name(version: Any) -> str:
-    """Tell Podman from Docker by the answer to ``/version``."""
+    """Return ``podman`` or ``docker``, by the answer to ``/version``."""
     components = version.get("Components") if isinstance(version, Mapping) else None
     for component in components if isinstance(components, list) else []:
         if isinstance(component, Mapping) and component.get("Name") == _PODMAN:
@@ -105,7 +105,7 @@ def parse_engine_name(version: Any) -> str:
 
 
 def parse_architecture(value: Any) -> str:
-    """Return an architecture as ``uname -m`` calls it; Podman uses Go's names.
+    """Return the name that ``uname -m`` has for an architecture; Podman uses Go's names.
 
     >>> parse_architecture("amd64"), parse_architecture("s390x")
     ('x86_64', 's390x')
@@ -115,7 +115,7 @@ def parse_architecture(value: Any) -> str:
 
 
 def parse_version_number(text: str) -> int:
-    """Return a version as one number: 1,000,000 x major + 1,000 x minor + micro, 0 for none.
+    """Return 1,000,000 x major + 1,000 x minor + micro of a version, 0 without one.
 
     >>> parse_version_number("20.10.24+dfsg1"), parse_version_number("4.3")
     (20010024, 4003000)
@@ -126,10 +126,11 @@ def parse_version_number(text: str) -> int:
 
 
 def has_disk_quotas(storage_driver: str, fs_type: str, options: tuple[str, ...]) -> bool:
-    """Tell whether the disk of a container can be bounded.
+    """Return whether the disk of a container can be limited.
 
     Args:
-        fs_type, options: of the filesystem of the engine's root directory, now.
+        storage_driver: the engine's storage driver.
+        fs_type, options: of the filesystem of the engine's root directory.
 
     >>> has_disk_quotas("overlay2", "xfs", ("rw", "prjquota"))
     True
@@ -144,7 +145,7 @@ def has_disk_quotas(storage_driver: str, fs_type: str, options: tuple[str, ...])
 
 
 def is_same_host(daemon_name: str, host: str) -> bool:
-    """Tell whether two names mean one host: equal, but for case and a domain that one lacks.
+    """Return whether two names are of the same host; case and a missing domain are ignored.
 
     >>> is_same_host("web1", "web1.example.com"), is_same_host("web1", "web2")
     (True, False)
@@ -154,15 +155,16 @@ def is_same_host(daemon_name: str, host: str) -> bool:
 
 
 def parse_image_bytes(value: Any, source: str) -> int:
-    """Return what images take, from the answer to ``/system/df``: what layers share counts once.
+    """Return the disk usage of images from the answer to ``/system/df``.
 
-    Podman gives no size of all layers, so that there each image counts in full.
+    Shared layers count once. Podman does not report the size of all layers, so
+    each image counts in full there.
 
     Raises:
-        HostDataError: it does not say.
+        HostDataError: the sizes are missing or invalid.
     """
     if not isinstance(value, Mapping):
-        raise HostDataError(source, "answered what is no disk use")
+        raise HostDataError(source, "invalid answer to /system/df: expected an object")
     total = value.get("LayersSize")
     if isinstance(total, int) and total > 0:
         return total
@@ -170,7 +172,9 @@ def parse_image_bytes(value: Any, source: str) -> int:
     try:
         return sum(int(image["Size"]) for image in images)
     except (KeyError, TypeError, ValueError) as error:
-        raise HostDataError(source, "answered an image without a size") from error
+        raise HostDataError(
+            source, "invalid answer to /system/df: an image has no valid size"
+        ) from error
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""All containers of an engine, of which only those that changed are asked for in full."""
+"""List all containers of an engine, and inspect only those that may have changed."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container, ContainerError, parse_container
 
 REFRESH_SECONDS = 600.0
-"""Every container is asked for in full this often, changed or not."""
+"""Interval after which every container is inspected again, changed or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ContainerListing:
     """All containers.
 
     Attributes:
-        unreadable: a line for each that could not be read.
+        unreadable: a line for each container that could not be read.
     """
 
     containers: tuple[Container, ...] = ()
@@ -26,60 +26,63 @@ class ContainerListing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A container as it was read, and how many events had been told before that."""
+class _CachedContainer:
+    """A container as last read, and the number of events received before that."""
 
     container: Container
     event_count: int
 
 
 class ContainerReader:
-    """Lists containers by one request, and one more for each that may be another.
+    """Lists containers with one request, and one more for each that may have changed.
 
-    What is known is believed while events are told: until an event names the
-    container, its state is another in the list, or the time is up.
+    While events arrive, the last description of a container is used until an
+    event names the container, its state in the list differs, or
+    `REFRESH_SECONDS` have passed.
 
     Args:
-        monotonic: seconds that never go back.
+        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(self, client: EngineClient, monotonic: Callable[[], float]) -> None:
         self._client = client
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedContainer] = {}
         self._event_count = 0
-        self._touched: dict[str, int] = {}
-        self._all_touched = 0
+        self._changed_at: dict[str, int] = {}
+        self._all_changed_at = 0
         self._refreshed_at: float | None = None
 
     def mark_changed(self, container_id: str) -> None:
-        """Note that a container changed."""
+        """Record that a container changed."""
         with self._lock:
             self._event_count += 1
-            self._touched[container_id] = self._event_count
+            self._changed_at[container_id] = self._event_count
 
     def mark_all_changed(self) -> None:
-        """Note that any container may have changed."""
+        """Record that any container may have changed."""
         with self._lock:
             self._event_count += 1
-            self._all_touched = self._event_count
-            self._touched.clear()
+            self._all_changed_at = self._event_count
+            self._changed_at.clear()
 
-    def read(self, is_watched: bool) -> ContainerListing:
-        """Return all containers in order of their ids.
+    def read(self, has_live_events: bool) -> ContainerListing:
+        """Return all containers, ordered by id.
 
         Args:
-            is_watched: whether events are told, so that what is known may be believed.
+            has_live_events: events arrive, so that cached containers may be used.
 
         Raises:
             DriverUnavailableError: the engine does not answer.
-            HostDataError: it answers what is no list.
+            HostDataError: the answer is not a list.
         """
         listed = self._client.list_containers()
         if not isinstance(listed, list):
-            raise HostDataError(self._client.source, "answered what is no list of containers")
-        if not is_watched or self._is_refresh_due():
+            raise HostDataError(
+                self._client.source, "invalid answer to /containers/json: expected a list"
+            )
+        if not has_live_events or self._is_refresh_due():
             self._refreshed_at = self._monotonic()
             self.mark_all_changed()
         found: dict[str, Container] = {}
@@ -92,12 +95,12 @@ class ContainerReader:
             try:
                 found[container_id] = self._read_one(container_id, item)
             except NotFoundError:
-                continue  # it was removed since the list was made
+                continue  # removed since it was listed
             except ContainerError as error:
-                unreadable.append(f"container {_name_of(item, container_id)}: {error}")
+                unreadable.append(f"container {_get_name(item, container_id)}: {error}")
             except HostDataError as error:
-                unreadable.append(f"container {_name_of(item, container_id)}: {error.reason}")
-        self._forget_all_but(found)
+                unreadable.append(f"container {_get_name(item, container_id)}: {error.reason}")
+        self._evict_missing(found)
         return ContainerListing(
             tuple(found[container_id] for container_id in sorted(found)), tuple(unreadable)
         )
@@ -105,7 +108,7 @@ class ContainerReader:
     def _read_one(self, container_id: str, item: Mapping[str, Any]) -> Container:
         with self._lock:
             known = self._known.get(container_id)
-            changed_at = max(self._all_touched, self._touched.get(container_id, 0))
+            changed_at = max(self._all_changed_at, self._changed_at.get(container_id, 0))
             count = self._event_count
         if (
             known is not None
@@ -115,7 +118,7 @@ class ContainerReader:
             return known.container
         container = parse_container(self._client.inspect_container(container_id))
         with self._lock:
-            self._known[container_id] = _Known(container, count)
+            self._known[container_id] = _CachedContainer(container, count)
         return container
 
     def _is_refresh_due(self) -> bool:
@@ -123,16 +126,16 @@ class ContainerReader:
             self._refreshed_at is None or self._monotonic() - self._refreshed_at >= REFRESH_SECONDS
         )
 
-    def _forget_all_but(self, found: Mapping[str, Container]) -> None:
+    def _evict_missing(self, found: Mapping[str, Container]) -> None:
         with self._lock:
-            for gone in self._known.keys() - found.keys():
-                del self._known[gone]
-            for gone in self._touched.keys() - found.keys():
-                del self._touched[gone]
+            for container_id in self._known.keys() - found.keys():
+                del self._known[container_id]
+            for container_id in self._changed_at.keys() - found.keys():
+                del self._changed_at[container_id]
 
 
-def _name_of(item: Mapping[str, Any], container_id: str) -> str:
-    """Return a container's own name; those by which links call it have two parts."""
+def _get_name(item: Mapping[str, Any], container_id: str) -> str:
+    """Return a container's own name; names given by links have two parts."""
     names = item.get("Names")
     texts = (
         [name.removeprefix("/") for name in names if isinstance(name, str)]

@@ -1,4 +1,4 @@
-"""What containers really use: CPU time between two readings, and memory to charge them by."""
+"""Measure the usage of containers: CPU time between two readings, and working sets of memory."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from nodetracker.host.cgroup import CgroupUsage
 from nodetracker.units import MILLI, usage_mib_from_bytes
 
 STEP_MB = 64
-"""The working set of a container without a limit is charged in steps of so many MiB."""
+"""Charges of containers without a memory limit are multiples of this many MiB."""
 
 LOWER_SECONDS = 600.0
-"""What is charged is lowered only after the working set was smaller for so long."""
+"""A charge is lowered only after the working set was smaller for this long."""
 
 _NS_PER_SECOND = 1_000_000_000
 
 
-class WorkingSets:
-    """Charges for containers without a memory limit: up at once, down after a while."""
+class WorkingSetCharges:
+    """Charges of containers without a memory limit: raised immediately, lowered after a while."""
 
     def __init__(self) -> None:
         self._charges: dict[str, _Charge] = {}
 
     def charge(self, container_id: str, working_set_bytes: int | None, now: float) -> int:
-        """Return the MiB that a container is charged.
+        """Return the charge of a container in MiB.
 
         Args:
-            working_set_bytes: as measured, None when it could not be; the
-                charge then stays, and a first one is a step.
-            now: seconds that never go back.
+            working_set_bytes: the measured working set. None if it could not be
+                measured: the charge is unchanged, and the first one is `STEP_MB`.
+            now: monotonic time, in seconds.
         """
         known = self._charges.get(container_id)
         if working_set_bytes is None:
@@ -36,24 +36,24 @@ class WorkingSets:
         measured_mb = max(1, -(-usage_mib_from_bytes(working_set_bytes) // STEP_MB)) * STEP_MB
         if known is None:
             known = self._charges[container_id] = _Charge(measured_mb, measured_mb, None)
-        known.note(measured_mb, now)
+        known.update(measured_mb, now)
         return known.charged_mb
 
-    def keep(self, container_ids: Collection[str]) -> None:
-        """Forget all containers but these."""
-        for gone in self._charges.keys() - set(container_ids):
-            del self._charges[gone]
+    def retain(self, container_ids: Collection[str]) -> None:
+        """Drop the charges of all other containers."""
+        for container_id in self._charges.keys() - set(container_ids):
+            del self._charges[container_id]
 
 
 @dataclass(slots=True)
 class _Charge:
-    """One container's charge, and the largest it would have had since it is smaller."""
+    """One container's charge, and the peak since its working set became smaller."""
 
     charged_mb: int
     peak_mb: int
     smaller_since: float | None
 
-    def note(self, measured_mb: int, now: float) -> None:
+    def update(self, measured_mb: int, now: float) -> None:
         if measured_mb >= self.charged_mb:
             self.charged_mb, self.smaller_since = measured_mb, None
         elif self.smaller_since is None:
@@ -71,21 +71,21 @@ class CpuMeter:
         self._last: dict[str, tuple[int, float]] = {}
 
     def observe(self, counters: Mapping[str, int], now: float) -> int | None:
-        """Return the thousandths of CPUs that containers used since the reading before.
+        """Return the CPUs in use since the previous reading, in thousandths.
 
         Args:
-            counters: container id -> CPU nanoseconds since it began.
-            now: seconds that never go back.
+            counters: container id -> CPU nanoseconds since it started.
+            now: monotonic time, in seconds.
 
         Returns:
-            The sum over containers that both readings have; None when there
-            was no reading before.
+            The sum over the containers in both readings; None without a
+            previous reading.
         """
         is_first = not self._last
         total = 0.0
         for container_id, cpu_ns in counters.items():
             before = self._last.get(container_id)
-            # A counter that is smaller is that of the container's next run.
+            # A smaller counter means that the container was restarted.
             if before is not None and cpu_ns >= before[0] and now > before[1]:
                 total += (cpu_ns - before[0]) * MILLI / _NS_PER_SECOND / (now - before[1])
         self._last = {container_id: (cpu_ns, now) for container_id, cpu_ns in counters.items()}
@@ -93,11 +93,11 @@ class CpuMeter:
 
 
 def parse_statistics(raw: object, source: str) -> CgroupUsage:
-    """Read the answer to ``/containers/ID/stats``.
+    """Parse the answer to ``/containers/ID/stats``.
 
     Raises:
-        HostDataError: its counters are not there; a container that has stopped
-            meanwhile has none.
+        HostDataError: counters are missing, as for a container that has stopped
+            in the meantime.
     """
     try:
         cpu_ns = raw["cpu_stats"]["cpu_usage"]["total_usage"]  # type: ignore[index]
@@ -107,4 +107,4 @@ def parse_statistics(raw: object, source: str) -> CgroupUsage:
         inactive = detail.get("total_inactive_file", detail.get("inactive_file", 0))
         return CgroupUsage(int(cpu_ns), max(0, int(usage) - int(inactive)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise HostDataError(source, "answered statistics without counters") from error
+        raise HostDataError(source, "container statistics have no counters") from error

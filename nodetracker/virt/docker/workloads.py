@@ -1,4 +1,4 @@
-"""Which workload a container is, whose it is and who runs it: by its labels and its name."""
+"""Derive a container's workload, project and orchestrator from its labels and name."""
 
 import re
 import uuid as uuid_module
@@ -16,32 +16,32 @@ _SWARM_STACK_LABEL = "com.docker.stack.namespace"
 _SWARM_SERVICE_LABEL = "com.docker.swarm.service.name"
 
 _NAMESPACE = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
-"""Of the uuids that are made of containers' ids; it must never change."""
+"""Namespace of the uuids that are derived from containers' ids; it must never change."""
 
 _ZUN_NAME = re.compile(r"zun-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 
 
 def parse_workload_uuid(container_id: str, name: str, labels: Mapping[str, str]) -> str:
-    """Return the uuid of the workload that a container is.
+    """Return the uuid of a container's workload.
 
-    By its label, else by the name that Zun gives its containers, else by the
-    engine's id, so that it never changes.
+    It comes from the label, else from a name in Zun's form, else it is derived
+    from the engine's id, so that it never changes.
 
     Raises:
-        ContainerError: the label is no uuid.
+        ContainerError: the label is not a valid UUID.
     """
     label = labels.get(WORKLOAD_LABEL)
     if label is not None:
         try:
             return str(uuid_module.UUID(label))
         except ValueError as error:
-            raise ContainerError(f"label {WORKLOAD_LABEL}={label!r} is no uuid") from error
+            raise ContainerError(f"label {WORKLOAD_LABEL}={label!r} is not a valid UUID") from error
     zun = _ZUN_NAME.fullmatch(name)
     return zun[1] if zun else str(uuid_module.uuid5(_NAMESPACE, container_id))
 
 
 def parse_project(labels: Mapping[str, str]) -> str:
-    """Return whose a container is: by its own label, else whoever runs it says in its labels."""
+    """Return the project of a container: from our label, else from its orchestrator's labels."""
     for label in (
         PROJECT_LABEL, _POD_NAMESPACE_LABEL, _COMPOSE_PROJECT_LABEL, _SWARM_STACK_LABEL,
     ):  # fmt: skip
@@ -51,7 +51,7 @@ def parse_project(labels: Mapping[str, str]) -> str:
 
 
 def parse_orchestrator(labels: Mapping[str, str], name: str) -> dict[str, str]:
-    """Tell by a container's labels who runs it, and as what; empty for nobody.
+    """Return a container's orchestrator and its role there, empty without an orchestrator.
 
     >>> parse_orchestrator({"com.docker.compose.project": "shop",
     ...     "com.docker.compose.service": "db"}, "shop-db-1")
@@ -67,25 +67,25 @@ def parse_orchestrator(labels: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def assign_uuids(containers: Iterable[Container]) -> tuple[dict[str, str], dict[str, str]]:
-    """Give each container its workload's uuid; of several with one, the oldest has it.
+    """Assign each container its workload's uuid; of several with the same, the oldest keeps it.
 
     Returns:
         Container id -> uuid, and container id -> what is wrong with its label.
     """
     uuids: dict[str, str] = {}
-    wrong: dict[str, str] = {}
-    taken: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for container in sorted(containers, key=lambda item: (item.created, item.id)):
         try:
             uuid = parse_workload_uuid(container.id, container.name, container.labels)
         except ContainerError as error:
             uuid = parse_workload_uuid(container.id, "", {})
-            wrong[container.id] = str(error)
-        if uuid in taken:
-            wrong[container.id] = (
-                f"has the workload uuid of container {taken[uuid]}, which is older"
+            errors[container.id] = str(error)
+        if uuid in owners:
+            errors[container.id] = (
+                f"duplicate workload uuid of container {owners[uuid]}, which is older"
             )
             uuid = parse_workload_uuid(container.id, "", {})
-        taken.setdefault(uuid, container.name)
+        owners.setdefault(uuid, container.name)
         uuids[container.id] = uuid
-    return uuids, wrong
+    return uuids, errors

@@ -1,4 +1,4 @@
-"""The docker driver under the contract suite: a captured machine and an engine that is a stub."""
+"""The docker driver under the contract suite, with a captured machine and a stub engine."""
 
 import shutil
 import tarfile
@@ -13,7 +13,7 @@ from tests.hosts.test_captures import CAPTURES, HERE
 
 
 def default_values(**changes):
-    """Return the driver's options as they are unless told otherwise."""
+    """Return the defaults of the driver's options, with some values replaced."""
     return {option.dest: option.default for option in PLUGIN.options} | changes
 
 

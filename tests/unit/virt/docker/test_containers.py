@@ -1,4 +1,4 @@
-"""Containers: what each was given, in which units, and what cannot be read."""
+"""Parsing of containers' descriptions, and the guests built from them."""
 
 import json
 
@@ -52,7 +52,7 @@ def guest_of(status="running", **changes):
         pytest.param({"NanoCpus": None, "CpuQuota": None}, 0, id="null"),
     ],
 )
-def test_cpus_are_what_a_container_was_given(config, milli):
+def test_cpus_follow_from_the_first_setting_that_is_present(config, milli):
     assert parse_vcpu_milli(config) == milli
 
 
@@ -78,17 +78,17 @@ def test_cpus_of_another_type_are_an_error(config):
         ("100 mb", 100 * MIB),
     ],
 )
-def test_sizes_are_read_as_engines_write_them(text, size):
+def test_sizes_are_parsed_in_the_engine_s_notation(text, size):
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "g", "-1g", "1x", "1.g", "ten"])
-def test_what_is_no_size_is_an_error(text):
-    with pytest.raises(ContainerError, match="is no size"):
+def test_an_invalid_size_is_an_error(text):
+    with pytest.raises(ContainerError, match="is not a valid size"):
         parse_size(text)
 
 
-def test_a_container_is_read():
+def test_all_attributes_of_a_container_are_parsed():
     container = container_of(
         Memory=100 * MIB + 1,
         StorageOpt={"size": "10G"},
@@ -113,7 +113,7 @@ def test_a_container_is_read():
         ),
     ],
 )
-def test_what_it_is_charged_by_must_be_there(change, reason):
+def test_an_invalid_value_that_determines_usage_is_an_error(change, reason):
     raw = describe_container()
     change(raw)
     with pytest.raises(ContainerError, match=reason):
@@ -128,7 +128,7 @@ def test_what_it_is_charged_by_must_be_there(change, reason):
     ),
     st.sampled_from(["HostConfig", "State", "Config", "Name", "Created", "Id"]),
 )
-def test_any_answer_is_a_container_or_one_kind_of_error(value, key):
+def test_any_description_is_a_container_or_a_container_error(value, key):
     raw = describe_container() | {key: value}
     try:
         guest = build_guest(parse_container(raw), "u", 64)
@@ -154,7 +154,7 @@ def test_any_answer_is_a_container_or_one_kind_of_error(value, key):
         ([{"Driver": "nvidia", "DeviceIDs": [None, 3]}], (), 0),
     ],
 )  # fmt: skip
-def test_gpus_are_named_and_counted(requests, names, count):
+def test_requested_gpus_are_named_and_counted(requests, names, count):
     container = container_of(DeviceRequests=requests)
     assert (container.gpu_names, container.gpus) == (names, count)
 
@@ -171,24 +171,24 @@ def test_gpus_are_named_and_counted(requests, names, count):
         (None, "all", None, ()),
     ],
 )
-def test_the_vendors_runtime_gives_gpus_by_the_environment(runtime, visible, requests, names):
+def test_nvidia_s_runtime_assigns_gpus_by_the_environment(runtime, visible, requests, names):
     raw = describe_container(1, Runtime=runtime, DeviceRequests=requests)
     raw["Config"]["Env"] = ["PATH=/bin", None, f"NVIDIA_VISIBLE_DEVICES={visible}"]
     assert parse_container(raw).gpu_names == names
 
 
 @pytest.mark.parametrize("memory", [9223372036854771712, 9223372036854710272, 2**63 - 1])
-def test_a_limit_by_which_the_kernel_means_none_is_none(memory):
+def test_the_kernel_s_maximum_is_not_a_memory_limit(memory):
     assert container_of(Memory=memory).memory_mb is None
 
 
-def test_sets_of_cpus_and_cells_are_read():
+def test_cpu_and_memory_sets_are_parsed():
     container = container_of(NanoCpus=10**9, CpusetCpus="0-2,^1,7", CpusetMems="1")
     assert (container.cpus, container.cells) == (frozenset({0, 2, 7}), frozenset({1}))
     assert container.vcpu_milli == 1000
 
 
-def test_devices_are_the_hosts_paths():
+def test_devices_are_host_paths():
     assert parse_devices([{"PathOnHost": "/dev/b"}, {"PathOnHost": "/dev/a"}, None]) == (
         "/dev/a",
         "/dev/b",
@@ -208,7 +208,7 @@ def test_devices_are_the_hosts_paths():
         ("something new", PowerState.NOSTATE),
     ],
 )
-def test_states_are_novas_words(status, state):
+def test_states_map_to_nova_s_power_states(status, state):
     assert container_of(status).power_state is state
 
 
@@ -229,21 +229,19 @@ def test_states_are_novas_words(status, state):
         ("dead", "always", False),
     ],
 )
-def test_what_does_not_run_and_does_not_come_back_is_charged_its_disk_alone(
-    status, policy, is_charged
-):
+def test_a_stopped_container_that_is_not_restarted_uses_only_its_disk(status, policy, is_charged):
     guest = guest_of(status, RestartPolicy={"Name": policy}, StorageOpt={"size": "1G"})
     assert guest.disk_mb == 1024
     assert (guest.vcpu_milli, guest.memory_mb) == ((500, 64) if is_charged else (0, 0))
 
 
-def test_a_container_without_a_limit_is_charged_what_it_uses_and_shown_as_unlimited():
+def test_a_container_without_limits_uses_its_working_set_and_is_marked_unlimited():
     guest = build_guest(container_of(Memory=0, NanoCpus=0), "u", 192)
     assert (guest.vcpu_milli, guest.memory_mb, guest.disk_mb) == (0, 192, 0)
     assert guest.details["unlimited"] == ["cpu", "memory", "disk"]
 
 
-def test_details_name_what_there_is():
+def test_details_omit_missing_values():
     guest = guest_of(
         RestartPolicy={"Name": "no"},
         StorageOpt={"size": "1G"},

@@ -1,4 +1,4 @@
-"""Events of engines, from pieces of text to values."""
+"""Decoding of the engine's event stream."""
 
 import json
 
@@ -34,7 +34,7 @@ START = {
         ("remove", EventKind.GONE),
     ],
 )
-def test_what_changes_a_container_is_an_event(action, kind):
+def test_actions_that_change_a_container_are_events(action, kind):
     event = parse_event(START | {"Action": action})
     assert (event.kind, event.container_id, event.name) == (kind, "a1", "wéb-1")
 
@@ -52,16 +52,16 @@ def test_what_changes_a_container_is_an_event(action, kind):
         None,
     ],
 )
-def test_what_changes_nothing_is_none(raw):
+def test_irrelevant_events_are_none(raw):
     assert parse_event(raw) is None
 
 
-def test_a_daemon_that_read_its_configuration_again_is_an_event_without_a_container():
+def test_a_reload_of_the_daemon_is_an_event_without_a_container():
     event = parse_event({"Type": "daemon", "Action": "reload", "Actor": {"ID": "X"}})
     assert (event.kind, event.container_id) == (EventKind.CHANGED, "")
 
 
-def test_an_event_tells_from_when_on_to_ask_again():
+def test_an_event_has_the_since_parameter_of_its_time():
     assert parse_event(START).since == "1795257604.013812726"
     assert parse_event(START | {"timeNano": 1795257604000000007}).since == "1795257604.000000007"
 
@@ -79,6 +79,6 @@ def test_pieces_of_any_size_give_the_same_events(numbers, size, separator):
     assert found == [number + 1 for number in numbers]
 
 
-def test_a_stream_of_something_else_is_an_error():
+def test_a_stream_that_is_not_json_is_an_error():
     with pytest.raises(ValueError):
         list(EventDecoder().feed(b"<html>"))

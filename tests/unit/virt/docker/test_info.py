@@ -1,4 +1,4 @@
-"""What an engine says of itself: read as it is, and never the end of the inventory."""
+"""The engine's report about itself: parsing and tolerance of invalid items."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def report_of(version=VERSION, **changes):
     return parse_report(INFO | changes, version, "sock")
 
 
-def test_a_docker_engine_is_read():
+def test_a_docker_engine_s_report_is_parsed():
     report = report_of()
     engine = report.engine
     assert (engine.name, engine.version, engine.api_version) == ("docker", "24.0.7", "1.43")
@@ -30,10 +30,10 @@ def test_a_docker_engine_is_read():
     assert report.hypervisor.version == 24000007
     assert report.hypervisor.supported_instances == (("x86_64", "docker", "exe"),)
     assert report.daemon_name == "host-1"
-    assert report.complaints == ()
+    assert report.problems == ()
 
 
-def test_podman_is_told_from_docker():
+def test_podman_is_distinguished_from_docker():
     version = {"ApiVersion": "1.41", "Components": [{"Name": "Podman Engine"}]}
     report = report_of(version, ServerVersion="4.3.1", Architecture="amd64", Labels=None)
     assert report.engine.name == report.hypervisor.type == "podman"
@@ -41,7 +41,7 @@ def test_podman_is_told_from_docker():
 
 
 @pytest.mark.parametrize(
-    ("labels", "expected", "complaints"),
+    ("labels", "expected", "problems"),
     [
         pytest.param(None, {}, 0, id="null"),
         pytest.param([], {}, 0, id="none"),
@@ -54,10 +54,10 @@ def test_podman_is_told_from_docker():
         pytest.param(["a=1", "a=2"], {"a": "2"}, 0, id="twice"),
     ],
 )
-def test_labels_of_any_text_are_read(labels, expected, complaints):
+def test_labels_with_any_text_are_parsed(labels, expected, problems):
     found, lines = parse_labels(labels)
     assert found == expected
-    assert len(lines) == complaints
+    assert len(lines) == problems
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def test_labels_of_any_text_are_read(labels, expected, complaints):
         pytest.param({"Driver": 7}, id="driver of another type"),
     ],
 )
-def test_a_field_that_is_missing_or_odd_costs_no_other(changes):
+def test_a_missing_or_invalid_field_does_not_affect_others(changes):
     engine = report_of(**changes).engine
     assert engine.labels == {"rack": "7"}
     assert engine.root_dir == "/var/lib/docker"
 
 
-def test_runtimes_that_are_missing_are_none():
+def test_missing_runtimes_are_an_empty_tuple():
     assert parse_report({}, None, "sock").engine.runtimes == ()
 
 
-def test_an_answer_that_is_no_object_fails():
-    with pytest.raises(HostDataError, match="no description"):
+def test_an_answer_that_is_not_an_object_is_an_error():
+    with pytest.raises(HostDataError, match="expected an object"):
         parse_report([], VERSION, "sock")
 
 
@@ -121,7 +121,7 @@ def test_versions_become_numbers(text, number):
         ("", "", (), False),
     ],
 )
-def test_disk_quotas_work_on_what_bounds_a_directory(driver, fs_type, options, expected):
+def test_disk_quotas_depend_on_driver_filesystem_and_options(driver, fs_type, options, expected):
     assert has_disk_quotas(driver, fs_type, options) is expected
 
 
@@ -135,11 +135,11 @@ def test_disk_quotas_work_on_what_bounds_a_directory(driver, fs_type, options, e
         ("web1.a.example", "web1.b.example", False),
     ],
 )
-def test_a_domain_makes_no_other_host(daemon, host, expected):
+def test_hosts_are_the_same_with_or_without_a_domain(daemon, host, expected):
     assert is_same_host(daemon, host) is expected
 
 
-def test_images_are_measured_by_layers_else_one_by_one():
+def test_images_are_measured_by_layers_or_else_by_image():
     assert parse_image_bytes({"LayersSize": 5, "Images": [{"Size": 9}]}, "s") == 5
     assert parse_image_bytes({"LayersSize": 0, "Images": [{"Size": 9}, {"Size": 1}]}, "s") == 10
     assert parse_image_bytes({"Images": None}, "s") == 0

@@ -1,16 +1,16 @@
-"""What containers use, and what they are charged for it."""
+"""Measured usage of containers and the charges derived from it."""
 
 import pytest
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.cgroup import CgroupUsage
-from nodetracker.virt.docker.measure import CpuMeter, WorkingSets, parse_statistics
+from nodetracker.virt.docker.measure import CpuMeter, WorkingSetCharges, parse_statistics
 
 MIB = 1 << 20
 
 
 def charges(*readings):
-    sets = WorkingSets()
+    sets = WorkingSetCharges()
     return [sets.charge("a", None if mib is None else mib * MIB, now) for now, mib in readings]
 
 
@@ -20,7 +20,7 @@ def test_a_working_set_is_charged_in_steps_of_64_mib():
     assert charges((0, 65)) == [128]
 
 
-def test_a_charge_rises_at_once():
+def test_a_charge_rises_immediately():
     assert charges((0, 10), (60, 200), (61, 300)) == [64, 256, 320]
 
 
@@ -29,12 +29,12 @@ def test_a_charge_is_lowered_only_after_ten_minutes():
     assert charges(*readings) == [320] * 11 + [64]
 
 
-def test_a_charge_is_lowered_to_the_most_of_those_ten_minutes():
+def test_a_charge_is_lowered_to_the_peak_of_those_ten_minutes():
     readings = [(0, 300), (60, 10), (120, 150), (660, 10), (720, 10), (1259, 10), (1320, 10)]
     assert charges(*readings) == [320, 320, 320, 192, 192, 192, 64]
 
 
-def test_a_charge_that_is_reached_again_is_kept_another_ten_minutes():
+def test_a_charge_that_is_reached_again_lasts_another_ten_minutes():
     assert charges((0, 300), (60, 10), (600, 300), (660, 10), (1200, 10), (1260, 10)) == [
         320,
         320,
@@ -45,25 +45,25 @@ def test_a_charge_that_is_reached_again_is_kept_another_ten_minutes():
     ]
 
 
-def test_a_reading_that_failed_changes_nothing_and_is_never_zero():
+def test_a_failed_reading_keeps_the_charge_and_is_never_zero():
     assert charges((0, None)) == [64]
     assert charges((0, 300), (60, None), (700, None)) == [320, 320, 320]
 
 
-def test_a_container_that_is_gone_is_forgotten():
-    sets = WorkingSets()
+def test_the_charge_of_a_removed_container_is_dropped():
+    sets = WorkingSetCharges()
     sets.charge("a", 300 * MIB, 0)
-    sets.keep(["b"])
+    sets.retain(["b"])
     assert sets.charge("a", 1, 1) == 64
 
 
-def test_cpu_time_becomes_cpus_between_two_readings():
+def test_cpu_usage_is_the_cpu_time_between_two_readings():
     meter = CpuMeter()
     assert meter.observe({"a": 0, "b": 10**9}, 100) is None
     assert meter.observe({"a": 5 * 10**9, "b": 2 * 10**9}, 110) == 600
 
 
-def test_a_container_that_came_or_began_anew_counts_from_the_next_reading():
+def test_a_new_or_restarted_container_counts_from_the_next_reading():
     meter = CpuMeter()
     meter.observe({"a": 9 * 10**9}, 0)
     assert meter.observe({"a": 10**9, "b": 10**9}, 10) == 0
@@ -75,7 +75,7 @@ def test_no_container_uses_no_cpu():
     assert meter.observe({}, 0) == 0
 
 
-def test_statistics_of_both_cgroup_versions_are_read():
+def test_statistics_of_both_cgroup_versions_are_parsed():
     cpu = {"cpu_usage": {"total_usage": 7}}
     one = {"usage": 1000, "stats": {"total_inactive_file": 400}}
     two = {"usage": 1000, "stats": {"inactive_file": 300}}
@@ -85,6 +85,6 @@ def test_statistics_of_both_cgroup_versions_are_read():
 
 
 @pytest.mark.parametrize("raw", [None, {}, {"cpu_stats": {}}, {"cpu_stats": 1, "memory_stats": 2}])
-def test_statistics_of_a_container_that_ended_are_an_error(raw):
+def test_statistics_without_counters_are_an_error(raw):
     with pytest.raises(HostDataError):
         parse_statistics(raw, "s")

@@ -1,4 +1,4 @@
-"""A container host is switched by the machine's own means, where that is allowed."""
+"""Power actions on a container host, if they are allowed."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def build(directory: Path, switch: PowerSwitch):
     return PLUGIN.build(environment, default_values(base_url=f"unix://{directory}/none.sock"))
 
 
-def test_it_is_switched_where_that_is_allowed(tmp_path):
+def test_power_actions_run_if_allowed(tmp_path):
     switch = Switch()
     driver = build(tmp_path, switch)
     assert DriverCapability.POWER_ACTIONS in driver.capabilities
@@ -37,7 +37,7 @@ def test_it_is_switched_where_that_is_allowed(tmp_path):
     driver.close()
 
 
-def test_it_refuses_where_it_is_not(tmp_path):
+def test_power_actions_are_rejected_unless_allowed(tmp_path):
     driver = build(tmp_path, PowerSwitch())
     assert DriverCapability.POWER_ACTIONS not in driver.capabilities
     with pytest.raises(DriverFeatureError, match="allow_power_actions"):

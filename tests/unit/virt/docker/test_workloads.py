@@ -1,4 +1,4 @@
-"""Which workload a container is, whose, and who runs it."""
+"""A container's workload, project and orchestrator."""
 
 import dataclasses
 
@@ -17,38 +17,38 @@ UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
 FIRST = Container("a1", "web-1", "2026-01-01", "running")
 
 
-def test_the_label_names_the_workload_before_the_name():
+def test_the_label_takes_precedence_over_the_name():
     other = "7" + UUID[1:]
     assert parse_workload_uuid("a1", f"zun-{other}", {WORKLOAD_LABEL: UUID.upper()}) == UUID
     assert parse_workload_uuid("a1", f"zun-{other}", {}) == other
 
 
-def test_without_either_it_is_the_engines_id_and_never_changes():
+def test_without_label_and_zun_name_the_uuid_derives_from_the_id():
     assert parse_workload_uuid("a1", "web", {}) == "73465915-5ea3-50f5-bf74-a8823b1b82a6"
     assert parse_workload_uuid("a1", "renamed", {}) == parse_workload_uuid("a1", "web", {})
     assert parse_workload_uuid("a2", "web", {}) != parse_workload_uuid("a1", "web", {})
 
 
 @pytest.mark.parametrize("name", [f"zun-sandbox-{UUID}", f"my-zun-{UUID}", f"zun-{UUID[:-1]}"])
-def test_a_name_that_is_not_zuns_names_no_workload(name):
+def test_a_name_not_in_zun_s_form_is_ignored(name):
     assert parse_workload_uuid("a1", name, {}) == parse_workload_uuid("a1", "", {})
 
 
-def test_a_label_that_is_no_uuid_is_an_error():
-    with pytest.raises(ContainerError, match="is no uuid"):
+def test_a_label_with_an_invalid_uuid_is_an_error():
+    with pytest.raises(ContainerError, match="is not a valid UUID"):
         parse_workload_uuid("a1", "web", {WORKLOAD_LABEL: "web"})
 
 
-def test_of_two_with_one_label_the_older_has_it():
+def test_of_two_containers_with_one_label_the_older_keeps_the_uuid():
     labels = {WORKLOAD_LABEL: UUID}
     older = dataclasses.replace(FIRST, labels=labels)
     newer = dataclasses.replace(FIRST, id="b2", name="web-2", created="2026-02", labels=labels)
     uuids, wrong = assign_uuids([newer, older])
     assert uuids == {"a1": UUID, "b2": parse_workload_uuid("b2", "", {})}
-    assert wrong == {"b2": "has the workload uuid of container web-1, which is older"}
+    assert wrong == {"b2": "duplicate workload uuid of container web-1, which is older"}
 
 
-def test_a_container_with_a_wrong_label_still_is_a_workload():
+def test_a_container_with_an_invalid_label_still_has_a_uuid():
     uuids, wrong = assign_uuids([dataclasses.replace(FIRST, labels={WORKLOAD_LABEL: "web"})])
     assert uuids == {"a1": parse_workload_uuid("a1", "", {})}
     assert list(wrong) == ["a1"]
@@ -70,7 +70,7 @@ SWARM = {"com.docker.stack.namespace": "wiki", "com.docker.swarm.service.name": 
         (SWARM, "wiki"),
     ],
 )
-def test_a_label_carries_the_project(labels, project):
+def test_the_project_comes_from_labels(labels, project):
     assert parse_project(labels) == project
 
 
@@ -85,5 +85,5 @@ def test_a_label_carries_the_project(labels, project):
         ({}, f"zun-{UUID}", {"orchestrator": "zun"}),
     ],
 )
-def test_labels_tell_who_runs_a_container(labels, name, expected):
+def test_the_orchestrator_comes_from_labels(labels, name, expected):
     assert parse_orchestrator(labels, name) == expected

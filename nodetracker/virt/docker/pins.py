@@ -1,4 +1,4 @@
-"""Says which of the host's CPUs, cells and devices a container is bound to, pure."""
+"""Derive the CPUs, cells and devices of the host to which a container is bound."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,28 +18,28 @@ _NVIDIA = "NVIDIA"
 
 
 @dataclass(frozen=True, slots=True)
-class Bindable:
-    """What of the machine containers may be bound to, as last known."""
+class HostTopology:
+    """Last known parts of the machine to which containers can be bound."""
 
     topology: NumaTopology = field(default_factory=NumaTopology)
     gpus: tuple[Gpu, ...] = ()
     pci: tuple[PciDevice, ...] = ()
 
 
-def bind_container(container: Container, guest: Guest, machine: Bindable) -> GuestPins:
-    """Return what a container is bound to; what does not run has nothing.
+def derive_pins(container: Container, guest: Guest, host: HostTopology) -> GuestPins:
+    """Return the pins of a container; one that does not hold resources has none.
 
-    One that is given as many CPUs as its set has is pinned to each of them.
-    One that is given fewer floats in the cell that its set lies in. Its memory
-    is in the only cell of its set of cells, or else where its CPUs are.
+    A container that has as many CPUs as its CPU set is pinned to each of them.
+    One with fewer CPUs floats in the cell of its CPU set. Its memory is in the
+    only cell of its memory set, or else in the cell of its CPUs.
 
     Args:
-        guest: the same container, as it is charged.
+        guest: the guest built for the container.
     """
     if not container.holds_resources:
         return GuestPins()
-    devices = tuple(sorted(_find_devices(container, machine)))
-    cell_of = {cpu: cell.id for cell in machine.topology.cells for cpu in cell.cpus}
+    devices = tuple(sorted(_find_devices(container, host)))
+    cell_of = {cpu: cell.id for cell in host.topology.cells for cpu in cell.cpus}
     cells = {cell_of[cpu] for cpu in container.cpus if cpu in cell_of}
     pins: dict[int, dict[int, int]] = defaultdict(dict)
     floating: dict[int, int] = {}
@@ -50,9 +50,9 @@ def bind_container(container: Container, guest: Guest, machine: Bindable) -> Gue
                 pins[cell_of[cpu]][vcpu] = cpu
     elif len(cells) == 1:
         floating = dict.fromkeys(cells, vcpus)
-    known = {cell.id for cell in machine.topology.cells}
-    homes = (container.cells or cells) & known
-    memory = homes if len(homes) == 1 else set[int]()
+    known = {cell.id for cell in host.topology.cells}
+    memory_cells = (container.cells or cells) & known
+    memory = memory_cells if len(memory_cells) == 1 else set[int]()
     return GuestPins(
         tuple(
             CellPlacement(
@@ -67,23 +67,23 @@ def bind_container(container: Container, guest: Guest, machine: Bindable) -> Gue
     )
 
 
-def _find_devices(container: Container, machine: Bindable) -> set[str]:
-    """Return the PCI addresses of the GPUs and VFIO groups that a container has."""
+def _find_devices(container: Container, host: HostTopology) -> set[str]:
+    """Return the PCI addresses of a container's GPUs and VFIO groups."""
     groups = {path.removeprefix(_VFIO) for path in container.devices if path.startswith(_VFIO)}
-    found = {function.address for function in machine.pci if str(function.iommu_group) in groups}
-    return found | _find_gpus(container.gpu_names, machine.gpus)
+    found = {function.address for function in host.pci if str(function.iommu_group) in groups}
+    return found | _find_gpus(container.gpu_names, host.gpus)
 
 
 def _find_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> set[str]:
     """Return the addresses of GPUs that are named by uuid or number, or all.
 
-    The engine's tools count NVIDIA's GPUs in the order of their addresses, and
-    name a part of one as ``NUMBER:PART``.
+    The engine's tools number NVIDIA's GPUs in the order of their addresses, and
+    name a partition of a GPU ``NUMBER:PART``.
     """
     known = [gpu for gpu in gpus if gpu.vendor == _NVIDIA]
     if ALL_GPUS in names:
         return {gpu.address for gpu in known}
-    named = {str(number): gpu.address for number, gpu in enumerate(known)}
-    named |= {gpu.uuid: gpu.address for gpu in known if gpu.uuid}
-    wanted = (name.partition(":")[0] for name in names)
-    return {named[name] for name in wanted if name in named}
+    by_name = {str(number): gpu.address for number, gpu in enumerate(known)}
+    by_name |= {gpu.uuid: gpu.address for gpu in known if gpu.uuid}
+    requested = (name.partition(":")[0] for name in names)
+    return {by_name[name] for name in requested if name in by_name}

@@ -1,4 +1,4 @@
-"""What a container is bound to: CPUs, cells, GPUs and VFIO groups of its host."""
+"""Pins of containers: CPUs, cells, GPUs and VFIO groups of the host."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from nodetracker.model.host import Gpu
 from nodetracker.model.numa import NumaCell, NumaTopology
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDevice
-from nodetracker.virt.docker.binding import Bindable, bind_container
 from nodetracker.virt.docker.containers import parse_container
 from nodetracker.virt.docker.guests import build_guest
+from nodetracker.virt.docker.pins import HostTopology, derive_pins
 from tests.engine_stub import describe_container
 
 TOPOLOGY = NumaTopology(
@@ -25,38 +25,38 @@ PCI = (
     PciDevice("0000:05:00.1", "8086", "10fb", iommu_group=12),
     PciDevice("0000:06:00.0", "8086", "10fb"),
 )
-MACHINE = Bindable(TOPOLOGY, GPUS, PCI)
+MACHINE = HostTopology(TOPOLOGY, GPUS, PCI)
 
 
 def bind(machine=MACHINE, status="running", **host_config):
     raw = describe_container(1, **{"NanoCpus": 0} | host_config)
     raw["State"]["Status"] = status
     container = parse_container(raw)
-    return bind_container(container, build_guest(container, "u", 64), machine)
+    return derive_pins(container, build_guest(container, "u", 64), machine)
 
 
-def test_who_is_bound_to_nothing_counts_nowhere():
+def test_an_unbound_container_has_no_pins():
     assert bind(NanoCpus=10**9) == GuestPins()
 
 
 @pytest.mark.parametrize("given", [{}, {"NanoCpus": 2 * 10**9}, {"CpuQuota": 150_000}])
-def test_who_is_given_all_cpus_of_its_set_is_pinned_to_them(given):
+def test_a_container_with_all_cpus_of_its_set_is_pinned_to_them(given):
     assert bind(CpusetCpus="4,6", **given).cells == (CellPlacement(4, 0, 64, pins={0: 4, 1: 6}),)
 
 
-def test_pins_may_be_in_several_cells_and_then_its_memory_is_anywhere():
+def test_memory_is_unbound_when_pins_are_in_several_cells():
     assert bind(CpusetCpus="3-4").cells == (
         CellPlacement(0, 0, 0, pins={0: 3}),
         CellPlacement(4, 0, 0, pins={1: 4}),
     )
 
 
-def test_who_is_given_fewer_floats_in_the_cell():
+def test_a_container_with_fewer_cpus_than_its_set_floats_in_the_cell():
     assert bind(CpusetCpus="4-7", NanoCpus=1_500_000_000).cells == (CellPlacement(4, 2, 64),)
     assert bind(CpusetCpus="0-7", NanoCpus=10**9) == GuestPins()
 
 
-def test_memory_is_where_its_cells_are():
+def test_memory_is_in_the_cell_of_the_memory_set():
     assert bind(CpusetMems="4", NanoCpus=10**9).cells == (CellPlacement(4, 0, 64),)
     assert bind(CpusetCpus="0", CpusetMems="4").cells == (
         CellPlacement(0, 0, 0, pins={0: 0}),
@@ -65,9 +65,9 @@ def test_memory_is_where_its_cells_are():
     assert bind(CpusetMems="0,4", NanoCpus=10**9) == GuestPins()
 
 
-def test_cpus_and_cells_that_the_host_does_not_show_count_nowhere():
+def test_unknown_cpus_and_cells_are_ignored():
     assert bind(CpusetCpus="9", CpusetMems="9") == GuestPins()
-    assert bind(Bindable(), CpusetCpus="0") == GuestPins()
+    assert bind(HostTopology(), CpusetCpus="0") == GuestPins()
 
 
 @pytest.mark.parametrize(
@@ -81,22 +81,22 @@ def test_cpus_and_cells_that_the_host_does_not_show_count_nowhere():
         ({"DeviceIDs": ["GPU-9"]}, []),
     ],
 )
-def test_gpus_are_those_that_the_engine_gives(request_, addresses):
+def test_gpus_are_those_that_the_engine_assigns(request_, addresses):
     found = bind(DeviceRequests=[{"Driver": "nvidia", **request_}])
     assert found == GuestPins((), tuple(addresses))
 
 
-def test_gpus_whose_library_is_missing_are_numbered_all_the_same():
+def test_gpus_are_numbered_without_nvml():
     gpus = tuple(Gpu(gpu.address, gpu.vendor, "10de:2335") for gpu in GPUS)
-    found = bind(Bindable(gpus=gpus), DeviceRequests=[{"Driver": "nvidia", "Count": 1}])
+    found = bind(HostTopology(gpus=gpus), DeviceRequests=[{"Driver": "nvidia", "Count": 1}])
     assert found.devices == ("0000:81:00.0",)
 
 
-def test_a_vfio_group_is_all_of_its_functions():
+def test_a_vfio_group_has_all_of_its_functions():
     found = bind(Devices=[{"PathOnHost": "/dev/vfio/12"}, {"PathOnHost": "/dev/vfio/vfio"}])
     assert found.devices == ("0000:05:00.0", "0000:05:00.1")
 
 
-def test_what_does_not_run_has_nothing():
+def test_a_stopped_container_has_no_pins():
     requests = [{"Driver": "nvidia", "Count": -1}]
     assert bind(status="exited", CpusetCpus="0", DeviceRequests=requests) == GuestPins()
