@@ -98,7 +98,7 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
         )
     return [
         LedgerNode(
-            stamp=_decode_version(row),
+            version=_decode_version(row),
             values=codec.decode_some_values(row._mapping, LEDGER_COLUMNS),
             claims=tuple(claims.get(node_id, ())),
             unclaimed=guests.get(node_id, {}),

@@ -28,7 +28,7 @@ class LedgerVersion:
 
 @dataclass(frozen=True, slots=True)
 class LedgerVersions:
-    """The stamps of all nodes with their services' gates, read by one statement.
+    """The versions of all nodes with their services' gates, read by one statement.
 
     Attributes:
         now: the database's clock, UTC.
@@ -51,7 +51,7 @@ class LedgerNode:
         devices: by address.
     """
 
-    stamp: LedgerVersion
+    version: LedgerVersion
     values: NodeValues
     claims: tuple[Claim, ...]
     unclaimed: Mapping[str, Guest]

@@ -193,7 +193,7 @@ class NodeVersion:
 
 @dataclass(frozen=True, slots=True)
 class HostVersions:
-    """All stamps of one host with the database's time, read by one statement.
+    """Versions of one host's rows with the database's time, read by one statement.
 
     Attributes:
         now: the database's clock, UTC.

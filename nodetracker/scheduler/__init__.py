@@ -1,1 +1,1 @@
-"""Where a claim that names no host may go: cached nodes, the ledger's checks, weights."""
+"""Find nodes for claims without a host: cached nodes, the ledger's checks, weights."""

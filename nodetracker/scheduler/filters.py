@@ -1,8 +1,7 @@
-"""Which nodes would take a claim, and what speaks against the others.
+"""Filter nodes by the ledger's own checks, and count the nodes that each check excludes.
 
-The filters are the ledger's own checks (`accounting.admission.Check`, in the
-order in which they are told), so a node that passes is one that the ledger
-grants. A check that the ledger learns is a filter without a line here.
+The filters are the members of `AdmissionCheck`, so the ledger grants what passes
+here, and a new check of the ledger is a filter without further code.
 """
 
 from collections import Counter
@@ -18,13 +17,13 @@ from nodetracker.scheduler.host_state import HostState
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What the filters left.
+    """Result of filtering.
 
     Attributes:
-        passed: nodes that would take the claim.
-        dropped: filter -> the nodes that it speaks against; a node that fails
-            several is counted by each, as none hides another.
-        total: nodes that were looked at.
+        passed: nodes that would accept the claim.
+        dropped: filter -> number of nodes that it excludes; a node that fails
+            several filters is counted by each.
+        total: number of nodes that were evaluated.
     """
 
     passed: tuple[HostState, ...]
@@ -32,7 +31,7 @@ class Filtered:
     total: int
 
     def explain(self) -> str:
-        """Say what speaks against the nodes that did not pass; "" when all did.
+        """Return why nodes did not pass, "" when all did.
 
         >>> Filtered((), {AdmissionCheck.CPU: 3, AdmissionCheck.UP: 1}, 5).explain()
         'up: 1 of 5 nodes, cpu: 3 of 5 nodes'
@@ -47,7 +46,7 @@ class Filtered:
 def filter_states(
     states: Iterable[HostState], request: ClaimRequest, now: datetime, policy: AdmissionPolicy
 ) -> Filtered:
-    """Judge every node by the ledger's checks.
+    """Evaluate every node by the ledger's checks.
 
     Args:
         now: the database's time.

@@ -1,4 +1,4 @@
-"""The cache of all nodes: refreshed by what changed, consumed from in between."""
+"""Cache all nodes: refresh the changed ones, and apply own claims in between."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ class Fleet:
     """All nodes at one time.
 
     Attributes:
-        now: the database's time when it was refreshed.
+        now: the database's time of the refresh.
         states: (host, nodename) -> the node.
     """
 
@@ -24,11 +24,11 @@ class Fleet:
 
 
 class HostManager:
-    """Keeps the nodes between requests; safe to use from several threads.
+    """Keeps the nodes between requests; safe for use by several threads.
 
-    Each fleet is a value that replaces the one before. Of two threads that
-    refresh at once the later one's stays; whatever it has older than the
-    store is found by its stamp at the next refresh.
+    Each fleet is a value that replaces the previous one. Of two concurrent
+    refreshes the later result is kept; the next refresh finds what is outdated
+    by its version.
     """
 
     def __init__(self, store: SchedulerStore) -> None:
@@ -37,33 +37,33 @@ class HostManager:
 
     @property
     def fleet(self) -> Fleet:
-        """The nodes as of the last refresh, and what was consumed since; read at first use."""
+        """The nodes as of the last refresh, with claims consumed since; read on first use."""
         return self._fleet or self.refresh()
 
     def refresh(self) -> Fleet:
-        """Read every node that moved or was consumed from; forget those that are gone.
+        """Read every node that changed or was consumed from; drop deleted ones.
 
-        One statement while nothing moved, three more whatever the number that did.
+        One statement if nothing changed, else three more for any number of nodes.
         """
         known = {} if self._fleet is None else self._fleet.states
-        stamps = self._store.load_ledger_versions()
-        moved = [stamp.id for stamp in stamps.nodes if not _is_current(known, stamp)]
-        fresh = {node.stamp.id: node for node in self._store.load_ledger_nodes(moved)}
+        versions = self._store.load_ledger_versions()
+        moved = [version.id for version in versions.nodes if not _is_current(known, version)]
+        fresh = {node.version.id: node for node in self._store.load_ledger_nodes(moved)}
         states = {}
-        for stamp in stamps.nodes:
-            service = stamps.services.get(stamp.host)
-            if (node := fresh.get(stamp.id)) is not None:
-                # Moved to another host meanwhile: its gate comes with the next refresh.
-                if node.stamp.host == stamp.host:
-                    states[node.stamp.host, node.stamp.nodename] = HostState(node, service)
-            elif _is_current(known, stamp):
-                key = (stamp.host, stamp.nodename)
+        for version in versions.nodes:
+            service = versions.services.get(version.host)
+            if (node := fresh.get(version.id)) is not None:
+                # It moved to another host meanwhile; the next refresh reads its gate.
+                if node.version.host == version.host:
+                    states[node.version.host, node.version.nodename] = HostState(node, service)
+            elif _is_current(known, version):
+                key = (version.host, version.nodename)
                 states[key] = replace(known[key], service=service)
-        fleet = self._fleet = Fleet(stamps.now, states)
+        fleet = self._fleet = Fleet(versions.now, states)
         return fleet
 
     def consume(self, claim: Claim) -> None:
-        """Take a claim that was granted off its node until that is read again; never raises."""
+        """Subtract a granted claim from its cached node until that is read again; never raises."""
         fleet = self._fleet
         key = (claim.host, claim.nodename)
         if fleet is not None and key in fleet.states:
@@ -71,6 +71,6 @@ class HostManager:
             self._fleet = replace(fleet, states=states)
 
 
-def _is_current(known: Mapping[tuple[str, str], HostState], stamp: LedgerVersion) -> bool:
-    state = known.get((stamp.host, stamp.nodename))
-    return state is not None and not state.is_estimate and state.node.stamp == stamp
+def _is_current(known: Mapping[tuple[str, str], HostState], version: LedgerVersion) -> bool:
+    state = known.get((version.host, version.nodename))
+    return state is not None and not state.is_estimate and state.node.version == version

@@ -1,4 +1,4 @@
-"""One node as a scheduler sees it; it judges claims by the ledger's own rule."""
+"""Evaluate claims on one cached node by the ledger's own rule."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from nodetracker.ports import AdmissionPolicy
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """What admission needs of one node.
+    """The part of a node that admission needs.
 
     Attributes:
-        node: as it was read, and what was consumed since.
-        service: the gate of the host's agent, None when there is none.
-        is_estimate: something was consumed since it was read, so that the
-            next refresh reads it again.
+        node: as it was read, with claims consumed since.
+        service: the gate of the host's agent, None without an agent.
+        is_estimate: a claim was consumed since it was read, so the next
+            refresh reads it again.
     """
 
     node: LedgerNode
@@ -34,15 +34,15 @@ class HostState:
     @property
     def key(self) -> tuple[str, str]:
         """Host and nodename."""
-        return self.node.stamp.host, self.node.stamp.nodename
+        return self.node.version.host, self.node.version.nodename
 
     @property
     def free(self) -> Charge:
-        """What the node can still give by its own word; may be negative."""
+        """Free amounts within the node's own limits; may be negative."""
         return free_amounts(self.node.values)
 
     def evaluate(self, request: ClaimRequest, now: datetime, policy: AdmissionPolicy) -> Admission:
-        """Judge a claim as the ledger would now, if nothing changed since the node was read.
+        """Evaluate a claim as the ledger would, if the node has not changed since it was read.
 
         Args:
             now: the database's time.
@@ -56,10 +56,10 @@ class HostState:
         )
 
     def consume(self, claim: Claim) -> "HostState":
-        """Return the node with a claim on it: what the ledger wrote, before it is read again.
+        """Return the node with a granted claim, as the ledger wrote it.
 
-        The claim was granted whatever was known here: devices that it cannot
-        have by that are left as they are known.
+        The cached devices may be outdated. Those that the claim cannot have
+        according to the cache are left unchanged.
         """
         locked = self._as_locked(claim.workload.uuid, claim.created_at)
         charge = charge_of_claim(claim.amounts, claim.workload.kind, locked.overhead_mb)
@@ -89,11 +89,11 @@ class HostState:
 
     def _as_locked(self, workload_uuid: str, now: datetime) -> LockedNode:
         """Return the node as a ledger transaction for this workload would read it."""
-        stamp = self.node.stamp
+        version = self.node.version
         return LockedNode(
-            id=stamp.id,
-            host=stamp.host,
-            nodename=stamp.nodename,
+            id=version.id,
+            host=version.host,
+            nodename=version.nodename,
             values=self.node.values,
             service=self.service,
             guest=self.node.unclaimed.get(workload_uuid),

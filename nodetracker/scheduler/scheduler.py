@@ -1,6 +1,6 @@
-"""Claims that name no host: the best candidate is asked, and the next one when it refuses.
+"""Place claims without a host: try the best candidate, then the next one.
 
-The ledger decides. What is cached here only says whom to ask first, so
+The ledger decides. The cache only determines the order of attempts, so
 schedulers need not know of each other.
 """
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Scheduler:
-    """Finds nodes for requests, and makes their claims there.
+    """Finds nodes for requests and claims resources there.
 
     Args:
-        manager: its fleet is taken as it stands; how old it may be is the caller's to say.
+        manager: its fleet is used as it is; the caller decides when to refresh it.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Scheduler:
         return select_candidates(self._manager.fleet, request, policy, self._multipliers)
 
     def create_claim(self, request: ClaimRequest) -> Claim:
-        """Claim on the best candidate that grants it; the same request answers the same claim.
+        """Claim on the best candidate that grants it; the same request returns the same claim.
 
         Raises:
-            ClaimRefusedError: there is no candidate, or each refused; every
+            ClaimRefusedError: no candidate exists, or all refused; every
                 reason is named with its node.
-            ClaimConflictError: its uuid stands for another request.
+            ClaimConflictError: another request has its uuid.
         """
         known = find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
         if known is not None:
@@ -64,22 +64,22 @@ class Scheduler:
         return claim
 
     def create_migration(self, request: ClaimRequest) -> Migration:
-        """Hold a move's destination on the best candidate that grants it.
+        """Claim a move's destination on the best candidate that grants it.
 
-        What stays on its node asks that one alone; the same request answers
-        the same migration.
+        A move that stays on its node tries only that node. The same request
+        returns the same migration.
 
         Raises:
             ClaimRefusedError: as `create_claim`.
             ClaimConflictError: as `create_claim`.
-            RequestError: the request asks for no move.
+            RequestError: the request has no ``migration``.
         """
         wanted = move_of(request)
         place = self._find_claim(request.uuid)
         if place is None and wanted.migration_type in STAYS_ON_NODE:
             place = self._find_claim(wanted.source_claim)
             if place is None:
-                raise ClaimRefusedError([f"there is no claim {wanted.source_claim} to move from"])
+                raise ClaimRefusedError([f"no such claim: {wanted.source_claim}"])
         if place is not None:
             return self._store.create_migration(request, place.host, place.nodename, self._policy)
         return self._ask_each(
@@ -91,7 +91,7 @@ class Scheduler:
         return next(iter(self._store.list_claims(uuid=uuid)), None)
 
     def try_claim(self, request: ClaimRequest) -> tuple[Candidate, Admission]:
-        """Return the best candidate that would grant it with its numbers; write nothing.
+        """Return the best candidate that would grant it, with its admission; write nothing.
 
         Raises:
             ClaimRefusedError: as `create_claim`.
@@ -125,5 +125,5 @@ class Scheduler:
 
 
 def no_candidate(selection: Selection) -> ClaimRefusedError:
-    """Return what to raise when no node would take a claim."""
+    """Return the error to raise when no node would accept a claim."""
     return ClaimRefusedError([f"no candidate: {selection.against}"])

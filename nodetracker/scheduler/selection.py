@@ -1,4 +1,4 @@
-"""Candidates: the nodes that would take a claim, the best first; pure."""
+"""Select candidates: the nodes that would accept a claim, the best first. Pure."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from nodetracker.scheduler.weighers import Multipliers, weigh
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that would take a claim.
+    """A node that would accept a claim.
 
     Attributes:
-        free: what it has left by its own word, before the claim.
+        free: free amounts within its own limits, before the claim.
     """
 
     host: str
@@ -26,11 +26,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The candidates of one request, the best first, and what speaks against the other nodes.
+    """The candidates of one request, the best first, and why other nodes are excluded.
 
     Attributes:
-        against: filter and number of nodes, e.g. ``cpu: 3 of 5 nodes``; "" =
-            there is no node that is not a candidate.
+        against: filter and number of nodes, e.g. ``cpu: 3 of 5 nodes``; ""
+            when every node is a candidate.
     """
 
     candidates: tuple[Candidate, ...]
@@ -40,10 +40,10 @@ class Selection:
 def select_candidates(
     fleet: Fleet, request: ClaimRequest, policy: AdmissionPolicy, multipliers: Multipliers
 ) -> Selection:
-    """Choose and order the candidates; of equal weight, by host and nodename.
+    """Choose and order the candidates; equal weights are ordered by host and nodename.
 
     Args:
-        request: its host and nodename, where given, leave only nodes so named.
+        request: its host and nodename, if set, restrict the nodes.
     """
     states = [
         state
@@ -51,9 +51,9 @@ def select_candidates(
         if request.host in (None, host) and request.nodename in (None, nodename)
     ]
     if not states:
-        names = [("on host", request.host), ("called", request.nodename)]
-        told = "".join(f" {word} {name}" for word, name in names if name is not None)
-        return Selection((), f"there is no node{told}")
+        names = [("on host", request.host), ("named", request.nodename)]
+        place = "".join(f" {word} {name}" for word, name in names if name is not None)
+        return Selection((), f"no node exists{place}")
     filtered = filter_states(states, request, fleet.now, policy)
     weights = weigh([state.free for state in filtered.passed], multipliers)
     candidates = [

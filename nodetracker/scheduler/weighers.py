@@ -1,4 +1,4 @@
-"""How good one node is against the others: what it has free, each kind scaled to 0 … 1."""
+"""Weigh nodes by their free amounts, each resource scaled to 0 … 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from nodetracker.accounting.usage import Charge
 
 @dataclass(frozen=True, slots=True)
 class Multipliers:
-    """How much each kind of free room counts.
+    """Multipliers of the free amounts of each resource.
 
-    Equal ones spread the load; negative ones fill one node after the other.
+    Positive ones spread the load; negative ones fill one node after the other.
     """
 
     ram: float = 1.0
@@ -22,7 +22,7 @@ EVEN = Multipliers()
 
 
 def weigh(free: Sequence[Charge], multipliers: Multipliers) -> list[float]:
-    """Return a weight for each, more is better.
+    """Return a weight for each node; a higher weight is better.
 
     >>> weigh([Charge(memory_mb=512), Charge(memory_mb=2048)], EVEN)
     [0.0, 1.0]
@@ -37,6 +37,6 @@ def weigh(free: Sequence[Charge], multipliers: Multipliers) -> list[float]:
 
 
 def _normalise(values: Sequence[int]) -> list[float]:
-    """Scale values to 0 … 1, the least being 0; all are 0 when they are the same."""
+    """Scale values to 0 … 1; all are 0 when they are equal."""
     least, most = min(values, default=0), max(values, default=0)
     return [(value - least) / (most - least) if most > least else 0.0 for value in values]

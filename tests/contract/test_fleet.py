@@ -1,4 +1,4 @@
-"""What schedulers read of every store: all stamps at once, and what admission needs of some."""
+"""What schedulers read of every store: all versions at once, and what admission needs of some."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,9 +15,9 @@ from tests.contract.values import create, delete, make_guest, make_values, regis
 def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
     register(store)
     before = store.now()
-    stamps = store.load_ledger_versions()
-    assert (stamps.nodes, stamps.services) == ((), {})
-    assert before <= stamps.now <= store.now()
+    versions = store.load_ledger_versions()
+    assert (versions.nodes, versions.services) == ((), {})
+    assert before <= versions.now <= store.now()
 
 
 def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
@@ -27,12 +27,12 @@ def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
         store.apply_changes(agent, [create(agent, f"{host}-{i}") for i in range(2)], 60)
     change = ServiceChange(disabled=True, disabled_reason="disk")
     store.set_service("beta", COMPUTE_BINARY, change)
-    stamps = store.load_ledger_versions()
+    versions = store.load_ledger_versions()
     records = [record for host in ("alpha", "beta") for record in store.load_nodes(host)]
-    assert {(s.id, s.host, s.nodename, s.generation, s.created_at) for s in stamps.nodes} == {
+    assert {(s.id, s.host, s.nodename, s.generation, s.created_at) for s in versions.nodes} == {
         (r.id, r.host, r.nodename, r.generation, r.created_at) for r in records
     }
-    alpha, beta = (stamps.services[host] for host in ("alpha", "beta"))
+    alpha, beta = (versions.services[host] for host in ("alpha", "beta"))
     assert (alpha.disabled, alpha.disabled_reason, alpha.forced_down) == (False, None, False)
     assert (beta.disabled, beta.disabled_reason) == (True, "disk")
     (service,) = store.list_services("alpha")
@@ -42,21 +42,21 @@ def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
 def test_what_changes_the_ledger_moves_the_stamp_and_a_measurement_does_not(store: Store) -> None:
     agent = make_node(store)
 
-    def stamp() -> object:
+    def version() -> object:
         return store.load_ledger_versions().nodes
 
-    seen = [stamp()]
+    seen = [version()]
     granted = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
-    seen.append(stamp())
+    seen.append(version())
     store.abort_claim(granted.uuid)
-    seen.append(stamp())
+    seen.append(version())
     store.apply_changes(agent, [update(node(store), vcpus=16)], 60)
-    seen.append(stamp())
+    seen.append(version())
     assert len(set(map(repr, seen))) == 4
     store.report_state(agent, 2, AuditState())
-    assert stamp() == seen[-1]
+    assert version() == seen[-1]
     store.apply_changes(agent, [delete(node(store))], 60)
-    assert stamp() == ()
+    assert version() == ()
 
 
 def test_a_row_made_anew_has_another_stamp(store: Store) -> None:
@@ -74,10 +74,10 @@ def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) 
     covers = store.create_claim(ask(adopted.uuid, VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
     released = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
     store.abort_claim(released.uuid)
-    (stamp,) = store.load_ledger_versions().nodes
-    (found,) = store.load_ledger_nodes([stamp.id])
+    (version,) = store.load_ledger_versions().nodes
+    (found,) = store.load_ledger_nodes([version.id])
     record = node(store)
-    assert found.stamp == stamp
+    assert found.version == version
     assert found.claims == (held, covers)
     assert found.unclaimed == {alone.uuid: record.guests[alone.uuid]}
     for name in ("vcpus", "cpu_used", "reserved", "inventory", "traits", "facts", "overhead"):
@@ -88,9 +88,9 @@ def test_only_the_nodes_asked_for_come(store: Store) -> None:
     agent = register(store)
     changes = [create(agent, f"n{i}", make_values(), (make_guest(f"g{i}"),)) for i in range(3)]
     store.apply_changes(agent, changes, 60)
-    ids = {stamp.nodename: stamp.id for stamp in store.load_ledger_versions().nodes}
+    ids = {version.nodename: version.id for version in store.load_ledger_versions().nodes}
     found = store.load_ledger_nodes([ids["n0"], ids["n2"], 99999999])
-    assert {n.stamp.nodename: [g.name for g in n.unclaimed.values()] for n in found} == {
+    assert {n.version.nodename: [g.name for g in n.unclaimed.values()] for n in found} == {
         "n0": ["g0"],
         "n2": ["g2"],
     }

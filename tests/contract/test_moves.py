@@ -181,7 +181,7 @@ class TestBeginning:
             move(store, ask_move(source), "ghost")
         ghost = str(uuid.uuid4())
         request = ask(migration={"type": "resize", "source_claim": ghost})
-        with pytest.raises(ClaimRefusedError, match=f"there is no claim {ghost} to move from"):
+        with pytest.raises(ClaimRefusedError, match=f"no such claim: {ghost}"):
             move(store, request)
         with pytest.raises(RequestError, match="migration: is missing"):
             move(store, ask())

@@ -33,13 +33,13 @@ def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count:
     ]
     with count_statements(store) as created:
         store.apply_changes(agent, changes, 60)
-    with count_statements(store) as stamps:
+    with count_statements(store) as versions:
         store.load_versions("alpha", COMPUTE_BINARY)
     with count_statements(store) as nodes:
         records = store.load_nodes("alpha")
     with count_statements(store) as some:
         store.load_nodes("alpha", [record.id for record in records])
-    assert (len(stamps), len(nodes), len(some)) == (1, 4, 4)
+    assert (len(versions), len(nodes), len(some)) == (1, 4, 4)
     assert len(created) == 7  # service, what is there, rows, their ids, guests, devices, history
 
 
@@ -145,8 +145,8 @@ def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None
             for i in range(100)
         ]
         store.apply_changes(agent, changes, 60)
-    with count_statements(store) as stamps:
-        ids = [stamp.id for stamp in store.load_ledger_versions().nodes]
+    with count_statements(store) as versions:
+        ids = [version.id for version in store.load_ledger_versions().nodes]
     for some in (ids[:1], ids):
         with count_statements(store) as nodes:
             assert len(store.load_ledger_nodes(some)) == len(some)
@@ -157,4 +157,4 @@ def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None
     manager.refresh()
     with count_statements(store) as unchanged:
         assert len(manager.refresh().states) == 1000
-    assert (len(stamps), len(none), len(unchanged)) == (1, 0, 1)
+    assert (len(versions), len(none), len(unchanged)) == (1, 0, 1)

@@ -120,16 +120,16 @@ class TestStamps:
         agent, other = register(store), register(store, "beta", "agent-b")
         record = create_one(store, agent)
         create_one(store, other, "beta")
-        stamps = store.load_versions("alpha", COMPUTE_BINARY)
-        assert stamps.by_nodename == {"alpha": NodeVersion(record.id, 1, 1)}
-        assert stamps.epoch == 1
+        versions = store.load_versions("alpha", COMPUTE_BINARY)
+        assert versions.by_nodename == {"alpha": NodeVersion(record.id, 1, 1)}
+        assert versions.epoch == 1
 
     def test_time_and_epoch_come_without_nodes(self, store: Store) -> None:
         register(store)
-        stamps = store.load_versions("alpha", COMPUTE_BINARY)
-        assert stamps.by_nodename == {}
-        assert stamps.now.tzinfo is UTC
-        assert abs(datetime.now(UTC) - stamps.now) < timedelta(seconds=5)
+        versions = store.load_versions("alpha", COMPUTE_BINARY)
+        assert versions.by_nodename == {}
+        assert versions.now.tzinfo is UTC
+        assert abs(datetime.now(UTC) - versions.now) < timedelta(seconds=5)
 
     def test_a_host_without_service_is_not_found(self, store: Store) -> None:
         with pytest.raises(NotFoundError, match="ghost"):

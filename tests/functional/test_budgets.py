@@ -117,10 +117,10 @@ def test_two_hundred_changed_nodes_cost_two_transactions_of_statements(
 ) -> None:
     host = BenchHost(store, tmp_path, nodes=200, guests_per_node=1)
     host.audit()
-    stamps = len(host.audit())
+    versions = len(host.audit())
     before = read_rows(store)
     host.add_guests(host.nodes)
-    assert len(host.audit()) <= 2 * PER_HUNDRED + stamps
+    assert len(host.audit()) <= 2 * PER_HUNDRED + versions
     assert count_written(before, read_rows(store)) == {
         "compute_nodes": 200,
         "guests": 200,

@@ -113,7 +113,7 @@ def test_a_host_or_a_node_that_is_named_is_kept_to(programs: Programs) -> None:
     several = "host host-1 has 3 nodes: name one of them"
     assert told(programs, "claim", "create", request, "--host", "host-1") == several
     assert told(programs, "claim", "create", request, "--host", "ghost") == (
-        "there is no node on host ghost"
+        "no node exists on host ghost"
     )
     forced = ("claim", "create", request, "--host", "host-1", "--node", "small")
     assert programs.ask(*forced)["nodename"] == "small"
@@ -123,9 +123,7 @@ def test_a_host_or_a_node_that_is_named_is_kept_to(programs: Programs) -> None:
     alone = ask(programs, resources={"VCPU": 1}, nodename="middle")
     assert programs.ask("claim", "create", alone)["nodename"] == "middle"
     ghost = ask(programs, resources={"VCPU": 1}, nodename="ghost")
-    assert told(programs, "claim", "create", ghost) == (
-        "no candidate: there is no node called ghost"
-    )
+    assert told(programs, "claim", "create", ghost) == ("no candidate: no node exists named ghost")
 
 
 def test_of_two_that_race_for_the_last_slot_one_gets_it_and_the_other_is_told_why(

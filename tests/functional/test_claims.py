@@ -115,7 +115,7 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
         ('{"workload": {"uuid": "x"}}', "workload.uuid: 'x' is no uuid"),
         (
             '{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}}',
-            "no candidate: there is no node",
+            "no candidate: no node exists",
         ),
     ],
 )

@@ -154,7 +154,7 @@ def test_what_cannot_be_meant_is_one_line(two_hosts: TwoHosts) -> None:
         move = {"type": "resize", "source_claim": ghost}
         request = two_hosts.request(1, migration=move, host="beta")
         done = two_hosts.manage("migration", "create", request)
-        assert done.stderr.strip() == f"there is no claim {ghost} to move from"
+        assert done.stderr.strip() == f"no such claim: {ghost}"
         done = two_hosts.manage("claim", "create", request)
         assert "makes it a request for a migration" in done.stderr
         assert two_hosts.ask("migration", "list") == []

@@ -56,7 +56,7 @@ def move_reasons(
     uuid = wanted.source_claim
     source = claims.get(uuid)
     if source is None:
-        return [f"there is no claim {uuid} to move from"]
+        return [f"no such claim: {uuid}"]
     reasons = []
     if source.workload.uuid != request.workload.uuid:
         reasons.append(f"claim {uuid} is of workload {source.workload.uuid}")

@@ -14,14 +14,14 @@ class MemoryFleet(MemoryRows):
     def load_ledger_versions(self) -> LedgerVersions:
         """See `Store`."""
         with self._reading() as tables:
-            stamps = tuple(_version_of(record) for record in tables.nodes.values())
-            hosts = {stamp.host for stamp in stamps}
+            versions = tuple(_version_of(record) for record in tables.nodes.values())
+            hosts = {version.host for version in versions}
             services = {
                 host: service.gate
                 for (host, binary), service in tables.services.items()
                 if binary == COMPUTE_BINARY and host in hosts
             }
-            return LedgerVersions(self._clock(), stamps, services)
+            return LedgerVersions(self._clock(), versions, services)
 
     def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
         """See `Store`."""

@@ -32,12 +32,12 @@ class MemoryNodes(MemoryRows):
             service = tables.services.get((host, binary))
             if service is None:
                 raise NotFoundError(f"host {host} has no services row for {binary}")
-            stamps = {
+            versions = {
                 record.nodename: NodeVersion(record.id, record.generation, record.epoch)
                 for record in tables.nodes.values()
                 if record.host == host
             }
-            return HostVersions(self._clock(), service.epoch, service.uuid, stamps)
+            return HostVersions(self._clock(), service.epoch, service.uuid, versions)
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""

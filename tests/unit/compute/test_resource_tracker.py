@@ -496,9 +496,9 @@ class TestStandingWarnings:
 
         def load_slowly(*arguments):
             clock.seconds += seconds[0]
-            stamps = load_versions(*arguments)
+            versions = load_versions(*arguments)
             clock.seconds += seconds[1]
-            return stamps
+            return versions
 
         monkeypatch.setattr(store, "load_versions", load_slowly)
         assert agent.audit(node(1)).warnings == ()

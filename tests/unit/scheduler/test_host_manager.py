@@ -18,7 +18,7 @@ class CountingStore:
 
     def load_ledger_nodes(self, node_ids):
         found = self.store.load_ledger_nodes(node_ids)
-        self.loads.append(sorted(node.stamp.nodename for node in found))
+        self.loads.append(sorted(node.version.nodename for node in found))
         return found
 
 

@@ -194,7 +194,7 @@ class TestMoves:
     def test_what_is_not_there_is_said_so(self, scheduler):
         source = dataclasses.replace(scheduler.create_claim(ask(VCPU=1)), uuid=str(uuid.uuid4()))
         for kind in ("rebuild", "migration"):
-            with pytest.raises(ClaimRefusedError, match=f"there is no claim {source.uuid}"):
+            with pytest.raises(ClaimRefusedError, match=f"no such claim: {source.uuid}"):
                 scheduler.create_migration(ask_move(source, kind, VCPU=1))
         with pytest.raises(RequestError, match="migration"):
             scheduler.create_migration(ask(VCPU=1))

@@ -109,10 +109,10 @@ def test_a_node_is_counted_by_every_filter_that_it_fails():
 
 def test_without_nodes_that_is_the_reason():
     fake_fleet = FakeFleet()
-    assert select(fake_fleet, ask()).against == "there is no node"
+    assert select(fake_fleet, ask()).against == "no node exists"
     fake_fleet.add()
-    assert select(fake_fleet, ask(nodename="ghost")).against == "there is no node called ghost"
-    assert select(fake_fleet, ask(host="ghost")).against == "there is no node on host ghost"
+    assert select(fake_fleet, ask(nodename="ghost")).against == "no node exists named ghost"
+    assert select(fake_fleet, ask(host="ghost")).against == "no node exists on host ghost"
 
 
 def test_a_nodename_leaves_only_nodes_so_called():
