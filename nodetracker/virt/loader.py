@@ -1,4 +1,4 @@
-"""Finds drivers by their entry points."""
+"""Load drivers by their entry points."""
 
 from importlib.metadata import entry_points
 
@@ -9,7 +9,7 @@ NAMESPACE = "nodetracker.virt_drivers"
 
 
 def list_driver_names() -> list[str]:
-    """Return the names of all installed drivers, in order."""
+    """Return the names of all installed drivers, sorted."""
     return sorted({entry.name for entry in entry_points(group=NAMESPACE)})
 
 
@@ -17,13 +17,13 @@ def load_plugin(name: str) -> DriverPlugin:
     """Return the plugin of one driver.
 
     Raises:
-        ConfigError: no installed package offers it, or it cannot be loaded;
-            the message names the option and the drivers that there are.
+        ConfigError: no installed package provides it, or it cannot be loaded;
+            the message names the option and the installed drivers.
     """
     found = list(entry_points(group=NAMESPACE, name=name))
     if not found:
         known = ", ".join(list_driver_names())
-        raise ConfigError(f"[compute] compute_driver: there is no driver {name!r}; known: {known}")
+        raise ConfigError(f"[compute] compute_driver: unknown driver {name!r}; known: {known}")
     try:
         plugin = found[0].load()
     except ImportError as error:
@@ -31,5 +31,5 @@ def load_plugin(name: str) -> DriverPlugin:
             f"[compute] compute_driver: {name!r} cannot be loaded: {error}"
         ) from error
     if not isinstance(plugin, DriverPlugin):
-        raise ConfigError(f"[compute] compute_driver: {found[0].value} is no DriverPlugin")
+        raise ConfigError(f"[compute] compute_driver: {found[0].value} is not a DriverPlugin")
     return plugin

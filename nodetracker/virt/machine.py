@@ -1,4 +1,4 @@
-"""The probes of this machine's own facts, for every driver whose node is this machine."""
+"""Probe the facts of this machine, for every driver whose node is this machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What the host's files tell of it, each fact fresh or failed.
+    """Facts from the host's files, each fresh or failed.
 
     Attributes:
         netdevs: name of a network interface -> address of its PCI function.
-        mdev_types: address of a PCI function -> mediated devices it can make.
+        mdev_types: address of a PCI function -> its mediated device types.
     """
 
     cpu: Fact[CpuInfo]
@@ -41,12 +41,12 @@ class MachineFacts:
 
 
 class MachineProbes:
-    """Probes of one machine that run side by side.
+    """Parallel probes of one machine, started when this is built.
 
     Args:
-        nodename: the node that the machine is.
-        roots: where its files are.
-        probes: runs them.
+        nodename: node name of the machine.
+        roots: directories of its files.
+        probes: runs the probes.
     """
 
     def __init__(self, nodename: str, roots: Roots, probes: ProbeRunner) -> None:
@@ -74,13 +74,13 @@ class MachineProbes:
         )
 
     def start_storage(self, path: Path) -> Pending[StorageInfo]:
-        """Begin to measure where guests' disks are."""
+        """Start measuring the filesystem of guests' disks."""
         return self._probes.start(
             self._key(str(path), "storage"), lambda: read_storage(path, self._roots)
         )
 
     def facts(self) -> MachineFacts:
-        """Begin what rests on other facts, and wait for all."""
+        """Start the probes that depend on other facts, and wait for all probes."""
         cpu = self._cpu.fact()
         numa = self._probes.start(
             self._key(f"{self._sys}/devices/system/node", "numa"),
@@ -88,18 +88,18 @@ class MachineProbes:
         )
         pci = self._pci.fact()
         gpus = start_gpus(self._nodename, self._roots, self._probes, pci)
-        no_gpus: Fact[tuple[Gpu, ...]] = failed(pci.source, pci.error or "")
+        unknown_gpus: Fact[tuple[Gpu, ...]] = failed(pci.source, pci.error or "")
         netdevs, mdev_types = self._netdevs.fact(), self._mdev_types.fact()
         if mdev_types.value is None:
             pci = failed(mdev_types.source, mdev_types.error or "")
-        if netdevs.value is None:  # a device that a spec names by its interface must not lose it
+        if netdevs.value is None:  # device_spec may select devices by their interface
             pci = failed(netdevs.source, netdevs.error or "")
         return MachineFacts(
             cpu=cpu,
             memory=self._memory.fact(),
             numa=numa.fact(),
             pci=pci,
-            gpus=no_gpus if gpus is None else gpus.fact(),
+            gpus=unknown_gpus if gpus is None else gpus.fact(),
             system=self._system.fact(),
             netdevs=netdevs.value or {},
             mdev_types=mdev_types.value or {},
@@ -112,7 +112,7 @@ class MachineProbes:
 def start_gpus(
     nodename: str, roots: Roots, probes: ProbeRunner, pci: Fact[tuple[PciDevice, ...]]
 ) -> Pending[tuple[Gpu, ...]] | None:
-    """Begin to look for GPUs; None where PCI does not say which there are."""
+    """Start the probe of GPUs; None if the PCI fact failed, which lists them."""
     functions = pci.value
     if functions is None:
         return None
@@ -123,7 +123,7 @@ def read_uptime(roots: Roots) -> timedelta:
     """Return the time since the machine's kernel booted.
 
     Raises:
-        HostDataError: the kernel does not tell.
+        HostDataError: the kernel does not report it.
     """
     booted_at = read_system_info(roots).booted_at
     if booted_at is None:

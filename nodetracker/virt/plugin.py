@@ -1,7 +1,7 @@
-"""What a driver's entry point names: its options, and how it is built.
+"""Define the plugin that a driver's entry point names: its options and how it is built.
 
-Importing a plugin must be cheap and need no library of the driver's; `build`
-imports those late and says which package is missing.
+Importing a plugin must be cheap and must not need the driver's libraries;
+`build` imports them, and its error names the missing package.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,14 +18,14 @@ from nodetracker.virt.probes import ProbeRunner
 
 @dataclass(frozen=True, slots=True)
 class DriverEnvironment:
-    """What every driver is given beside its own options.
+    """Objects and settings that every driver gets in addition to its own options.
 
     Attributes:
-        host: the name that the agent answers for.
-        instances_path: where guests' disks are kept.
-        roots: where the host's files are read.
-        probes: runs every question that the driver asks of its source.
-        power: switches this machine, for drivers whose host that is.
+        host: name of the agent's host.
+        instances_path: directory of guests' disks.
+        roots: directories from which the host's files are read.
+        probes: runs every query of the driver's source.
+        power: runs power actions on this machine.
     """
 
     host: str
@@ -37,13 +37,13 @@ class DriverEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class DriverPlugin:
-    """One driver as its entry point offers it.
+    """The object that a driver's entry point provides.
 
     Attributes:
         group: its group of options.
-        options: registered under that group.
-        build: makes the driver from the environment and its options' values
-            by name; raises ConfigError that names a value that cannot be used.
+        options: options of that group.
+        build: builds the driver from the environment and its options' values
+            by name; raises ConfigError that names an invalid value.
     """
 
     group: str

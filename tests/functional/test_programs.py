@@ -318,7 +318,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"driver": "xen"}, "there is no driver 'xen'"),
+            ({"driver": "xen"}, "unknown driver 'xen'"),
             ({"driver": "fake,local"}, "fake cannot be the first of several"),
             ({"driver": "local,local"}, "names a driver twice"),
             ({"driver": "docker", "extra": "[docker]\nbase_url = /run/x"}, "[docker] base_url"),

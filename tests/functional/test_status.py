@@ -271,7 +271,7 @@ class TestErrors:
             ({"probe_timeout": "soon"}, "probe_timeout"),
             ({"cpu_shared_set": "0-x"}, "cpu_shared_set: '0-x'"),
             ({"reserved_huge_pages": "node:0"}, "reserved_huge_pages"),
-            ({"driver": "xen"}, "there is no driver 'xen'"),
+            ({"driver": "xen"}, "unknown driver 'xen'"),
         ],
     )
     def test_of_a_value_end_with_78(self, programs, options, text):

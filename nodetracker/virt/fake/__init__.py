@@ -1,1 +1,1 @@
-"""The driver whose nodes and guests stand in a YAML file: for tests, demonstrations and sizing."""
+"""Driver of nodes and guests from a YAML file, for tests, demonstrations and sizing."""

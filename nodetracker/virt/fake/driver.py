@@ -1,4 +1,4 @@
-"""Nodes from a file: as many as one likes, failing and hanging on demand."""
+"""Read nodes from an inventory file; they can fail and hang on demand."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.1
 
 
 class FakeDriver:
-    """The nodes of an inventory file, read again at every audit."""
+    """The nodes of an inventory file, which is read again at every audit."""
 
     capabilities = frozenset({DriverCapability.REMOTE_NODES})
 
@@ -29,7 +29,7 @@ class FakeDriver:
         self._inventory = FakeInventory()
 
     def init_host(self) -> None:
-        """Do nothing: a file that is missing now may come later."""
+        """Do nothing: a file that is missing now may be created later."""
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -41,10 +41,10 @@ class FakeDriver:
             raise DriverUnavailableError(self._source, fact.error or "is not ready")
         if not fact.value.is_ready:
             raise DriverUnavailableError(self._source, "is not ready")
-        return NodeListing(fact.value.nodenames, fact.value.nameless)
+        return NodeListing(fact.value.nodenames, fact.value.unnamed)
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Return the node's entry as the last listing found it."""
+        """Return the node's entry as of the last listing."""
         key = ProbeKey(self._source, nodename, "inventory")
         fact = self._probes.ask(key, lambda: self._read(nodename))
         if fact.value is None:
@@ -52,15 +52,15 @@ class FakeDriver:
         return fact.value
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Refuse: what happens is seen by the next audit."""
-        raise DriverFeatureError("the fake driver tells no events")
+        """Reject the request: changes are seen by the next audit."""
+        raise DriverFeatureError("the fake driver does not support events")
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """Refuse: nothing here was ever booted."""
-        raise DriverFeatureError("the fake driver knows no uptime")
+        """Reject the request: fake nodes have no uptime."""
+        raise DriverFeatureError("the fake driver does not support the host's uptime")
 
     def host_power_action(self, action: str) -> None:
-        """Refuse: there is nothing to switch."""
+        """Reject the request: fake nodes cannot be powered off."""
         raise DriverFeatureError(f"the fake driver cannot {action} a host")
 
     def _load(self) -> FakeInventory:
@@ -77,12 +77,12 @@ class FakeDriver:
         except OSError as error:
             raise HostDataError(self._source, error.strerror or type(error).__name__) from error
         except UnicodeDecodeError as error:
-            raise HostDataError(self._source, "is no UTF-8 text") from error
+            raise HostDataError(self._source, "is not valid UTF-8") from error
 
     def _read(self, nodename: str) -> HostSnapshot:
         with self._lock:
             inventory, text = self._inventory, self._text
-        failure = inventory.failure_of(nodename)
+        failure = inventory.get_failure(nodename)
         if failure == HANG:
             self._hang(text)
         elif failure is not None:
@@ -90,11 +90,11 @@ class FakeDriver:
         if nodename in inventory.errors:
             raise HostDataError(self._source, inventory.errors[nodename])
         if nodename not in inventory.snapshots:
-            raise HostDataError(self._source, f"has no node {nodename!r}")
+            raise HostDataError(self._source, f"no such node: {nodename}")
         return inventory.snapshots[nodename]
 
     def _hang(self, text: str | None) -> None:
-        """Return only when the file is another one, as a stuck source would."""
+        """Block until the file changes, as a hung source would."""
         pause = threading.Event()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""One node of the inventory file: its entry parsed into a snapshot."""
+"""Parse one node's entry of the inventory file into a snapshot."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,12 +21,12 @@ from nodetracker.units import MIB_PER_GIB, MILLI
 from nodetracker.virt.fake.values import (
     EntryError,
     parse_address,
+    parse_entry_uuid,
     parse_integer,
     parse_list,
     parse_mapping,
-    parse_own_uuid,
     parse_pci_id,
-    refuse_unknown,
+    reject_unknown_keys,
 )
 
 _NODE_KEYS = {
@@ -36,35 +36,36 @@ _NODE_KEYS = {
 
 
 def parse_node(entry: Mapping[str, Any], nodename: str, where: str, source: str) -> HostSnapshot:
-    """Return the reading that a node's entry stands for.
+    """Return the snapshot of a node's entry.
 
     Args:
         where: path of the entry.
-        source: what facts call the file.
+        source: name of the file in facts.
 
     Raises:
-        EntryError: it cannot be used; a guest that cannot is told in the listing.
+        EntryError: the entry is invalid. An invalid guest is reported in the
+            guest listing instead.
     """
-    refuse_unknown(entry, _NODE_KEYS, where)
+    reject_unknown_keys(entry, _NODE_KEYS, where)
     vcpus = parse_integer(entry, "vcpus", where)
     memory_mb = parse_integer(entry, "memory_mb", where)
     disk_mb = parse_integer(entry, "disk_gb", where) * MIB_PER_GIB
-    uuid = parse_own_uuid(entry, where) if "uuid" in entry else None
+    uuid = parse_entry_uuid(entry, where) if "uuid" in entry else None
     cells = tuple(
         _parse_cell(item, f"{where}.cells[{index}]")
         for index, item in enumerate(parse_list(entry, "cells", where))
     )
     if len({cell.id for cell in cells}) != len(cells):
-        raise EntryError(f"{where}.cells: an id stands twice")
+        raise EntryError(f"{where}.cells: duplicate id")
     devices = tuple(
         _parse_device(item, f"{where}.pci_devices[{index}]")
         for index, item in enumerate(parse_list(entry, "pci_devices", where))
     )
     if len({device.address for device in devices}) != len(devices):
-        raise EntryError(f"{where}.pci_devices: an address stands twice")
+        raise EntryError(f"{where}.pci_devices: duplicate address")
     tracks_resources = entry.get("tracks_resources", True)
     if not isinstance(tracks_resources, bool):
-        raise EntryError(f"{where}.tracks_resources: is neither true nor false")
+        raise EntryError(f"{where}.tracks_resources: expected true or false")
     return HostSnapshot(
         nodename=nodename,
         uuid=uuid,
@@ -90,7 +91,7 @@ def _parse_netdevs(entry: Mapping[str, Any], where: str) -> dict[str, str]:
         if name is not None:
             place = f"{where}.pci_devices[{index}]"
             if not isinstance(name, str) or not name or name in netdevs:
-                raise EntryError(f"{place}.devname: {name!r} is no name of its own")
+                raise EntryError(f"{place}.devname: {name!r} is not a valid unique name")
             netdevs[name] = parse_address(item["address"], f"{place}.address")
     return netdevs
 
@@ -115,7 +116,7 @@ def _cpu_info(vcpus: int, cells: tuple[NumaCell, ...], where: str) -> CpuInfo:
 
 def _parse_cell(item: Any, where: str) -> NumaCell:
     entry = parse_mapping(item, where)
-    refuse_unknown(
+    reject_unknown_keys(
         entry, {"id", "cpus", "memory_mb", "socket", "siblings", "pages", "distances"}, where
     )
     try:
@@ -134,7 +135,7 @@ def _parse_cell(item: Any, where: str) -> NumaCell:
     except (TypeError, ValueError) as error:
         raise EntryError(f"{where}: {error}") from error
     if not frozenset().union(*siblings) <= cpus:
-        raise EntryError(f"{where}.siblings: name CPUs that the cell does not have")
+        raise EntryError(f"{where}.siblings: CPUs are not in the cell")
     paired = frozenset().union(*siblings)
     siblings += tuple(frozenset({cpu}) for cpu in cpus - paired)
     return NumaCell(
@@ -150,7 +151,7 @@ def _parse_cell(item: Any, where: str) -> NumaCell:
 
 def _parse_device(item: Any, where: str) -> PciDevice:
     entry = parse_mapping(item, where)
-    refuse_unknown(
+    reject_unknown_keys(
         entry,
         {
             "address",
@@ -187,7 +188,7 @@ def _parse_guests(entry: Mapping[str, Any], where: str) -> GuestListing:
         try:
             guest = _parse_guest(item, place)
             if guest.uuid in guests:
-                raise EntryError(f"{place}.uuid: {guest.uuid} stands twice")
+                raise EntryError(f"{place}.uuid: duplicate uuid {guest.uuid}")
         except EntryError as error:
             unreadable.append(str(error))
         else:
@@ -197,12 +198,12 @@ def _parse_guests(entry: Mapping[str, Any], where: str) -> GuestListing:
 
 def _parse_guest(item: Any, where: str) -> Guest:
     entry = parse_mapping(item, where)
-    refuse_unknown(
+    reject_unknown_keys(
         entry,
         {"uuid", "name", "kind", "vcpus", "memory_mb", "disk_gb", "power_state", "project_id"},
         where,
     )
-    uuid = parse_own_uuid(entry, where)
+    uuid = parse_entry_uuid(entry, where)
     try:
         kind = WorkloadKind(entry.get("kind", WorkloadKind.INSTANCE))
         power_state = PowerState(entry.get("power_state", PowerState.RUNNING))
@@ -210,7 +211,7 @@ def _parse_guest(item: Any, where: str) -> Guest:
         raise EntryError(f"{where}: {error}") from error
     vcpus = entry.get("vcpus")
     if isinstance(vcpus, bool) or not isinstance(vcpus, (int, float)) or not 0 <= vcpus <= 65536:
-        raise EntryError(f"{where}.vcpus: {vcpus!r} is no amount of CPUs")
+        raise EntryError(f"{where}.vcpus: {vcpus!r} is not a valid number of CPUs")
     return Guest(
         uuid=uuid,
         name=str(entry.get("name", uuid)),

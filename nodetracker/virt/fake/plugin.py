@@ -1,4 +1,4 @@
-"""The entry point of the ``fake`` driver and its option."""
+"""Entry point of the ``fake`` driver and its option."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,8 @@ from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
 OPTIONS = (
     cfg.StrOpt(
         "inventory_file",
-        help="YAML file that names the nodes and guests of the fake driver. It is read again "
-        "at every audit.",
+        help="YAML file with the nodes and guests of the fake driver. It is read again at every "
+        "audit.",
     ),
 )
 
@@ -22,7 +22,7 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
     from nodetracker.virt.fake.driver import FakeDriver
 
     if not values["inventory_file"]:
-        raise ConfigError("[fake] inventory_file: the fake driver needs one")
+        raise ConfigError("[fake] inventory_file: is required by the fake driver")
     return FakeDriver(values["inventory_file"], environment.probes)
 
 

@@ -1,1 +1,1 @@
-"""The driver of this machine itself: all its facts, no guests."""
+"""Driver of this machine itself: all its facts, no guests."""

@@ -1,4 +1,4 @@
-"""Reads this machine below the configured roots; its one node is named after the host."""
+"""Read this machine below the configured roots; its one node is named after the host."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,7 +16,7 @@ from nodetracker.virt.plugin import DriverEnvironment
 
 
 class LocalDriver:
-    """The machine that the agent runs on, or the one whose files lie below the roots."""
+    """The machine on which the agent runs, or the one whose files are below the roots."""
 
     def __init__(self, environment: DriverEnvironment) -> None:
         self._host = environment.host
@@ -27,7 +27,7 @@ class LocalDriver:
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
-        """What this driver can do; power actions only where they are allowed."""
+        """Capabilities of this driver; power actions only if they are allowed."""
         allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
         return frozenset({DriverCapability.UPTIME, *allowed})
 
@@ -42,7 +42,7 @@ class LocalDriver:
         return NodeListing((self._host,))
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Read every fact side by side, each as its own probe."""
+        """Read all facts in parallel, each with a separate probe."""
         probes = MachineProbes(self._host, self._roots, self._probes)
         storage = probes.start_storage(self._instances_path)
         machine = probes.facts()
@@ -62,13 +62,13 @@ class LocalDriver:
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Refuse: what happens is seen by the next audit."""
-        raise DriverFeatureError("the local driver tells no events")
+        """Reject the request: changes are seen by the next audit."""
+        raise DriverFeatureError("the local driver does not support events")
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since the kernel booted."""
         return read_uptime(self._roots)
 
     def host_power_action(self, action: str) -> None:
-        """Switch this machine."""
+        """Run a power action on this machine."""
         self._power.act(action)

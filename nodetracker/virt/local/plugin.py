@@ -1,4 +1,4 @@
-"""The entry point of the ``local`` driver; it has no options of its own."""
+"""Entry point of the ``local`` driver, which has no options."""
 
 from collections.abc import Mapping
 from typing import Any

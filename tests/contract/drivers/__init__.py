@@ -1,4 +1,4 @@
-"""One module a driver: how the contract suite makes it, breaks its source and mends it."""
+"""Cases of the drivers' contract suite, one module per driver."""
 
 import threading
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from nodetracker.ports import Driver
 
 @dataclass
 class DriverCase:
-    """One driver under the suite.
+    """One driver and functions that break and repair its source.
 
     Attributes:
-        driver: made, and its host initialised.
+        driver: the driver under test.
         break_fact: makes one fact of every node unreadable.
-        broken_fact: that fact's name.
-        cut: takes the whole source away, so that nothing can be read.
+        broken_fact: the name of that fact.
+        cut: removes the whole source, so that nothing can be read.
         mend: undoes both.
-        hang: makes one reading hang until the event is set, None when the
-            driver's source cannot be made to.
-        close: lets go of the source, after the driver.
-        change: makes a guest of one node another, None when the driver tells
-            no events.
+        hang: makes one reading hang until the event is set, None if the
+            driver's source cannot hang.
+        close: releases the source, after the driver.
+        change: changes a guest of one node, None if the driver does not
+            support events.
     """
 
     driver: Driver

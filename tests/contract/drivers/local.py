@@ -1,4 +1,4 @@
-"""The local driver under the contract suite, on a captured machine that can be damaged."""
+"""The local driver under the contract suite, on a captured machine whose files can be damaged."""
 
 import shutil
 import tarfile

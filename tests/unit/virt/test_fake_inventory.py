@@ -34,7 +34,7 @@ def one_node(extra=""):
     return "nodes: [" + NODE % extra + "]"
 
 
-def test_the_documented_file_is_read_whole():
+def test_all_documented_keys_are_parsed():
     inventory = parse_inventory(WHOLE, "fake:f")
     snapshot = inventory.snapshots["node-1"]
     assert snapshot.uuid == "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
@@ -54,24 +54,24 @@ def test_the_documented_file_is_read_whole():
     assert guests[1].kind is WorkloadKind.CONTAINER
     assert snapshot.tracks_resources
     assert snapshot.netdevs == {}
-    assert inventory.failure_of("node-2") == "boom"
-    assert inventory.failure_of("node-1") == "hang"
+    assert inventory.get_failure("node-2") == "boom"
+    assert inventory.get_failure("node-1") == "hang"
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "is empty"),
-        ("nodes: [", "is no YAML"),
+        ("nodes: [", "is not valid YAML"),
         ("[1, 2]", "has no list 'nodes'"),
         ("nodes: {a: 1}", "has no list 'nodes'"),
-        ("nodes: []\nnode: []", "has an unknown key 'node'"),
-        ("nodes: []\nready: maybe", "ready: is neither true nor false"),
-        ("nodes: []\nfail: [node-1]", "fail: is no mapping"),
-        (f"nodes: [{NODE % ''}, {NODE % ''}]", "nodes[1]: nodename 'n1' stands twice"),
+        ("nodes: []\nnode: []", "unknown key 'node'"),
+        ("nodes: []\nready: maybe", "ready: expected true or false"),
+        ("nodes: []\nfail: [node-1]", "fail: expected a mapping"),
+        (f"nodes: [{NODE % ''}, {NODE % ''}]", "nodes[1]: duplicate nodename 'n1'"),
     ],
 )
-def test_a_file_that_is_no_inventory_is_an_error_that_says_why(text, reason):
+def test_an_invalid_file_is_an_error_with_the_reason(text, reason):
     with pytest.raises(HostDataError) as caught:
         parse_inventory(text, "fake:f")
     assert caught.value.source == "fake:f"
@@ -87,15 +87,15 @@ def test_a_file_that_is_no_inventory_is_an_error_that_says_why(text, reason):
         ("{nodename: n1, vcpus: 1, memory_mb: 1}", "nodes[0].disk_gb: is missing"),
         (
             "{nodename: n1, vcpus: -1, memory_mb: 1, disk_gb: 1}",
-            "nodes[0].vcpus: -1 is no whole number >= 0",
+            "nodes[0].vcpus: -1 is not an integer >= 0",
         ),
         (
             "{nodename: n1, vcpus: two, memory_mb: 1, disk_gb: 1}",
-            "nodes[0].vcpus: 'two' is no whole number >= 0",
+            "nodes[0].vcpus: 'two' is not an integer >= 0",
         ),
         (NODE % ", uuid: x", "nodes[0].uuid: 'x' is no uuid"),
-        (NODE % ", memroy: 1", "nodes[0]: has an unknown key 'memroy'"),
-        (NODE % ", cells: 1", "nodes[0].cells: is no list"),
+        (NODE % ", memroy: 1", "nodes[0]: unknown key 'memroy'"),
+        (NODE % ", cells: 1", "nodes[0].cells: expected a list"),
         (
             NODE % ", cells: [{id: 0, cpus: 0-x, memory_mb: 1}]",
             "nodes[0].cells[0]: '0-x' is neither a CPU id nor a range of them",
@@ -106,19 +106,19 @@ def test_a_file_that_is_no_inventory_is_an_error_that_says_why(text, reason):
         ),
         (
             NODE % ", cells: [{id: 0, cpus: 0, memory_mb: 1}, {id: 0, cpus: 1, memory_mb: 1}]",
-            "nodes[0].cells: an id stands twice",
+            "nodes[0].cells: duplicate id",
         ),
         (
             NODE % ", cells: [{id: 0, cpus: 0-1, memory_mb: 1, siblings: [[0, 5]]}]",
-            "nodes[0].cells[0].siblings: name CPUs that the cell does not have",
+            "nodes[0].cells[0].siblings: CPUs are not in the cell",
         ),
         (
             NODE % ", pci_devices: [{address: x, vendor_id: '1', product_id: '2'}]",
-            "nodes[0].pci_devices[0].address: 'x' is no PCI address",
+            "nodes[0].pci_devices[0].address: 'x' is not a valid PCI address",
         ),
     ],
 )
-def test_a_malformed_node_is_named_and_still_listed(entry, reason):
+def test_a_malformed_node_is_reported_and_still_listed(entry, reason):
     inventory = parse_inventory(
         f"nodes: [{entry}, {{nodename: n2, vcpus: 1, memory_mb: 1, disk_gb: 1}}]", "f"
     )
@@ -126,9 +126,9 @@ def test_a_malformed_node_is_named_and_still_listed(entry, reason):
     assert set(inventory.nodenames) == {"n1", "n2"}
 
 
-def test_an_entry_without_a_name_makes_the_list_of_nodes_incomplete():
+def test_an_entry_without_a_nodename_makes_the_list_of_nodes_incomplete():
     inventory = parse_inventory("nodes: [{vcpus: 1}, 7]", "fake:f")
-    assert inventory.nameless == (
+    assert inventory.unnamed == (
         "fake:f: nodes[0]: has no nodename",
         "fake:f: nodes[1]: has no nodename",
     )
@@ -138,9 +138,9 @@ def test_an_entry_without_a_name_makes_the_list_of_nodes_incomplete():
     ("guest", "reason"),
     [
         ("{}", "uuid: None is no uuid"),
-        ("7", "is no mapping"),
-        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: x, memory_mb: 1, disk_gb: 1}", "vcpus: 'x' is no amount of CPUs"),
-        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: 1, memory_mb: 512m, disk_gb: 1}", "memory_mb: '512m' is no whole number >= 0"),
+        ("7", "expected a mapping"),
+        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: x, memory_mb: 1, disk_gb: 1}", "vcpus: 'x' is not a valid number of CPUs"),
+        ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: 1, memory_mb: 512m, disk_gb: 1}", "memory_mb: '512m' is not an integer >= 0"),
         ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: 1, memory_mb: 1, disk_gb: 1, kind: pod}", "'pod' is not a valid WorkloadKind"),
     ],
 )  # fmt: skip
@@ -152,14 +152,14 @@ def test_a_malformed_guest_makes_the_listing_incomplete(guest, reason):
 
 
 @given(st.text(alphabet="nodes:[]{}, -\n0123456789avcpumy_gbi\"'&*!|>", max_size=200))
-def test_no_text_raises_anything_else(text):
+def test_any_text_is_an_inventory_or_a_host_data_error(text):
     try:
         parse_inventory(text, "f")
     except HostDataError:
         pass
 
 
-def test_a_node_may_not_track_and_its_devices_have_interfaces():
+def test_tracks_resources_and_interface_names_are_parsed():
     devices = "pci_devices: [{address: '0000:81:00.0', vendor_id: a, product_id: b, devname: eth1}]"
     text = f"nodes: [{NODE % f', tracks_resources: false, {devices}'}]"
     snapshot = parse_inventory(text, "fake").snapshots["n1"]
@@ -170,12 +170,12 @@ def test_a_node_may_not_track_and_its_devices_have_interfaces():
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ("tracks_resources: maybe", "nodes[0].tracks_resources: is neither true nor false"),
+        ("tracks_resources: maybe", "nodes[0].tracks_resources: expected true or false"),
         (
             "pci_devices: [{address: '0000:81:00.0', vendor_id: a, product_id: b, devname: 7}]",
-            "nodes[0].pci_devices[0].devname: 7 is no name of its own",
+            "nodes[0].pci_devices[0].devname: 7 is not a valid unique name",
         ),
     ],
 )
-def test_what_they_cannot_be_is_named(more, reason):
+def test_invalid_values_of_these_keys_are_reported(more, reason):
     assert parse_inventory(f"nodes: [{NODE % f', {more}'}]", "fake").errors["n1"] == reason

@@ -4,7 +4,7 @@ from nodetracker.errors import ConfigError
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 
-def test_the_drivers_of_the_package_are_found():
+def test_installed_drivers_are_listed():
     assert {"fake", "local"} <= set(list_driver_names())
 
 
@@ -14,6 +14,6 @@ def test_a_plugin_has_a_group_and_options(name):
     assert plugin.group == name
 
 
-def test_a_driver_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(ConfigError, match=r"no driver 'xen'; known: .*fake.*local"):
+def test_an_unknown_driver_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r"unknown driver 'xen'; known: .*fake.*local"):
         load_plugin("xen")
