@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from nodetracker.errors import RequestError
+from nodetracker.identifier import parse_uuid
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest, Workload
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.migration import MigrationType, MoveRequest
 from nodetracker.model.numa_request import (
     NumaRequestError,

@@ -8,7 +8,7 @@ from cliff.columns import FormattableColumn
 
 from nodetracker.bootstrap.settings import build_admission_policy
 from nodetracker.errors import ConfigError, RefusedError, RpcError
-from nodetracker.model.identifier import parse_uuid
+from nodetracker.identifier import parse_uuid
 from nodetracker.ports import AdmissionPolicy, AgentDirectory, OperatorStore, SchedulerStore
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -7,7 +7,7 @@ argument ``where`` is the path of the entry or value.
 from collections.abc import Mapping
 from typing import Any
 
-from nodetracker.model.identifier import parse_uuid
+from nodetracker.identifier import parse_uuid
 from nodetracker.model.pci import ADDRESS_PATTERN
 
 _MAX_INTEGER = 2**31 - 1

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
+from nodetracker.identifier import parse_uuid
 from nodetracker.model.cpuset import CpuSet
-from nodetracker.model.identifier import parse_uuid
 from nodetracker.virt.libvirt.memory import MemoryPart, parse_memory
 from nodetracker.virt.libvirt.xml import (
     parse_bytes,

@@ -46,7 +46,7 @@ def test_each_reading_of_a_request_stands_for_the_same_body():
         ({"type": "resize"}, "migration.source_claim: is missing"),
         ({"source_claim": SOURCE}, "migration.type: is missing"),
         ({"type": "teleport", "source_claim": SOURCE}, "migration.type: 'teleport' is none of"),
-        ({"type": "resize", "source_claim": "x"}, "migration.source_claim: 'x' is no uuid"),
+        ({"type": "resize", "source_claim": "x"}, "migration.source_claim: 'x' is not a valid UUID"),
         ({"type": ["resize"], "source_claim": SOURCE}, "migration.type: "),
         ({"type": "resize", "source_claim": SOURCE, "to": 1}, "migration.to: is no known key"),
     ],

@@ -1,13 +1,13 @@
-"""Identifiers: the one written form of a uuid."""
+"""Parse UUIDs into their canonical form."""
 
 import uuid
 
 
 def parse_uuid(value: object) -> str:
-    """Return a uuid in its canonical form: lower case with hyphens.
+    """Return a UUID in its canonical form: lower case with hyphens.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid UUID.
 
     >>> parse_uuid("0B9C6C2E0D5F4C0E9F5B0A3D5E7F1A2B")
     '0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b'
@@ -15,4 +15,4 @@ def parse_uuid(value: object) -> str:
     try:
         return str(uuid.UUID(str(value)))
     except ValueError:
-        raise ValueError(f"{value!r} is no uuid") from None
+        raise ValueError(f"{value!r} is not a valid UUID") from None
