@@ -121,8 +121,8 @@ class TestAgent:
     def test_imports_no_eventlet_and_nothing_it_does_not_need(self):
         code = (
             "import nodetracker.cmd.compute, sys; "
-            "print(*[name for name in ('eventlet', 'alembic', 'cliff', 'docker', 'libvirt', "
-            "'oslo_messaging', 'prettytable') if sys.modules.get(name)])"
+            "print(*[name for name in ('eventlet', 'alembic', 'cliff', 'docker', 'jsonschema', "
+            "'libvirt', 'oslo_messaging', 'prettytable') if sys.modules.get(name)])"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -90,7 +90,7 @@ def test_a_claim_names_its_node_where_there_are_several(two):
     ("changes", "error", "said"),
     [
         ({"host": "host-2"}, RefusedError, "is for host host-2, this is host-1"),
-        ({"colour": "red"}, RequestError, "colour: is no known key"),
+        ({"colour": "red"}, RequestError, "unknown key 'colour'"),
         ({"resources": {"VCPU": 99}}, ClaimRefusedError, "Free vcpu"),
     ],
     ids=str,

@@ -42,13 +42,22 @@ def test_each_reading_of_a_request_stands_for_the_same_body():
 @pytest.mark.parametrize(
     ("migration", "told"),
     [
-        ("resize", "migration: 'resize' is no object"),
+        ("resize", "migration: expected an object, got 'resize'"),
         ({"type": "resize"}, "migration.source_claim: is missing"),
         ({"source_claim": SOURCE}, "migration.type: is missing"),
-        ({"type": "teleport", "source_claim": SOURCE}, "migration.type: 'teleport' is none of"),
-        ({"type": "resize", "source_claim": "x"}, "migration.source_claim: 'x' is not a valid UUID"),
+        (
+            {"type": "teleport", "source_claim": SOURCE},
+            "migration.type: expected one of resize, migration, live-migration, evacuation, rebuild, got 'teleport'",
+        ),
+        (
+            {"type": "resize", "source_claim": "x"},
+            "migration.source_claim: 'x' is not a valid UUID",
+        ),
         ({"type": ["resize"], "source_claim": SOURCE}, "migration.type: "),
-        ({"type": "resize", "source_claim": SOURCE, "to": 1}, "migration.to: is no known key"),
+        (
+            {"type": "resize", "source_claim": SOURCE, "to": 1},
+            "migration: unknown key 'to': expected one of type, source_claim",
+        ),
     ],
 )
 def test_a_move_that_cannot_be_meant_is_refused_with_its_path(migration, told):

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nodetracker.accounting.ledger.numa_request import parse_numa_request
 from nodetracker.accounting.numa.fit import (
     CANNOT_FIT,
     CANNOT_FIT_WITH_DEVICES,
@@ -11,6 +12,7 @@ from nodetracker.accounting.numa.fit import (
     fit_numa,
 )
 from nodetracker.accounting.numa.usage import sum_usage
+from nodetracker.model.claim import Amounts
 from nodetracker.model.numa_host import CellUsage
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.numa_request import (
@@ -18,7 +20,6 @@ from nodetracker.model.numa_request import (
     CpuThreadPolicy,
     NumaLimits,
     PageSize,
-    parse_numa_request,
 )
 from tests.unit.accounting.numa.cases import make_cell, make_request
 
@@ -201,7 +202,7 @@ def test_mixed_needs_both_kinds():
 
 
 def test_dedicated_in_the_words_of_a_flavor_is_pinned():
-    request = parse_numa_request({"cpu_policy": "dedicated"}, 2000, 0, 64)
+    request = parse_numa_request({"cpu_policy": "dedicated"}, Amounts(2000, 0, 64))
     assert request.cpu_policy is CpuPolicy.DEDICATED
     assert fit_one(request, PINS_4).cells[0].pins == {0: 0, 1: 1}
 

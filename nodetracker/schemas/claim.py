@@ -1,0 +1,109 @@
+"""Schema of a claim request: the JSON that files and RPC carry."""
+
+from nodetracker.model.claim import VCPU
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.pci_request import PciNumaPolicy
+from nodetracker.schemas.fields import (
+    MAX_AMOUNT,
+    TEXT,
+    UUID,
+    Schema,
+    integer,
+    list_of,
+    nullable,
+    one_of,
+    record,
+)
+from nodetracker.schemas.migration import MIGRATION
+from nodetracker.schemas.numa import NUMA, NUMA_LIMITS
+
+_MAX_PCI_REQUESTS = 32
+_MAX_PCI_COUNT = 256
+_MAX_LIMIT = 2**53
+
+_WORKLOAD = record(
+    {
+        "uuid": UUID,
+        "kind": one_of(WorkloadKind),
+        "name": nullable(TEXT),
+        "project_id": nullable(TEXT),
+        "user_id": nullable(TEXT),
+    },
+    required=["uuid"],
+)
+
+_RESOURCES: Schema = {
+    "description": "an object of resource classes and amounts",
+    "type": "object",
+    "propertyNames": TEXT,
+    "properties": {VCPU: True},  # depends on the workload's kind
+    "additionalProperties": integer(),
+}
+
+_DISK = record({"root_gb": integer(), "ephemeral_gb": integer(), "swap_mb": integer()})
+
+_LIMITS: Schema = {
+    "description": "an object of resource classes and limits",
+    "type": "object",
+    "propertyNames": {"description": "a text", "type": "string"},
+    "properties": {"numa": nullable(NUMA_LIMITS)},
+    "additionalProperties": nullable(integer(0, _MAX_LIMIT)),
+}
+
+_PCI_REQUEST = record(
+    {
+        "alias": TEXT,
+        "count": integer(1, _MAX_PCI_COUNT),
+        "numa_policy": nullable(one_of(PciNumaPolicy)),
+    },
+    required=["alias"],
+)
+
+_PCI_REQUESTS = list_of(
+    _PCI_REQUEST,
+    f"a list of at most {_MAX_PCI_REQUESTS} PCI requests",
+    maxItems=_MAX_PCI_REQUESTS,
+)
+
+_IS_CONTAINER: Schema = {
+    "properties": {
+        "workload": {
+            "properties": {"kind": {"const": WorkloadKind.CONTAINER.value}},
+            "required": ["kind"],
+        }
+    }
+}
+
+_CONTAINER_VCPU: Schema = {  # at most three decimals, which code checks
+    "description": f"a number from 0 to {MAX_AMOUNT}",
+    "type": "number",
+    "minimum": 0,
+    "maximum": MAX_AMOUNT,
+}
+
+
+def _vcpu(schema: Schema) -> Schema:
+    return {"properties": {"resources": {"properties": {VCPU: schema}}}}
+
+
+CLAIM_REQUEST: Schema = {
+    **record(
+        {
+            "uuid": nullable(UUID),
+            "workload": _WORKLOAD,
+            "resources": nullable(_RESOURCES),
+            "disk": nullable(_DISK),
+            "host": nullable(TEXT),
+            "nodename": nullable(TEXT),
+            "limits": nullable(_LIMITS),
+            "numa": nullable(NUMA),
+            "pci_requests": nullable(_PCI_REQUESTS),
+            "required_traits": nullable(list_of(TEXT, "a list of traits")),
+            "migration": nullable(MIGRATION),
+        },
+        required=["workload"],
+    ),
+    "if": _IS_CONTAINER,
+    "then": _vcpu(_CONTAINER_VCPU),
+    "else": _vcpu(integer()),
+}

@@ -1,0 +1,85 @@
+"""Check documents against schemas; errors name the key's path in our words."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from nodetracker.errors import RequestError
+from nodetracker.schemas.fields import Schema
+
+_LONGEST_VALUE = 100
+
+
+def check(document: object, schema: Schema) -> None:
+    """Check a document against a schema.
+
+    Raises:
+        RequestError: with the first violation and its path, e.g.
+            ``numa.cells[1].pcpus``.
+
+    >>> from nodetracker.schemas.fields import integer
+    >>> check({"vcpus": "2"}, {"properties": {"vcpus": integer()}})
+    Traceback (most recent call last):
+    nodetracker.errors.RequestError: vcpus: expected an integer from 0 to 2147483647, got '2'
+    """
+    violation = next(_validator_class()(schema).iter_errors(document), None)
+    if violation is not None:
+        raise _translate(violation)
+
+
+@functools.cache
+def _validator_class() -> Callable[[Schema], Any]:
+    """Return a validator to which neither 1.0 nor True is an integer and NaN is not a number.
+
+    The library is imported here, with the first document: it takes 40 ms and
+    8 MiB (seen with 4.26), which agents at rest and most commands save.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: _is_integer(value),
+            "number": lambda _, value: _is_integer(value) or _is_finite_float(value),
+            "object": lambda _, value: isinstance(value, Mapping),
+        }
+    )
+    extended = extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    return cast("Callable[[Schema], Any]", extended)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite_float(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _translate(violation: Any) -> RequestError:
+    """Return our error for a `jsonschema.ValidationError`."""
+    path, value = list(violation.absolute_path), violation.instance
+    if violation.validator == "required":
+        missing = next(key for key in violation.validator_value if key not in value)
+        return RequestError(_render_path([*path, missing]), "is missing")
+    if violation.validator == "additionalProperties":
+        known = violation.schema["properties"]
+        unknown = next(key for key in value if key not in known)
+        return RequestError(
+            _render_path(path),
+            f"unknown key {_render(unknown)}: expected one of {', '.join(known)}",
+        )
+    kind = "key " if "propertyNames" in violation.relative_schema_path else ""
+    reason = f"expected {violation.schema['description']}, got {kind}{_render(value)}"
+    return RequestError(_render_path(path), reason)
+
+
+def _render_path(path: Iterable[str | int]) -> str:
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")
+
+
+def _render(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
