@@ -1,9 +1,9 @@
-"""Tells listeners what happens: what audits changed, and what is done to the store otherwise."""
+"""Send notifications of what audits change, and of other changes to the store."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from nodetracker.accounting.reports.notifications import (
     build_change_notifications,
@@ -22,7 +22,18 @@ from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.notification import Notification
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import AdmissionPolicy, AgentKey, Notifier, Store
+from nodetracker.ports import (
+    AdmissionPolicy,
+    AgentKey,
+    AgentStore,
+    FleetStore,
+    LedgerStore,
+    Notifier,
+    OperatorStore,
+    SchedulerStore,
+    Store,
+)
+from nodetracker.ports.methods import delegated
 
 LOG = logging.getLogger(__name__)
 
@@ -30,47 +41,68 @@ T = TypeVar("T")
 
 
 class AuditNotifier:
-    """`nodetracker.ports.AuditObserver`: tells what an agent's audits wrote and warn of.
+    """`nodetracker.ports.AuditObserver`: notifies of what an agent's audits write and warn of.
 
-    Which warnings are over is known to the store alone, as some were raised
-    before this process began or by others; `NotifyingStore` tells it.
+    Resolved warnings are left to `NotifyingStore`: only the store knows them, as
+    some were raised before this process started, or by others.
     """
 
     def __init__(self, host: str, notifier: Notifier) -> None:
         self._host = host
         self._notifier = notifier
-        self._standing: tuple[HostWarning, ...] = ()
+        self._active: tuple[HostWarning, ...] = ()
 
     def audited(self, report: AuditReport) -> None:
-        """Tell of one audit; one that was not stored changed nothing."""
+        """Notify of one audit; one that was not stored changed nothing."""
         if report.store_error is not None:
             return
         for change in report.changes:
             for notification in build_change_notifications(change):
                 self._notifier.notify(notification)
-        for notification in build_raised_notifications(self._host, self._standing, report.warnings):
+        for notification in build_raised_notifications(self._host, self._active, report.warnings):
             self._notifier.notify(notification)
-        self._standing = report.warnings
+        self._active = report.warnings
 
 
 def notifying_store(store: Store, notifier: Notifier) -> Store:
-    """Return a store that tells what is done to it, but for the agents' audits."""
-    return cast(Store, NotifyingStore(store, notifier))
+    """Return a store that notifies of changes made through it, except those of audits."""
+    return NotifyingStore(store, notifier)
 
 
 class NotifyingStore:
-    """`nodetracker.ports.Store` round another one; what fails is not told, a refused claim is.
+    """`nodetracker.ports.Store` on top of another one, with notifications.
 
-    What is asked again and finds its own result is told again.
+    Failures are not notified; refused claims are. A repeated call that finds
+    the result of the first one is notified again.
     """
 
     def __init__(self, store: Store, notifier: Notifier) -> None:
         self._store = store
         self._notifier = notifier
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a method that changes nothing, or what `AuditNotifier` tells."""
-        return getattr(self._store, name)
+    # Methods that change nothing, or whose changes `AuditNotifier` reports.
+    now = delegated(FleetStore.now)
+    list_services = delegated(FleetStore.list_services)
+    list_nodes = delegated(FleetStore.list_nodes)
+    load_nodes = delegated(FleetStore.load_nodes)
+    close = delegated(FleetStore.close)
+    report_state = delegated(AgentStore.report_state)
+    mark_service = delegated(AgentStore.mark_service)
+    load_versions = delegated(AgentStore.load_versions)
+    list_split_brains = delegated(AgentStore.list_split_brains)
+    apply_changes = delegated(AgentStore.apply_changes)
+    try_claim = delegated(LedgerStore.try_claim)
+    renew_claim = delegated(LedgerStore.renew_claim)
+    list_claims = delegated(LedgerStore.list_claims)
+    list_migrations = delegated(LedgerStore.list_migrations)
+    load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
+    load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
+    list_history = delegated(OperatorStore.list_history)
+    list_warnings = delegated(OperatorStore.list_warnings)
+    purge = delegated(OperatorStore.purge)
+
+    def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return getattr(self._store, name)(*positional, **named)
 
     def create_claim(
         self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
@@ -92,7 +124,7 @@ class NotifyingStore:
         self._notifier.notify(build_claim_notification(claim))
         moved_by = claim.migration_uuid
         if moved_by is not None:
-            self._tell_read(
+            self._notify_read(
                 lambda: map(
                     build_migration_notification, self._store.list_migrations(uuid=moved_by)
                 )
@@ -161,7 +193,7 @@ class NotifyingStore:
     def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
         """See `Store`."""
         moved = self._store.rename_host(old, new, binary, expected)
-        self._tell_read(
+        self._notify_read(
             lambda: (
                 build_service_notification(expected, found)
                 for found in self._store.list_services(new, binary)
@@ -170,8 +202,8 @@ class NotifyingStore:
         return moved
 
     def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
-        """See `Store`; tells what is over."""
-        return self._log_over(self._store.sync_warnings(agent, active))
+        """See `Store`; notifies of resolved warnings."""
+        return self._notify_resolved(self._store.sync_warnings(agent, active))
 
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """See `Store`."""
@@ -180,44 +212,44 @@ class NotifyingStore:
 
     def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
         """See `Store`."""
-        return self._log_over(self._store.resolve_warnings(kind))
+        return self._notify_resolved(self._store.resolve_warnings(kind))
 
     def _grant(
         self,
-        ask: Callable[[ClaimRequest, str, str, AdmissionPolicy], T],
+        grant: Callable[[ClaimRequest, str, str, AdmissionPolicy], T],
         request: ClaimRequest,
         host: str,
         nodename: str,
         policy: AdmissionPolicy,
     ) -> T:
         try:
-            return ask(request, host, nodename, policy)
+            return grant(request, host, nodename, policy)
         except ClaimRefusedError as error:
             self._notifier.notify(
                 build_refusal_notification(request, host, nodename, error.reasons)
             )
             raise
 
-    def _log_over(self, over: list[WarningRecord]) -> list[WarningRecord]:
-        for record in over:
+    def _notify_resolved(self, resolved: list[WarningRecord]) -> list[WarningRecord]:
+        for record in resolved:
             self._notifier.notify(
                 build_warning_notification("warning.resolve", record.host, record.warning)
             )
-        return over
+        return resolved
 
     def _notify_move(self, migration: Migration, *claims: str) -> Migration:
         for uuid in claims:
-            self._tell_read(partial(self._read_claim, uuid))
+            self._notify_read(partial(self._read_claim, uuid))
         self._notifier.notify(build_migration_notification(migration))
         return migration
 
     def _read_claim(self, uuid: str) -> Iterable[Notification]:
         return map(build_claim_notification, self._store.list_claims(uuid=uuid))
 
-    def _tell_read(self, read: Callable[[], Iterable[Notification]]) -> None:
-        """Tell what has to be read for it; what was done is done also when that fails."""
+    def _notify_read(self, read: Callable[[], Iterable[Notification]]) -> None:
+        """Send notifications that need another read; the change is done even if that fails."""
         try:
             for notification in read():
                 self._notifier.notify(notification)
         except StoreError as error:
-            LOG.warning("What was done is not told in full: %s", error)
+            LOG.warning("Notifications of a change are incomplete: %s", error)

@@ -34,7 +34,7 @@ def build_store(
     from nodetracker.conductor.client import open_conductor_store
 
     return open_conductor_store(
-        (broker or Broker(conf)).caller, beat_seconds=float(conf.report_interval)
+        (broker or Broker(conf)).caller, heartbeat_seconds=float(conf.report_interval)
     )
 
 

@@ -1,10 +1,10 @@
-"""The store of a process that has no database: each method is a call to any conductor."""
+"""Implement the store for processes without a database: each method is a call to any conductor."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from nodetracker.clock import utc_clock
 from nodetracker.conductor.interface import CONDUCTOR
@@ -17,14 +17,23 @@ from nodetracker.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import AuditState
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import (
+    AgentKey,
+    AgentStore,
+    FleetStore,
+    LedgerStore,
+    OperatorStore,
+    SchedulerStore,
+    Store,
+)
+from nodetracker.ports.methods import delegated
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Method
 
 LOG = logging.getLogger(__name__)
 
 CALL_SECONDS = 30.0
-BEAT_SECONDS = 10.0
+HEARTBEAT_SECONDS = 10.0
 ATTEMPTS = 2
 
 
@@ -32,38 +41,73 @@ def open_conductor_store(
     caller: RpcCaller,
     timeout_seconds: float = CALL_SECONDS,
     host_clock: Callable[[], datetime] = utc_clock,
-    beat_seconds: float = BEAT_SECONDS,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> Store:
     """Build the store; nothing is connected before the first call.
 
     Args:
         timeout_seconds: for each attempt at a call.
-        beat_seconds: for a heartbeat: one that comes later says nothing any
-            more of whether its agent lives, and is not written.
+        heartbeat_seconds: timeout of a heartbeat; one that arrives later no
+            longer proves that its agent is alive, and is not written.
         host_clock: this host's own time, whose skew each heartbeat stores.
     """
-    return cast(Store, ConductorStore(caller, timeout_seconds, host_clock, beat_seconds))
+    return ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
 
 
 class ConductorStore:
-    """`nodetracker.ports.Store` by calls; what is not done is StoreUnavailableError."""
+    """`nodetracker.ports.Store` by calls; a call that fails raises StoreUnavailableError.
+
+    Methods marked `repeatable` in the ports are called again when their answer is lost.
+    """
 
     def __init__(
         self,
         caller: RpcCaller,
         timeout_seconds: float,
         host_clock: Callable[[], datetime],
-        beat_seconds: float,
+        heartbeat_seconds: float,
     ) -> None:
         self._caller = caller
         self._timeout = timeout_seconds
         self._host_clock = host_clock
-        self._heartbeat_timeout = beat_seconds
-        self._proxy = CONDUCTOR.make_proxy(self._call)
+        self._heartbeat_timeout = heartbeat_seconds
 
-    def __getattr__(self, name: str) -> Any:
-        """Return one of the store's methods."""
-        return getattr(self._proxy, name)
+    now = delegated(FleetStore.now)
+    list_services = delegated(FleetStore.list_services)
+    list_nodes = delegated(FleetStore.list_nodes)
+    load_nodes = delegated(FleetStore.load_nodes)
+
+    register_agent = delegated(AgentStore.register_agent)
+    mark_service = delegated(AgentStore.mark_service)
+    load_versions = delegated(AgentStore.load_versions)
+    list_split_brains = delegated(AgentStore.list_split_brains)
+    apply_changes = delegated(AgentStore.apply_changes)
+    sync_warnings = delegated(AgentStore.sync_warnings)
+    raise_warning = delegated(AgentStore.raise_warning)
+    resolve_warnings = delegated(AgentStore.resolve_warnings)
+
+    create_claim = delegated(LedgerStore.create_claim)
+    try_claim = delegated(LedgerStore.try_claim)
+    confirm_claim = delegated(LedgerStore.confirm_claim)
+    renew_claim = delegated(LedgerStore.renew_claim)
+    abort_claim = delegated(LedgerStore.abort_claim)
+    list_claims = delegated(LedgerStore.list_claims)
+    create_migration = delegated(LedgerStore.create_migration)
+    confirm_migration = delegated(LedgerStore.confirm_migration)
+    revert_migration = delegated(LedgerStore.revert_migration)
+    set_migration_status = delegated(LedgerStore.set_migration_status)
+    list_migrations = delegated(LedgerStore.list_migrations)
+
+    load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
+    load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
+
+    set_service = delegated(OperatorStore.set_service)
+    delete_service = delegated(OperatorStore.delete_service)
+    rename_host = delegated(OperatorStore.rename_host)
+    delete_node = delegated(OperatorStore.delete_node)
+    list_history = delegated(OperatorStore.list_history)
+    list_warnings = delegated(OperatorStore.list_warnings)
+    purge = delegated(OperatorStore.purge)
 
     def report_state(
         self,
@@ -72,29 +116,37 @@ class ConductorStore:
         state: AuditState,
         host_time: datetime | None = None,
     ) -> None:
-        """See `Store`; says that it came by the broker, and this host's time."""
-        told = replace(state, by_broker=True)
-        self._proxy.report_state(agent, report_count, told, host_time or self._host_clock())
+        """See `AgentStore`; adds this host's time, and that the heartbeat came by the broker."""
+        state = replace(state, by_broker=True)
+        host_time = host_time or self._host_clock()
+        method = CONDUCTOR.methods["report_state"]
+        arguments = method.encode_arguments(agent, report_count, state, host_time)
+        self._call(method, arguments, self._heartbeat_timeout)
 
     def close(self) -> None:
-        """Do nothing: the connections are the process's."""
+        """Do nothing: the connections belong to the process."""
 
-    def _call(self, method: Method, arguments: dict[str, Any]) -> Any:
+    def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        method = CONDUCTOR.methods[name]
+        return self._call(method, method.encode_arguments(*positional, **named), self._timeout)
+
+    def _call(self, method: Method, arguments: dict[str, Any], timeout_seconds: float) -> Any:
         if self._caller.clock.read() is None and method.name != "now":
-            # With the time known, calls can carry until when they are wanted.
-            self._ask(CONDUCTOR.methods["now"], {}, attempts=1)
-        return self._ask(method, arguments, ATTEMPTS)
+            # A call has an expiry time only once the database's time is known.
+            self._attempt(CONDUCTOR.methods["now"], {}, self._timeout, attempts=1)
+        return self._attempt(method, arguments, timeout_seconds, ATTEMPTS)
 
-    def _ask(self, method: Method, arguments: dict[str, Any], attempts: int) -> Any:
-        timeout = self._heartbeat_timeout if method.name == "beat" else self._timeout
+    def _attempt(
+        self, method: Method, arguments: dict[str, Any], timeout_seconds: float, attempts: int
+    ) -> Any:
         while True:
             attempts -= 1
             try:
-                return self._caller.call(CONDUCTOR, None, method, arguments, timeout)
+                return self._caller.call(CONDUCTOR, None, method, arguments, timeout_seconds)
             except (RpcUnavailableError, RpcVersionError) as error:
                 is_repeatable = method.is_repeatable or isinstance(error, RpcEndingError)
                 if not attempts or not is_repeatable:
                     raise StoreUnavailableError(str(error)) from None
-                LOG.debug("Asking again: %s", error)
+                LOG.debug("Repeating %s: %s", method.name, error)
             except RpcError as error:
                 raise StoreError(str(error)) from None

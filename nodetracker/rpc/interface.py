@@ -84,33 +84,6 @@ class Interface:
         """Tell whether a broker has room for the name of a server's queue."""
         return len(self.queue_of(server).encode()) <= _LONGEST_QUEUE_NAME
 
-    def make_proxy(self, call: Callable[[Method, dict[str, Any]], Any]) -> Any:
-        """Return an object with the protocol's methods, each of which makes a call.
-
-        Args:
-            call: is given the method and its plain arguments; returns its result.
-        """
-        return _Proxy(self, call)
-
-
-class _Proxy:
-    """Stands for whoever serves an interface; methods are made when they are asked for."""
-
-    def __init__(self, interface: Interface, call: Callable[[Method, dict[str, Any]], Any]) -> None:
-        self._interface = interface
-        self._call = call
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = self._interface.methods.get(name)
-        if method is None:
-            raise AttributeError(f"{self._interface.topic} has no method {name}")
-
-        def invoke(*positional: Any, **named: Any) -> Any:
-            return self._call(method, method.encode_arguments(*positional, **named))
-
-        setattr(self, name, invoke)
-        return invoke
-
 
 def _make_method(function: Callable[..., Any]) -> Method:
     hints = typing.get_type_hints(function)

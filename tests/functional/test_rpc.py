@@ -198,11 +198,11 @@ def test_the_queue_of_a_server_that_is_gone_is_deleted_and_that_of_one_that_serv
     peers: ServerAndClient,
 ) -> None:
     with pytest.raises(RpcUnavailableError, match="PRECONDITION_FAILED"):
-        peers.caller.forget(COMPUTE, peers.host, 10)
+        peers.caller.delete_queue(COMPUTE, peers.host, 10)
     assert peers.answers()
-    peers.caller.forget(COMPUTE, "nobody-9", 10)
+    peers.caller.delete_queue(COMPUTE, "nobody-9", 10)
     assert peers.server.stop(5)
-    peers.caller.forget(COMPUTE, peers.host, 10)
+    peers.caller.delete_queue(COMPUTE, peers.host, 10)
     with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-1"):
         peers.client.get_host_uptime("n")
 

@@ -183,7 +183,9 @@ def test_what_was_done_is_done_also_when_not_all_of_it_can_be_told(write, told, 
     inner.breaks_after = write
     getattr(store, write)(*arguments[write])
     assert heard.take() == told
-    assert ("not told in full: gone away" in caplog.text) is (write != "delete_service")
+    assert ("Notifications of a change are incomplete: gone away" in caplog.text) is (
+        write != "delete_service"
+    )
 
 
 def test_warnings_of_others_are_told(store, heard):

@@ -1,0 +1,99 @@
+"""The store of a process without a database."""
+
+import inspect
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.conductor.client import ConductorStore, open_conductor_store
+from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.errors import NotFoundError, RpcUnavailableError, StoreUnavailableError
+from nodetracker.model.service import AgentKey, AuditState
+from nodetracker.notifying_store import NotifyingStore
+from nodetracker.ports import HostAgent, Store
+from nodetracker.rpc.client import RpcAgent
+from tests.builders import NOW
+
+KEY = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")
+
+
+class RecordingCaller:
+    """Answers calls from a list, and records them."""
+
+    def __init__(self, *answers):
+        self.clock = DatabaseClock()
+        self.clock.set(NOW)
+        self.answers = list(answers)
+        self.calls = []
+
+    def call(self, interface, server, method, arguments, timeout_seconds):
+        self.calls.append((method.name, arguments, timeout_seconds))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def open_store(caller):
+    return open_conductor_store(caller, 30.0, lambda: NOW, heartbeat_seconds=5.0)
+
+
+@pytest.mark.parametrize("kind", [ConductorStore, NotifyingStore])
+def test_each_method_of_the_store_is_a_method_of_its_class(kind):
+    """Protocols' own methods have empty bodies, so none may be inherited."""
+    expected = {*CONDUCTOR.methods, "close"}
+    assert expected <= vars(kind).keys()
+    for name in expected:
+        assert inspect.signature(getattr(kind, name)).parameters.keys() == (
+            inspect.signature(getattr(Store, name)).parameters.keys()
+        )
+
+
+def test_each_method_of_an_agent_is_a_method_of_its_client():
+    names = {name for name, _ in inspect.getmembers(HostAgent, inspect.isfunction)}
+    assert {name for name in names if not name.startswith("_")} <= vars(RpcAgent).keys()
+
+
+def test_a_heartbeat_has_a_timeout_of_its_own_and_the_hosts_time():
+    caller = RecordingCaller(None, [])
+    store = open_store(caller)
+    store.report_state(KEY, 7, AuditState())
+    store.list_nodes("alpha")
+    (name, arguments, timeout), (_, _, other) = caller.calls
+    assert (name, timeout, other) == ("report_state", 5.0, 30.0)
+    assert arguments["report_count"] == 7
+    assert arguments["state"]["by_broker"] is True
+    assert arguments["host_time"] == NOW.isoformat()
+
+
+def test_a_time_that_the_caller_read_is_kept():
+    caller = RecordingCaller(None)
+    open_store(caller).report_state(KEY, 1, AuditState(), NOW - timedelta(seconds=3))
+    assert caller.calls[0][1]["host_time"] == (NOW - timedelta(seconds=3)).isoformat()
+
+
+def test_the_databases_time_is_read_before_the_first_call():
+    caller = RecordingCaller(NOW, [])
+    caller.clock = DatabaseClock()
+    open_store(caller).list_nodes()
+    assert [name for name, _, _ in caller.calls] == ["now", "list_nodes"]
+
+
+def test_a_repeatable_method_is_called_again_when_its_answer_is_lost():
+    caller = RecordingCaller(RpcUnavailableError("late"), [])
+    assert open_store(caller).list_nodes() == []
+    caller = RecordingCaller(RpcUnavailableError("late"), RpcUnavailableError("later"))
+    with pytest.raises(StoreUnavailableError, match="later"):
+        open_store(caller).list_nodes()
+
+
+def test_a_write_whose_answer_is_lost_is_not_repeated():
+    caller = RecordingCaller(RpcUnavailableError("late"))
+    with pytest.raises(StoreUnavailableError, match="late"):
+        open_store(caller).delete_node("alpha", "n1")
+
+
+def test_the_stores_own_errors_are_raised_as_they_are():
+    with pytest.raises(NotFoundError, match="no such claim"):
+        open_store(RecordingCaller(NotFoundError("no such claim"))).confirm_claim("u")
