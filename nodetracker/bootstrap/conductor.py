@@ -19,7 +19,7 @@ from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.conductor.membership import Membership
-from nodetracker.conductor.ping import PING, PingResponder
+from nodetracker.conductor.ping import PING, PingEndpoint
 from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
 from nodetracker.model.service import CONDUCTOR_BINARY
@@ -49,7 +49,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         store = notifying_store(store, notifier)
     clock = DatabaseClock()
     server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, workers, store.now)
-    echo = RpcServer(broker.connect, PING, host, PingResponder(), clock, threads=1)
+    ping_server = RpcServer(broker.connect, PING, host, PingEndpoint(), clock, threads=1)
     caller, ping = broker.caller, PING.methods["ping"]
     watch = BrokerWatch(lambda: caller.call(PING, host, ping, {}, min(5.0, interval)))
     incarnation = read_incarnation(str(uuid.uuid4()), interval)
@@ -67,7 +67,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     return ConductorService(
         host,
         store,
-        (server, echo),
+        (server, ping_server),
         membership,
         watch,
         fleet,

@@ -1,22 +1,13 @@
-"""What a conductor asks itself through the broker: it needs neither the store nor a free worker."""
-
-from typing import Protocol
+"""Answer a conductor's own calls, by which it checks the broker."""
 
 from nodetracker.rpc.interface import Interface
 
 
-class PingEndpoint(Protocol):
-    """Whoever answers, as soon as the broker has brought the question."""
+class PingEndpoint:
+    """Answers as soon as the broker delivers a call; needs neither the store nor a free worker."""
 
     def ping(self) -> None:
         """Do nothing."""
-
-
-class PingResponder:
-    """`PingEndpoint`."""
-
-    def ping(self) -> None:
-        """See `PingEndpoint`."""
 
 
 PING = Interface(PingEndpoint, topic="conductor-ping", version="1.0")

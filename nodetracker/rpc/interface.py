@@ -57,7 +57,7 @@ class Interface:
     """A protocol that is served over the broker.
 
     Args:
-        protocol: whose methods these are; every argument and result is annotated.
+        protocol: the class whose public methods these are; every argument and result is annotated.
         topic: under which its servers listen.
         version: of the whole; the second number rises with what is added, the
             first with what is changed.
