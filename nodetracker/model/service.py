@@ -10,7 +10,6 @@ from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
 
 COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
-API_BINARY = "nodetracker-api"
 
 BROKER = "broker"
 """What of a conductor's `AuditState` is not fine when the broker carries no calls."""
