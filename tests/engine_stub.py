@@ -1,6 +1,6 @@
-"""An engine that says what a test wants it to say, by Docker's API on a unix socket.
+"""Stub of a container engine: serves prepared answers of Docker's API on a unix socket.
 
-For what no real engine can be brought to say; the real ones have tests of their own.
+For answers that no real engine can be made to return; real engines have separate tests.
 """
 
 import copy
@@ -51,13 +51,13 @@ class EngineStub:
     """The stub; its attributes are its answers.
 
     Attributes:
-        requests: paths that were asked for, without the version.
-        queries: path -> what followed it when it was last asked for.
-        statuses: path -> (status, text) to be answered instead.
-        is_open: cleared, nothing is answered until it is set again.
-        is_slow_with: paths that are answered only when the stub is stopped.
+        requests: requested paths, without the version.
+        queries: path -> query string of its last request.
+        statuses: path -> (status, text) to answer instead.
+        is_open: while cleared, requests are not answered.
+        is_slow_with: paths that are not answered before the stub is stopped.
         counters: container id -> answer to its statistics.
-        names: container id -> its names in the list, where links name it too.
+        names: container id -> its names in the list, if links give it more names.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -81,14 +81,14 @@ class EngineStub:
         self.start()
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self.is_stopped.clear()
         self.socket.unlink(missing_ok=True)
         self._server = _Server(str(self.socket), self)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Answer no more; streams end."""
+        """Stop serving; streams end."""
         self.is_stopped.set()
         self.end_streams()
         if self._server is not None:
@@ -98,28 +98,28 @@ class EngineStub:
         self.socket.unlink(missing_ok=True)
 
     def add(self, *descriptions: dict[str, Any]) -> None:
-        """Have these containers."""
+        """Add containers."""
         self.containers |= {item["Id"]: item for item in descriptions}
 
-    def tell(self, event: Any) -> None:
-        """Send an event to who listens."""
+    def send_event(self, event: Any) -> None:
+        """Send an event to all open streams."""
         for stream in self._streams:
             stream.put(json.dumps(event).encode() + b"\n")
 
     def end_streams(self) -> None:
-        """End the streams without a word, as a daemon that is killed does."""
+        """End the streams abruptly, as a daemon that is killed does."""
         for stream in self._streams:
             stream.put(None)
         self._streams.clear()
 
     def listen(self) -> "queue.Queue[bytes | None]":
-        """Return what a listener is to be sent."""
+        """Return the queue of a new stream."""
         stream: queue.Queue[bytes | None] = queue.Queue()
         self._streams.append(stream)
         return stream
 
     def hold(self, path: str) -> None:
-        """Wait as long as the answer for a path is held back."""
+        """Wait until a path may be answered."""
         self.is_open.wait()
         if path in self.is_slow_with:
             self.is_stopped.wait()
@@ -167,7 +167,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that went away is no matter here."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -178,16 +178,16 @@ class _Handler(BaseHTTPRequestHandler):
         return "client"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the base's name
-        """Say nothing."""
+        """Do not log."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Serve a request."""
         stub = self.server.stub
         path = re.sub(r"^/v[0-9.]+", "", self.path.partition("?")[0])
         stub.requests.append(path)
         stub.queries[path] = self.path.partition("?")[2]
         stub.hold(path)
-        if stub.is_stopped.is_set():  # connections that are open still are of no use
+        if stub.is_stopped.is_set():  # drop connections that are still open
             self.close_connection = True
             return
         if path == "/events":

@@ -18,7 +18,7 @@ _KINDS = {
     DriverCapability.INSTANCES: WorkloadKind.INSTANCE,
     DriverCapability.CONTAINERS: WorkloadKind.CONTAINER,
 }
-_BUDGETS = 1.5
+_TIMEOUT_FACTOR = 1.5
 """Budget of one driver's reading in probe timeouts; its probes are bounded themselves."""
 
 _DOES_NOT_ANSWER = "does not answer"
@@ -86,7 +86,7 @@ class CompositeDriver:
                 continue
             unreachable += listing.unreachable
             if listing.nodenames or not listing.unreachable:
-                self._note_node(name, listing)
+                self._record_node(name, listing)
         known = self._nodenames.get(self._first_name)
         return NodeListing(() if known is None else (known,), tuple(unreachable))
 
@@ -138,7 +138,7 @@ class CompositeDriver:
     def _all_capabilities(self) -> frozenset[DriverCapability]:
         return frozenset().union(*(driver.capabilities for _, driver in self._drivers))
 
-    def _note_node(self, name: str, listing: NodeListing) -> None:
+    def _record_node(self, name: str, listing: NodeListing) -> None:
         if len(listing.nodenames) != 1:
             raise ConfigError(
                 f"[compute] compute_driver: {name} has {len(listing.nodenames)} nodes, and each "
@@ -150,13 +150,13 @@ class CompositeDriver:
         if driver is self._first:
             return driver.get_available_resource(nodename)
         if name not in self._nodenames:
-            self._note_node(name, driver.get_available_nodes())
+            self._record_node(name, driver.get_available_nodes())
         return driver.get_available_resource(self._nodenames[name])
 
     def _await(self, name: str, nodename: str, task: Task[HostSnapshot] | None) -> HostSnapshot:
         if task is None:  # an earlier reading hangs
             return failed_snapshot(nodename, name, _DOES_NOT_ANSWER)
-        if not task.wait(_BUDGETS * self._probes.timeout_seconds):
+        if not task.wait(_TIMEOUT_FACTOR * self._probes.timeout_seconds):
             self._readers.abandon(name, task)
             return failed_snapshot(nodename, name, _DOES_NOT_ANSWER)
         error = task.error

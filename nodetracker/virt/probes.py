@@ -82,7 +82,7 @@ class ProbeRunner:
             return Pending(self, key, None, "not queried while other calls of it hang")
         return Pending(self, key, self._guard.start(key, read), self._timeout_text)
 
-    def ask(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
+    def run(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
         """Run one probe and wait for its fact."""
         return self.start(key, read).fact()
 

@@ -1,4 +1,4 @@
-"""What every driver keeps: one suite over all of them."""
+"""Contract suite of drivers: the rules that every driver follows."""
 
 import dataclasses
 import queue
@@ -28,11 +28,11 @@ DRIVERS = {
 
 @pytest.fixture(params=DRIVERS)
 def case(request, tmp_path):
-    made = DRIVERS[request.param](tmp_path)
-    made.driver.init_host()
-    yield made
-    made.driver.close()
-    made.close()
+    case = DRIVERS[request.param](tmp_path)
+    case.driver.init_host()
+    yield case
+    case.driver.close()
+    case.close()
 
 
 def read_all(driver):
@@ -41,7 +41,7 @@ def read_all(driver):
     }
 
 
-def test_the_nodes_are_listed_each_once(case):
+def test_listed_nodes_are_distinct(case):
     listing = case.driver.get_available_nodes()
     assert listing.nodenames
     assert len(set(listing.nodenames)) == len(listing.nodenames)
@@ -56,7 +56,7 @@ def test_every_fact_of_every_node_is_fresh(case):
         assert all(fact.source for fact in snapshot.facts().values())
 
 
-def test_a_row_can_be_made_of_every_node(case):
+def test_every_node_has_a_complete_row(case):
     for snapshot in read_all(case.driver).values():
         view = account(snapshot, None, Policy(), NOW)
         assert view.missing == ()
@@ -76,7 +76,7 @@ def test_two_readings_of_an_idle_node_give_one_row(case):
         assert views[0].devices == views[1].devices
 
 
-def test_uuids_are_uuids(case):
+def test_uuids_are_valid_and_distinct(case):
     for snapshot in read_all(case.driver).values():
         own = [snapshot.uuid] if snapshot.uuid else []
         guests = [guest.uuid for guest in snapshot.guests.value.guests]
@@ -84,7 +84,7 @@ def test_uuids_are_uuids(case):
         assert len(set(guests)) == len(guests)
 
 
-def test_nodes_may_be_read_from_several_threads_at_once(case):
+def test_nodes_may_be_read_concurrently(case):
     names = case.driver.get_available_nodes().nodenames * 8
     with ThreadPoolExecutor(8) as pool:
         snapshots = list(pool.map(case.driver.get_available_resource, names))
@@ -112,7 +112,7 @@ def test_the_error_of_a_failed_fact_stays_the_same(case):
     }
 
 
-def test_a_source_that_is_away_is_unavailable_or_all_its_facts_fail(case):
+def test_a_missing_source_is_unavailable_or_all_its_facts_fail(case):
     read_all(case.driver)
     case.cut()
     try:
@@ -127,32 +127,32 @@ def test_a_source_that_is_away_is_unavailable_or_all_its_facts_fail(case):
     assert all(snapshot.memory.is_fresh for snapshot in read_all(case.driver).values())
 
 
-def test_a_hung_reading_ends_within_its_budget_and_costs_no_other_node(case):
+def test_a_hung_reading_ends_in_time_and_affects_no_other_node(case):
     if case.hang is None:
-        return  # files do not hang on demand; the probes' own tests cover it
+        return  # files do not hang on demand; tests of probes do it
     released = threading.Event()
     case.hang(released)
-    begun = time.monotonic()
+    started = time.monotonic()
     failing = [
         name for name, snapshot in read_all(case.driver).items() if not snapshot.cpu.is_fresh
     ]
     assert len(failing) == 1
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - started < 10
     released.set()
     case.mend()
 
 
-def test_a_change_is_told_by_an_event_that_names_its_node(case):
+def test_a_change_sends_an_event_that_names_its_node(case):
     if case.change is None:
-        return  # files say nothing of their own accord
+        return  # the driver does not support events
     names = case.driver.get_available_nodes().nodenames
-    told = queue.Queue()
-    case.driver.events(told.put)
+    events = queue.Queue()
+    case.driver.events(events.put)
     case.change()
-    assert told.get(timeout=10).nodename in names
+    assert events.get(timeout=10).nodename in names
 
 
-def test_what_a_driver_cannot_do_it_says(case):
+def test_unsupported_operations_raise_driver_feature_error(case):
     nodename = case.driver.get_available_nodes().nodenames[0]
     if DriverCapability.UPTIME in case.driver.capabilities:
         assert case.driver.get_host_uptime(nodename) > timedelta(0)

@@ -1,4 +1,4 @@
-"""The agent on real engines: a dockerd and a podman service whose containers come and go."""
+"""The agent on real engines: a dockerd and a podman service."""
 
 import signal
 import subprocess
@@ -37,14 +37,14 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def dockerd() -> Iterator[Dockerd]:
-    """A dockerd alone, for what Podman's service cannot do."""
+    """A dockerd, for tests of features that Podman's service lacks."""
     made = Dockerd()
     yield made
     made.remove()
 
 
 class RunningAgent:
-    """A running agent on one engine, and its row as the database has it."""
+    """A running agent on one engine, and its row in the database."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RunningAgent:
         self.running: Running = self.programs.start()
 
     def node(self) -> NodeRecord | None:
-        """Return the row, None while there is none."""
+        """Return the row, None while it does not exist."""
         try:
             nodes = self.store.load_nodes(self.programs.host)
         except StoreError:
@@ -78,7 +78,7 @@ class RunningAgent:
         return nodes[0] if nodes else None
 
     def wait(self, condition: Any, timeout: float = 30) -> float:
-        """Wait until the row is so; return how long it took."""
+        """Wait until the row fulfils a condition; return how long it took."""
         began = time.monotonic()
 
         def holds() -> bool:
@@ -89,14 +89,14 @@ class RunningAgent:
         return time.monotonic() - began
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the agent."""
         self.running.__exit__()
         self.store.close()
 
 
 @pytest.fixture
 def agent(engine: Engine, tmp_path: Path) -> Iterator[RunningAgent]:
-    """An agent that has made its row."""
+    """An agent that has written its row."""
     made = RunningAgent(tmp_path / "agent", engine.url)
     try:
         made.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
@@ -194,13 +194,13 @@ def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: RunningAg
     assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
 
 
-def test_real_use_is_written_along_with_what_changes(engine: Engine, agent: RunningAgent) -> None:
+def test_measured_usage_is_written_with_other_changes(engine: Engine, agent: RunningAgent) -> None:
     client = engine.client()
     container = create(client, "busy")
     wanted = {"images_disk_used_mb", "containers_cpu_used_milli", "containers_memory_used_mb"}
     try:
         client.start(container)
-        for number in range(50):  # what is measured is no reason to write by itself
+        for number in range(50):  # measured usage alone does not cause a write
             client.rename(container, f"busy-{number}")
             agent.wait(is_in(f"busy-{number}", PowerState.RUNNING))
             node = agent.node()
@@ -263,7 +263,7 @@ def test_containers_without_a_limit_are_measured(engine: Engine, agent: RunningA
         client.close()
 
 
-def test_an_engine_that_is_stopped_is_held_and_comes_back(
+def test_facts_of_a_stopped_engine_are_held_until_it_is_back(
     engine: Engine, agent: RunningAgent
 ) -> None:
     client = engine.client()
@@ -288,7 +288,7 @@ def test_an_engine_that_is_stopped_is_held_and_comes_back(
     client.close()
 
 
-def test_a_frozen_engine_costs_no_heartbeat_and_comes_back(
+def test_a_frozen_engine_delays_no_heartbeat_and_recovers(
     engine: Engine, agent: RunningAgent
 ) -> None:
     engine.freeze()
@@ -332,7 +332,7 @@ def test_an_agent_starts_without_its_engine(engine: Engine, tmp_path: Path) -> N
         agent.stop()
 
 
-def test_every_field_that_zun_shows_is_answered(engine: Engine, agent: RunningAgent) -> None:
+def test_every_field_that_zun_shows_has_a_value(engine: Engine, agent: RunningAgent) -> None:
     client = engine.client()
     container = create(client, "zun")
     client.start(container)
@@ -370,7 +370,7 @@ def test_every_field_that_zun_shows_is_answered(engine: Engine, agent: RunningAg
         assert shown[name]
 
 
-def test_a_daemon_that_is_killed_is_held_and_its_containers_are_seen_again(
+def test_facts_of_a_killed_daemon_are_held_until_it_is_back(
     dockerd: Dockerd, tmp_path: Path
 ) -> None:
     agent = RunningAgent(tmp_path / "agent", dockerd.url)
@@ -407,7 +407,7 @@ def test_labels_follow_the_daemons_configuration(dockerd: Dockerd, tmp_path: Pat
         dockerd.reload()
 
 
-def test_memory_that_ran_out_is_an_event(dockerd: Dockerd, tmp_path: Path) -> None:
+def test_an_out_of_memory_kill_is_an_event(dockerd: Dockerd, tmp_path: Path) -> None:
     agent = RunningAgent(tmp_path / "agent", dockerd.url)
     client = dockerd.client()
     config = client.create_host_config(
@@ -426,7 +426,7 @@ def test_memory_that_ran_out_is_an_event(dockerd: Dockerd, tmp_path: Path) -> No
         agent.stop()
 
 
-def test_a_host_of_another_name_is_inventoried_and_warned_of_once(
+def test_an_engine_with_another_host_name_raises_one_warning(
     dockerd: Dockerd, tmp_path: Path
 ) -> None:
     agent = RunningAgent(tmp_path / "agent", dockerd.url, host="quite-another")

@@ -1,4 +1,4 @@
-"""The docker driver on an engine that says odd things, counts its requests or breaks off."""
+"""The docker driver on a stub engine: invalid answers, number of requests, lost connections."""
 
 import os
 import queue
@@ -85,10 +85,10 @@ def errors_of(snapshot):
 
 
 def listen(driver):
-    told = queue.Queue()
-    driver.events(told.put)
-    assert told.get(timeout=10).kind is EventKind.SOURCE
-    return told
+    events = queue.Queue()
+    driver.events(events.put)
+    assert events.get(timeout=10).kind is EventKind.SOURCE
+    return events
 
 
 def event_of(number, action="update", at=1):
@@ -100,8 +100,8 @@ def event_of(number, action="update", at=1):
     }
 
 
-class TestOddAnswers:
-    """What is odd is warned of, once, and costs nothing else."""
+class TestInvalidAnswers:
+    """An invalid item raises one warning and does not affect other facts."""
 
     @pytest.mark.parametrize(
         ("changes", "warned"),
@@ -114,7 +114,7 @@ class TestOddAnswers:
             pytest.param({"Name": "host-1.example.com"}, [], id="a domain more"),
         ],
     )
-    def test_no_fact_fails_for_them(self, driver_on_stub, stub, changes, warned):
+    def test_invalid_items_fail_no_fact(self, driver_on_stub, stub, changes, warned):
         stub.info |= changes
         stub.add(describe_container())
         snapshot = driver_on_stub.driver().get_available_resource(HOST)
@@ -128,7 +128,7 @@ class TestOddAnswers:
         assert all(text in message for text, message in zip(warned, found, strict=True))
 
     @pytest.mark.parametrize("memory", ["512m", "1.5g", "x", 1.5])
-    def test_a_container_that_cannot_be_read_costs_itself_alone(self, driver_on_stub, stub, memory):
+    def test_an_unreadable_container_does_not_affect_others(self, driver_on_stub, stub, memory):
         stub.add(describe_container(1), describe_container(2, Memory=memory))
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
@@ -136,38 +136,40 @@ class TestOddAnswers:
         assert "container web-2: Memory" in listing.unreadable[0]
 
     @pytest.mark.parametrize("memory", ["", None, 0])
-    def test_no_memory_limit_may_be_said_in_several_ways(self, driver_on_stub, stub, memory):
+    def test_all_notations_of_no_memory_limit_are_accepted(self, driver_on_stub, stub, memory):
         stub.add(describe_container(1, Memory=memory))
         assert (
             guests_of(driver_on_stub.driver().get_available_resource(HOST))["web-1"].memory_mb == 64
         )
 
-    def test_a_container_that_goes_while_it_is_read_is_gone(self, driver_on_stub, stub):
+    def test_a_container_that_disappears_while_it_is_read_is_left_out(self, driver_on_stub, stub):
         stub.add(describe_container(1), describe_container(2))
         stub.statuses[f"/containers/{2:064x}/json"] = (404, "No such container")
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.is_complete
 
-    def test_a_container_that_the_engine_fails_on_costs_itself_alone(self, driver_on_stub, stub):
+    def test_an_engine_error_for_one_container_does_not_affect_others(self, driver_on_stub, stub):
         stub.add(describe_container(1), describe_container(2))
         stub.statuses[f"/containers/{2:064x}/json"] = (500, "broken")
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.unreadable == ("container web-2: answered 500: broken",)
 
-    def test_a_container_that_links_name_too_is_told_by_its_own_name(self, driver_on_stub, stub):
+    def test_a_linked_container_is_reported_by_its_own_name(self, driver_on_stub, stub):
         stub.add(describe_container(2, Memory="odd"))
         stub.names[f"{2:064x}"] = ["/shop/db", "/web-2", "/blog/db"]
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert listing.unreadable[0].startswith("container web-2: Memory")
 
-    def test_what_a_container_is_bound_to_is_the_machines(self, driver_on_stub, stub):
+    def test_pins_of_containers_are_cpus_of_the_machine(self, driver_on_stub, stub):
         stub.add(describe_container(1, CpusetCpus="1", NanoCpus=0))
         guest = guests_of(driver_on_stub.driver().get_available_resource(HOST))["web-1"]
         assert [list(cell.pins.values()) for cell in guest.pins.cells] == [[1]]
 
-    def test_of_two_containers_with_one_workload_the_older_is_it(self, driver_on_stub, stub):
+    def test_of_two_containers_with_one_workload_the_older_keeps_the_uuid(
+        self, driver_on_stub, stub
+    ):
         for number in (1, 2):
             raw = describe_container(number)
             raw["Config"]["Labels"] = {WORKLOAD_LABEL: UUID}
@@ -186,7 +188,7 @@ class TestOddAnswers:
             ("disk_use", [], set()),
         ],
     )
-    def test_an_answer_of_another_type_fails_its_fact_alone(
+    def test_an_answer_of_the_wrong_type_fails_only_its_facts(
         self, driver_on_stub, stub, name, answer, facts
     ):
         if name == "containers":
@@ -195,18 +197,18 @@ class TestOddAnswers:
             setattr(stub, name, answer)
         assert set(errors_of(driver_on_stub.driver().get_available_resource(HOST))) == facts
 
-    def test_an_engine_that_is_too_old_is_not_read(self, driver_on_stub, stub):
+    def test_an_engine_that_is_too_old_is_an_error(self, driver_on_stub, stub):
         stub.version["ApiVersion"] = "1.39"
         errors = errors_of(driver_on_stub.driver().get_available_resource(HOST))
         assert errors["engine"] == "API version 1.39 is too old: expected 1.40 or later"
         assert {"engine", "guests", "hypervisor", "storage"} == set(errors)
 
-    def test_an_engine_that_tells_no_version_is_not_read(self, driver_on_stub, stub):
+    def test_an_engine_without_a_version_is_an_error(self, driver_on_stub, stub):
         stub.version = {"ApiVersion": None}
         errors = errors_of(driver_on_stub.driver().get_available_resource(HOST))
         assert errors["guests"] == "does not report its API version"
 
-    def test_an_engine_that_is_upgraded_is_connected_to_anew(self, driver_on_stub, stub):
+    def test_an_upgraded_engine_is_reconnected(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()
         driver.get_available_resource(HOST)
         stub.version["ApiVersion"] = "1.44"
@@ -216,7 +218,7 @@ class TestOddAnswers:
         snapshot = driver.get_available_resource(HOST)
         assert snapshot.engine.value.api_version == "1.44"
 
-    def test_an_engine_that_is_away_is_a_source_that_does_not_answer(self, driver_on_stub, stub):
+    def test_an_engine_that_is_down_is_an_unreachable_source(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()
         assert driver.get_available_nodes().unreachable == ()
         stub.stop()
@@ -224,7 +226,7 @@ class TestOddAnswers:
         assert listing.nodenames == (HOST,)
         assert listing.unreachable == (f"{stub.url}: No such file or directory",)
 
-    def test_an_engine_that_hangs_fails_its_facts_within_the_budget(self, driver_on_stub, stub):
+    def test_a_hung_engine_fails_its_facts_within_the_timeout(self, driver_on_stub, stub):
         driver = driver_on_stub.driver(timeout=1)
         driver.get_available_resource(HOST)
         stub.is_open.clear()
@@ -237,15 +239,15 @@ class TestOddAnswers:
 
 
 class TestRequests:
-    """What is known is not asked for again."""
+    """Data that has not changed is not requested again."""
 
     def count(self, stub, driver):
-        """Return what a reading asks for, but for what it measures beside that."""
+        """Return the paths that a reading requests, without its measurements."""
         stub.requests.clear()
         driver.get_available_resource(HOST)
         return sorted(path for path in stub.requests if not path.endswith(("/stats", "/system/df")))
 
-    def test_a_steady_audit_is_one_request_while_events_are_told(self, driver_on_stub, stub):
+    def test_an_idle_audit_is_one_request_while_events_arrive(self, driver_on_stub, stub):
         stub.add(*(describe_container(number) for number in range(1, 21)))
         driver = driver_on_stub.driver()
         listen(driver)
@@ -253,7 +255,7 @@ class TestRequests:
         driver.get_available_resource(HOST)
         assert self.count(stub, driver) == ["/containers/json"]
 
-    def test_a_report_is_asked_for_every_minute(self, driver_on_stub, stub):
+    def test_the_report_is_requested_every_minute(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()
         listen(driver)
         driver_on_stub.now += 1
@@ -261,19 +263,19 @@ class TestRequests:
         driver_on_stub.now += 60
         assert self.count(stub, driver) == ["/containers/json", "/info", "/version"]
 
-    def test_an_event_costs_one_request_more(self, driver_on_stub, stub):
+    def test_an_event_causes_one_more_request(self, driver_on_stub, stub):
         stub.add(*(describe_container(number) for number in range(1, 21)))
         driver = driver_on_stub.driver()
-        told = listen(driver)
+        events = listen(driver)
         driver_on_stub.now += 1
         driver.get_available_resource(HOST)
         stub.containers[f"{3:064x}"]["HostConfig"]["Memory"] = 128 << 20
-        stub.tell(event_of(3))
-        told.get(timeout=10)
+        stub.send_event(event_of(3))
+        events.get(timeout=10)
         assert self.count(stub, driver) == [f"/containers/{3:064x}/json", "/containers/json"]
         assert guests_of(driver.get_available_resource(HOST))["web-3"].memory_mb == 128
 
-    def test_a_state_that_is_another_in_the_list_is_asked_for_without_an_event(
+    def test_a_changed_state_in_the_list_causes_an_inspection_without_an_event(
         self, driver_on_stub, stub
     ):
         stub.add(describe_container(1))
@@ -284,7 +286,7 @@ class TestRequests:
         stub.containers[f"{1:064x}"]["State"]["Status"] = "paused"
         assert self.count(stub, driver) == [f"/containers/{1:064x}/json", "/containers/json"]
 
-    def test_every_container_is_asked_for_every_ten_minutes(self, driver_on_stub, stub):
+    def test_every_container_is_inspected_every_ten_minutes(self, driver_on_stub, stub):
         stub.add(describe_container(1))
         driver = driver_on_stub.driver()
         listen(driver)
@@ -293,7 +295,7 @@ class TestRequests:
         driver_on_stub.now += 601
         assert f"/containers/{1:064x}/json" in self.count(stub, driver)
 
-    def test_without_events_nothing_is_believed(self, driver_on_stub, stub):
+    def test_without_events_every_container_is_inspected(self, driver_on_stub, stub):
         stub.add(describe_container(1))
         driver = driver_on_stub.driver()
         driver.get_available_resource(HOST)
@@ -308,7 +310,7 @@ class TestRequests:
         wait_until(is_measured)
         assert stub.queries["/system/df"] == "type=image"  # volumes are measured file by file
         stub.requests.clear()
-        assert is_measured()  # as a reading that nothing else changes is not written
+        assert is_measured()
         assert "/system/df" not in stub.requests
         driver_on_stub.now += 601
         stub.disk_use = {"LayersSize": 6 << 20}
@@ -317,7 +319,7 @@ class TestRequests:
         driver_on_stub.now += 601
         assert driver.get_available_resource(HOST).measured["images_disk_used_mb"] is not None
 
-    def test_no_reading_waits_for_images_that_take_long(self, driver_on_stub, stub):
+    def test_no_reading_waits_for_a_slow_measurement_of_images(self, driver_on_stub, stub):
         stub.is_slow_with.add("/system/df")
         driver = driver_on_stub.driver()
         began = time.monotonic()
@@ -326,7 +328,7 @@ class TestRequests:
         assert time.monotonic() - began < 4
         assert stub.requests.count("/system/df") <= 1
 
-    def test_what_is_measured_and_not_at_hand_has_no_number(self, driver_on_stub, stub):
+    def test_a_measurement_that_is_not_available_is_none(self, driver_on_stub, stub):
         stub.add(describe_container(1))
         stub.counters[f"{1:064x}"] = {
             "cpu_stats": {"cpu_usage": {"total_usage": 1}},
@@ -339,7 +341,9 @@ class TestRequests:
             "images_disk_used_mb": None,
         }
 
-    def test_measuring_may_be_switched_off_but_not_charging(self, driver_on_stub, stub):
+    def test_without_measurements_unlimited_containers_are_still_measured(
+        self, driver_on_stub, stub
+    ):
         stub.add(describe_container(1), describe_container(2, Memory=0))
         stub.counters[f"{2:064x}"] = {
             "cpu_stats": {"cpu_usage": {"total_usage": 1}},
@@ -353,7 +357,7 @@ class TestRequests:
         assert f"/containers/{1:064x}/stats" not in stub.requests
 
 
-def test_what_containers_are_bound_to_is_nobody_elses(driver_on_stub, stub):
+def test_cpus_and_devices_of_containers_are_in_use(driver_on_stub, stub):
     with tarfile.open(HOSTS / "8amd64-1pa2n2c2t-sriov.tar.xz") as tar:
         tar.extractall(driver_on_stub.directory, filter="data")
     machine = driver_on_stub.directory / "8amd64-1pa2n2c2t-sriov"
@@ -380,7 +384,7 @@ def test_what_containers_are_bound_to_is_nobody_elses(driver_on_stub, stub):
     assert (view.values.pcpus_used, view.values.vcpus_used) == (1, 2)
     (machine / "sys/bus/pci/devices/0000:c1:00.0/vendor").write_text("odd")
     later = driver.get_available_resource(HOST)
-    assert not later.pci.is_fresh  # devices stay as last known, and are not told to be free
+    assert not later.pci.is_fresh  # devices keep their last known pins and are not reported as free
     assert guests_of(later) == guests_of(snapshot)
 
 
@@ -400,7 +404,7 @@ class TestDisk:
         self.roots(driver_on_stub, "prjquota")
         assert driver.get_available_resource(HOST).engine.value.has_disk_quotas
 
-    def test_quotas_are_noticed_while_the_report_still_stands(self, driver_on_stub):
+    def test_quotas_are_noticed_while_the_report_is_current(self, driver_on_stub):
         driver = driver_on_stub.driver(roots=self.roots(driver_on_stub, "prjquota"))
         listen(driver)
         driver_on_stub.now += 1
@@ -408,14 +412,12 @@ class TestDisk:
         self.roots(driver_on_stub, "noquota")
         assert not driver.get_available_resource(HOST).engine.value.has_disk_quotas
 
-    def test_a_root_directory_elsewhere_is_measured_below_the_hosts_root(
-        self, driver_on_stub, stub
-    ):
+    def test_the_root_directory_is_measured_below_rootfs(self, driver_on_stub, stub):
         stub.info["DockerRootDir"] = "/var/lib/docker"
         storage = driver_on_stub.driver().get_available_resource(HOST).storage.value
         assert storage.instances.path == str(driver_on_stub.root / "var/lib/docker")
 
-    def test_a_share_for_images_counts_as_used(self, driver_on_stub):
+    def test_the_share_for_images_is_reserved(self, driver_on_stub):
         snapshot = driver_on_stub.driver(reserve_disk_for_image=0.25).get_available_resource(HOST)
         storage = snapshot.storage.value
         assert storage.reserved_mb == storage.instances.total_mb // 4
@@ -423,7 +425,7 @@ class TestDisk:
         assert values.reserved["disk_mb"] == storage.reserved_mb
         assert values.local_gb == storage.instances.total_mb // 1024
 
-    def test_the_disk_is_measured_while_the_engine_is_away(self, driver_on_stub, stub):
+    def test_the_disk_is_measured_while_the_engine_is_down(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()
         driver.get_available_resource(HOST)
         stub.stop()
@@ -431,43 +433,41 @@ class TestDisk:
 
 
 class TestEvents:
-    """The stream is kept up, whatever ends it."""
+    """The event stream is reopened whenever it ends."""
 
-    def test_a_stream_that_ends_silently_is_opened_again_and_both_are_told(
-        self, driver_on_stub, stub
-    ):
-        told = listen(driver_on_stub.driver())
+    def test_a_stream_that_ends_is_reopened_and_both_are_reported(self, driver_on_stub, stub):
+        events = listen(driver_on_stub.driver())
         stub.end_streams()
-        assert told.get(timeout=10).kind is EventKind.SOURCE
-        assert told.get(timeout=10).kind is EventKind.SOURCE
-        stub.tell(event_of(1, "destroy"))
-        assert told.get(timeout=10).kind is EventKind.GONE
+        assert events.get(timeout=10).kind is EventKind.SOURCE
+        assert events.get(timeout=10).kind is EventKind.SOURCE
+        stub.send_event(event_of(1, "destroy"))
+        assert events.get(timeout=10).kind is EventKind.GONE
 
-    def test_an_engine_that_comes_later_is_listened_to(self, driver_on_stub, stub):
+    def test_events_arrive_from_an_engine_that_starts_later(self, driver_on_stub, stub):
         stub.stop()
-        told = queue.Queue()
-        driver_on_stub.driver().events(told.put)
+        events = queue.Queue()
+        driver_on_stub.driver().events(events.put)
         stub.start()
-        assert told.get(timeout=20).kind is EventKind.SOURCE
+        assert events.get(timeout=20).kind is EventKind.SOURCE
 
     def test_an_event_names_its_workload(self, driver_on_stub, stub):
-        told = listen(driver_on_stub.driver())
+        events = listen(driver_on_stub.driver())
         event = event_of(1, "die")
         event["Actor"]["Attributes"][WORKLOAD_LABEL] = UUID
-        stub.tell(event)
-        event = told.get(timeout=10)
+        stub.send_event(event)
+        event = events.get(timeout=10)
         assert (event.nodename, event.kind, event.workload_uuid) == (HOST, EventKind.STOPPED, UUID)
 
-    def test_a_stream_that_is_quiet_is_opened_again_without_a_word(self, stub):
+    def test_an_idle_stream_is_reopened_without_an_event(self, stub):
         events, sources = queue.Queue(), queue.Queue()
         client = EngineClient(stub.url, 5)
         watch = EventListener(client, events.put, lambda: sources.put(1), idle_seconds=0.2)
         watch.start()
         try:
             wait_until(lambda: stub.requests.count("/events") >= 3)
-            for _ in range(2):  # the second is what a replay says again
-                stub.tell(event_of(1))
-            stub.tell(event_of(2, at=2))
+            for _ in range(2):  # the second one is a replay
+                stub.send_event(event_of(1))
+            stub.send_event(event_of(2, at=2))
             assert [events.get(timeout=10).container_id for _ in range(2)] == [
                 f"{1:064x}",
                 f"{2:064x}",
@@ -478,7 +478,7 @@ class TestEvents:
         finally:
             watch.stop()
 
-    def test_a_frozen_engine_is_noticed_by_its_silence(self, stub):
+    def test_a_frozen_engine_is_detected(self, stub):
         sources = queue.Queue()
         client = EngineClient(stub.url, 1)
         watch = EventListener(client, lambda event: None, lambda: sources.put(1), idle_seconds=0.5)
@@ -523,7 +523,7 @@ class TestEvents:
         ("tcp://engine:docker", "Port could not be cast"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text):
+def test_an_invalid_url_is_a_configuration_error(tmp_path, url, text):
     values = {option.dest: option.default for option in PLUGIN.options} | {"base_url": url}
     environment = DriverEnvironment(HOST, str(tmp_path), Roots(), ProbeRunner(1))
     with pytest.raises(ConfigError, match=text) as caught:
@@ -531,19 +531,19 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error(tmp_path, url, text)
     assert "s3cret" not in str(caught.value)
 
 
-def test_why_an_engine_does_not_answer_is_told(tmp_path):
+def test_the_error_has_the_reason_why_an_engine_does_not_answer(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     left = tmp_path / "left.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(left))
-    told = {
+    reasons = {
         f"tcp://127.0.0.1:{port}": "Connection refused",
         "tcp://engine.invalid:2375": "Name or service not known",
         f"unix://{left}": "Connection refused",
         f"unix://{tmp_path}/none.sock": "No such file or directory",
     }
-    for url, reason in told.items():
+    for url, reason in reasons.items():
         with pytest.raises(DriverUnavailableError) as caught:
             EngineClient(url, 5).ping()
         assert caught.value.source == url
@@ -551,26 +551,26 @@ def test_why_an_engine_does_not_answer_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", '{"proxies": []}', '{"auths": 3}'])
-def test_a_configuration_file_of_dockers_own_that_is_odd_is_told_and_ends_no_thread(
+def test_an_invalid_docker_configuration_file_is_reported_and_ends_no_thread(
     driver_on_stub, monkeypatch, text
 ):
     path = driver_on_stub.directory / "config.json"
     path.write_text(text)
     monkeypatch.setenv("DOCKER_CONFIG", str(driver_on_stub.directory))
-    told = queue.Queue()
+    events = queue.Queue()
     driver = driver_on_stub.driver()
-    driver.events(told.put)
+    driver.events(events.put)
     reason = "the Docker configuration file of the agent's user is invalid"
     assert errors_of(driver.get_available_resource(HOST))["guests"] == reason
     path.unlink()
-    assert told.get(timeout=20).kind is EventKind.SOURCE
+    assert events.get(timeout=20).kind is EventKind.SOURCE
     assert driver.get_available_resource(HOST).guests.is_fresh
 
 
 @pytest.mark.parametrize(
     ("status", "reason"), [(200, "answered with invalid JSON"), (404, "answered 404: no such page")]
 )
-def test_a_server_that_is_no_engine_is_told(status, reason):
+def test_a_server_that_is_not_an_engine_is_an_error(status, reason):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status)
@@ -594,7 +594,7 @@ def test_a_server_that_is_no_engine_is_told(status, reason):
         server.server_close()
 
 
-def test_a_socket_that_may_not_be_used_is_named(stub):
+def test_a_socket_without_permission_is_an_error(stub):
     require_root("give the right to a socket away")
     stub.socket.chmod(0o600)
     os.seteuid(65534)

@@ -1,7 +1,7 @@
-"""The agent beside a real libvirtd with QEMU: rows follow what virsh does, and what befalls libvirtd.
+"""The agent with a real libvirtd and QEMU: rows follow virsh's actions and failures of libvirtd.
 
-The agent audits on events alone here (`update_resources_interval` -1) unless a
-test says otherwise, so nothing but an event makes a row right.
+The agent audits only on events here (`update_resources_interval` -1) unless a
+test sets an interval, so only an event can update a row.
 """
 
 import json
@@ -31,7 +31,7 @@ from tests.programs import Programs, Running, wait_until
 
 FIRST, SECOND = (f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b{number:02d}" for number in (1, 2))
 SOON = 5.0
-"""What follows an event is there within a second; a busy machine gets this long."""
+"""Effects of an event are visible within a second; a busy machine gets this long."""
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +49,15 @@ def libvirtd(shared: Libvirtd) -> Iterator[Libvirtd]:
 
 
 @pytest.fixture
-def mortal() -> Iterator[Libvirtd]:
-    """A libvirtd of the test's own."""
+def private_libvirtd() -> Iterator[Libvirtd]:
+    """A separate libvirtd that the test may stop."""
     server = Libvirtd()
     yield server
     server.remove()
 
 
 class RunningAgent:
-    """The real agent on SQLite with the libvirt driver, and what is seen of it."""
+    """The real agent on SQLite with the libvirt driver, and views of its rows."""
 
     def __init__(self, directory: Path, *uris: str, interval: int = -1, **options: Any) -> None:
         keepalive = "keepalive_interval = 1\nkeepalive_count = 3\n"
@@ -168,9 +168,7 @@ def test_the_row_follows_a_domain_s_whole_life_by_events(
     assert agent.node().values.vcpus_used == 0
 
 
-def test_a_stop_that_is_half_of_a_restart_is_not_seen(
-    libvirtd: Libvirtd, agent: RunningAgent
-) -> None:
+def test_the_stop_within_a_restart_is_not_seen(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     libvirtd.define(domain_xml("web", FIRST))
     libvirtd.define(domain_xml("db", SECOND))
     libvirtd.virsh("start", "web")
@@ -210,7 +208,9 @@ def test_an_owner_that_is_written_is_seen_by_its_event(
     agent.follows(lambda: getattr(agent.guest(), "project_id", "") == "p1", "owner")
 
 
-def test_a_domain_of_many_parts_is_told_in_full(libvirtd: Libvirtd, agent: RunningAgent) -> None:
+def test_a_domain_with_many_devices_is_read_completely(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
     more = """
       <maxMemory slots='4' unit='GiB'>4</maxMemory>
       <memoryBacking><hugepages><page size='2048' nodeset='0'/></hugepages></memoryBacking>
@@ -278,19 +278,19 @@ def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -
         agent.follows(lambda: agent.node().values.pcpus_used == 0, "unpinned")
 
 
-def test_memory_is_the_kernel_s_and_what_libvirt_says_else_is_warned_of(
+def test_memory_is_the_kernel_s_and_a_different_value_of_libvirt_raises_a_warning(
     libvirtd: Libvirtd, agent: RunningAgent
 ) -> None:
     total = read_memory_info(Roots()).total_mb
     assert agent.node().values.memory_mb == total
-    told = int(re.findall(r"Memory size: +(\d+)", libvirtd.virsh("nodeinfo"))[0]) // 1024
-    is_off = abs(told - total) * 10 > total
+    reported = int(re.findall(r"Memory size: +(\d+)", libvirtd.virsh("nodeinfo"))[0]) // 1024
+    is_off = abs(reported - total) * 10 > total
     found = [text for text in agent.warnings().get("memory_mismatch", []) if "node info" in text]
-    assert bool(found) == is_off, (told, total)
+    assert bool(found) == is_off, (reported, total)
     assert all(str(total) in text for text in found)
 
 
-def test_a_domain_is_told_by_name_and_uuid(libvirtd: Libvirtd, agent: RunningAgent) -> None:
+def test_a_domain_has_its_name_and_uuid(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     libvirtd.define(domain_xml("web", FIRST))
     agent.follows(lambda: agent.guest(), "define")
     (row,) = agent.programs.ask("workload", "list")
@@ -356,16 +356,16 @@ def test_disk_available_least_counts_what_disks_may_grow_by(
     assert free_gb - 52 <= least <= free_gb - 49
 
 
-# What befalls libvirtd.
+# Failures of libvirtd.
 
 
 def test_a_libvirtd_that_stops_holds_the_row_and_marks_the_service(
-    mortal: Libvirtd, tmp_path: Path
+    private_libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
-    mortal.define(domain_xml("web", FIRST))
-    with RunningAgent(tmp_path, mortal.uri) as agent:
+    private_libvirtd.define(domain_xml("web", FIRST))
+    with RunningAgent(tmp_path, private_libvirtd.uri) as agent:
         before = agent.node()
-        mortal.stop()
+        private_libvirtd.stop()
         agent.follows(lambda: agent.service().disabled, "stopped")
         assert agent.service().disabled_reason.startswith("AUTO: qemu:///system")
         held = agent.node()
@@ -373,26 +373,26 @@ def test_a_libvirtd_that_stops_holds_the_row_and_marks_the_service(
         assert held.values.memory_mb == before.values.memory_mb
         assert held.values.facts["memory"].state.value == "held"
         assert "driver_not_ready" in agent.warnings()
-        mortal.start()
+        private_libvirtd.start()
         wait_until(lambda: not agent.service().disabled, 20)
         wait_until(lambda: agent.node().values.facts["memory"].state.value == "fresh")
         assert agent.service().disabled_reason is None
         assert agent.warnings().keys() <= {"memory_mismatch"}
-        mortal.virsh("start", "web")
+        private_libvirtd.virsh("start", "web")
         agent.follows(lambda: agent.state() is PowerState.RUNNING, "start after a restart")
 
 
-def test_what_happened_while_libvirtd_was_away_is_seen_when_it_is_back(
-    mortal: Libvirtd, tmp_path: Path
+def test_changes_while_libvirtd_was_down_are_seen_when_it_is_back(
+    private_libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
-    mortal.define(domain_xml("web", FIRST))
-    with RunningAgent(tmp_path, mortal.uri) as agent:
+    private_libvirtd.define(domain_xml("web", FIRST))
+    with RunningAgent(tmp_path, private_libvirtd.uri) as agent:
         agent.store.set_service("host-1", COMPUTE_BINARY, ServiceChange(True, "disk swap"))
-        mortal.kill_daemon()
+        private_libvirtd.kill_daemon()
         wait_until(lambda: "driver_not_ready" in agent.warnings())
         assert agent.service().disabled_reason == "disk swap"
-        (mortal.directory / "etc" / "qemu" / "web.xml").unlink()
-        mortal.start()
+        (private_libvirtd.directory / "etc" / "qemu" / "web.xml").unlink()
+        private_libvirtd.start()
         wait_until(lambda: agent.guest() is None, 20)
         assert (agent.service().disabled, agent.service().disabled_reason) == (True, "disk swap")
 
@@ -402,11 +402,11 @@ def count_threads(pid: int) -> int:
 
 
 def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
-    mortal: Libvirtd, tmp_path: Path
+    private_libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
-    mortal.define(domain_xml("web", FIRST))
-    with RunningAgent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
-        mortal.freeze()
+    private_libvirtd.define(domain_xml("web", FIRST))
+    with RunningAgent(tmp_path, private_libvirtd.uri, interval=1, probe_timeout=2) as agent:
+        private_libvirtd.freeze()
         try:
             wait_until(lambda: agent.service().disabled, 30)
             most = []
@@ -419,21 +419,23 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
             assert agent.node().guests
             assert agent.node().values.facts["guests"].state.value == "held"
         finally:
-            mortal.thaw()
+            private_libvirtd.thaw()
         wait_until(lambda: not agent.service().disabled, 30)
         wait_until(lambda: agent.node().values.facts["guests"].state.value == "fresh", 30)
-        mortal.virsh("start", "web")
+        private_libvirtd.virsh("start", "web")
         wait_until(lambda: agent.state() is PowerState.RUNNING)
 
 
-def test_a_frozen_qemu_does_not_hide_the_other_guests(mortal: Libvirtd, tmp_path: Path) -> None:
-    mortal.define(domain_xml("web", FIRST))
-    mortal.virsh("start", "web")
-    with RunningAgent(tmp_path, mortal.uri, interval=1, probe_timeout=2) as agent:
-        pid = int((mortal.directory / "run" / "qemu" / "web.pid").read_text())
+def test_a_frozen_qemu_does_not_hide_the_other_guests(
+    private_libvirtd: Libvirtd, tmp_path: Path
+) -> None:
+    private_libvirtd.define(domain_xml("web", FIRST))
+    private_libvirtd.virsh("start", "web")
+    with RunningAgent(tmp_path, private_libvirtd.uri, interval=1, probe_timeout=2) as agent:
+        pid = int((private_libvirtd.directory / "run" / "qemu" / "web.pid").read_text())
         os.kill(pid, signal.SIGSTOP)
         try:
-            mortal.define(domain_xml("db", SECOND))
+            private_libvirtd.define(domain_xml("db", SECOND))
             wait_until(lambda: agent.guest(SECOND), 20)
             assert agent.node().values.facts["guests"].state.value == "fresh"
         finally:
@@ -442,22 +444,22 @@ def test_a_frozen_qemu_does_not_hide_the_other_guests(mortal: Libvirtd, tmp_path
 
 
 @pytest.mark.parametrize("interval", [-1, 1])
-def test_one_hypervisor_that_is_away_costs_the_others_nothing(
-    mortal: Libvirtd, libvirtd: Libvirtd, tmp_path: Path, interval: int
+def test_one_hypervisor_that_is_down_does_not_affect_the_others(
+    private_libvirtd: Libvirtd, libvirtd: Libvirtd, tmp_path: Path, interval: int
 ) -> None:
-    uris = f"one={mortal.uri}", f"two={libvirtd.uri}"
+    uris = f"one={private_libvirtd.uri}", f"two={libvirtd.uri}"
     with RunningAgent(tmp_path, *uris, interval=interval) as agent:
         assert set(agent.nodes()) == {"one", "two"}
-        mortal.freeze()
+        private_libvirtd.freeze()
         try:
             libvirtd.define(domain_xml("db", SECOND))
             agent.follows(lambda: SECOND in agent.nodes()["two"].guests, "beside a frozen one")
-            # An audit waits for the frozen one by now.
+            # By now an audit waits for the frozen hypervisor.
             libvirtd.define(domain_xml("web", FIRST))
             agent.follows(lambda: FIRST in agent.nodes()["two"].guests, "beside a frozen one")
         finally:
-            mortal.thaw()
-        mortal.stop()
+            private_libvirtd.thaw()
+        private_libvirtd.stop()
         wait_until(lambda: agent.nodes()["one"].values.facts["cpu"].state.value == "held")
         assert not agent.service().disabled
         libvirtd.virsh("undefine", "web")
@@ -500,12 +502,12 @@ def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: RunningAgent
 
 
 def test_two_hundred_domains_cost_few_round_trips_and_no_write(
-    mortal: Libvirtd, tmp_path: Path
+    private_libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
-    define_domains(mortal, 200)
+    define_domains(private_libvirtd, 200)
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path}/bench.sqlite"))
     revisions.sync(store.engine)
-    costs = measure_hypervisor(mortal, store, tmp_path)
+    costs = measure_hypervisor(private_libvirtd, store, tmp_path)
     store.close()
     print(costs)
     assert costs.domains == 200

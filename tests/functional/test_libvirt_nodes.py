@@ -1,4 +1,4 @@
-"""One agent over several hypervisors that libvirt simulates, each a node of its own."""
+"""One agent of several hypervisors that libvirt simulates, each a separate node."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A hypervisor by a remote URI: over TLS, and over what stands in for ssh, to a real libvirtd."""
+"""A hypervisor with a remote URI: over TLS and over a substitute of ssh, to a real libvirtd."""
 
 import signal
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Faults of the host itself: each is said once, and the agent goes on."""
+"""Faults of the host itself: each is reported once, and the agent continues."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ NODES = [
 
 @pytest.fixture
 def _root() -> None:
-    """Mounting takes it."""
+    """Require root, as the test mounts filesystems."""
     require_root("mount")
 
 
@@ -40,12 +40,12 @@ def warnings_of(programs: Programs, kind: str) -> list[dict[str, Any]]:
     return [found for found in programs.ask("warning", "list") if found["kind"] == kind]
 
 
-def told_of(programs: Programs, kind: str) -> str:
+def messages_of(programs: Programs, kind: str) -> str:
     return " ".join(found["message"] for found in warnings_of(programs, kind))
 
 
 def show_node(programs: Programs) -> dict[str, Any]:
-    """Return a row without what tells its age."""
+    """Return a row without its age."""
     shown: dict[str, Any] = programs.ask("node", "show", "host-1", "node-1")
     del shown["audit_age_seconds"]
     return shown
@@ -57,14 +57,14 @@ def audits_go_on(programs: Programs) -> bool:
 
 class TestStateDirectory:
     def mounted(self, programs: Programs, script: str) -> Sequence[str]:
-        """Return what runs a command after a script, in a mount namespace of its own."""
+        """Return a prefix that runs a command after a script, in a private mount namespace."""
         require("unshare")
         state = programs.directory / "state"
         shell = f'state={state}; {script} && exec "$0" "$@"'
         return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", shell]
 
     def know(self, programs: Programs) -> None:
-        """Give the agent its identity by a first run."""
+        """Create the agent's identity by a first run."""
         assert programs.run("nodetracker-compute", "--once").returncode == 0
 
     @pytest.mark.usefixtures("_root")
@@ -117,7 +117,7 @@ class TestStateDirectory:
             assert "compute_id" in line
             assert reason in line
 
-    def test_an_identity_that_was_torn_is_made_anew(self, programs: Programs) -> None:
+    def test_a_truncated_identity_file_is_replaced(self, programs: Programs) -> None:
         self.know(programs)
         state = programs.directory / "state"
         (state / "compute_id").write_bytes(b"")
@@ -161,12 +161,12 @@ class TestClock:
                 if side is None:
                     wait_until(lambda: warnings_of(programs, "clock_skew") == [])
                 else:
-                    wait_until(lambda side=side: side in told_of(programs, "clock_skew"))  # type: ignore[misc]
+                    wait_until(lambda side=side: side in messages_of(programs, "clock_skew"))  # type: ignore[misc]
             assert show_node(programs) == before
             assert agent.stop() == 0
             assert agent.output().count("ahead of the database's") == 1
 
-    def test_on_sqlite_it_goes_on_as_well(self, programs: Programs, tmp_path: Path) -> None:
+    def test_on_sqlite_it_continues_as_well(self, programs: Programs, tmp_path: Path) -> None:
         shift = tmp_path / "shift"
         shift.write_text("0")
         with self.start(programs, shift) as agent:
@@ -190,7 +190,7 @@ def report_count(programs: Programs) -> int:
 
 
 class TestProc:
-    def test_an_unreadable_proc_holds_the_facts_and_is_said_once(
+    def test_an_unreadable_proc_holds_the_facts_and_is_logged_once(
         self, programs: Programs, tmp_path: Path
     ) -> None:
         proc = tmp_path / "proc"
@@ -214,7 +214,7 @@ class TestProc:
 
 
 class TestResources:
-    def test_out_of_descriptors_it_goes_on_and_recovers(self, programs: Programs) -> None:
+    def test_without_free_descriptors_it_continues_and_recovers(self, programs: Programs) -> None:
         port = find_free_port()
         programs.configure(update_resources_interval=1, metrics_port=port)
         with programs.start() as agent, socket.socket() as waiting:

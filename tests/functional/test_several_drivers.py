@@ -1,4 +1,4 @@
-"""Several drivers on one host with a real dockerd: one row, exact usage, each failing for itself."""
+"""Several drivers on one host with a real dockerd: one row, exact usage, independent failures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +49,7 @@ class Host:
 
 @pytest.fixture
 def host(dockerd: Dockerd, tmp_path: Path) -> Iterator[Host]:
-    """A host whose facts are docker's."""
+    """A host whose first driver is docker."""
     made = Host(tmp_path / "agent", dockerd.url, "docker,fake")
     try:
         made.agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
@@ -98,7 +98,7 @@ def test_a_driver_that_fails_holds_its_own_guests_and_the_other_is_fresh(
     client.close()
 
 
-def test_a_local_first_driver_gives_the_facts(dockerd: Dockerd, tmp_path: Path) -> None:
+def test_a_local_first_driver_provides_the_facts(dockerd: Dockerd, tmp_path: Path) -> None:
     host = Host(tmp_path / "agent", dockerd.url, "local,docker")
     try:
         host.agent.wait(lambda node: counts(node) == (0, 3))

@@ -105,7 +105,7 @@ class DockerDriver:
         """
         if self._has_live_events:
             return NodeListing((self._host,))
-        fact = self._probes.ask(self._key("ping"), self._client.ping)
+        fact = self._probes.run(self._key("ping"), self._client.ping)
         problem = f"{self._source}: {fact.error}"
         return NodeListing((self._host,), () if fact.is_fresh else (problem,))
 

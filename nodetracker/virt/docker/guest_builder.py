@@ -74,7 +74,7 @@ class GuestBuilder:
             for container in containers
             if container.is_alive and (self._measures_all or container.memory_mb is None)
         ]
-        fact = self._probes.ask(self._key("use"), lambda: self._read_usage(measured_containers))
+        fact = self._probes.run(self._key("use"), lambda: self._read_usage(measured_containers))
         usage = fact.value or {}
         now = self._monotonic()
         uuids, label_errors = assign_uuids(containers)

@@ -36,7 +36,7 @@ class FakeDriver:
 
     def get_available_nodes(self) -> NodeListing:
         """Read the file again and return the nodes that it names."""
-        fact = self._probes.ask(ProbeKey(self._source, "", "nodes"), self._load)
+        fact = self._probes.run(ProbeKey(self._source, "", "nodes"), self._load)
         if fact.value is None:
             raise DriverUnavailableError(self._source, fact.error or "is not ready")
         if not fact.value.is_ready:
@@ -46,7 +46,7 @@ class FakeDriver:
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Return the node's entry as of the last listing."""
         key = ProbeKey(self._source, nodename, "inventory")
-        fact = self._probes.ask(key, lambda: self._read(nodename))
+        fact = self._probes.run(key, lambda: self._read(nodename))
         if fact.value is None:
             return failed_snapshot(nodename, self._source, fact.error or "")
         return fact.value

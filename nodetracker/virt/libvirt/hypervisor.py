@@ -274,7 +274,7 @@ class HypervisorReader:
         if self._is_local and images not in POOL_TYPES_BY_IMAGES_TYPE:
             has_cache = self._settings.reserve_image_cache
             key = ProbeKey(str(path), nodename, "storage")
-            return self._environment.probes.ask(
+            return self._environment.probes.run(
                 key, lambda: read_local_storage(path, roots, disks, images, has_cache)
             )
         return self._start(

@@ -44,7 +44,7 @@ def make_case(tmp_path):
 
     def change():
         event = {"Type": "container", "Action": "start", "Actor": {"ID": f"{1:064x}"}}
-        stub.tell(event | {"timeNano": 1_795_000_000_000_000_001})
+        stub.send_event(event | {"timeNano": 1_795_000_000_000_000_001})
 
     return DriverCase(
         PLUGIN.build(environment, default_values(base_url=stub.url)),

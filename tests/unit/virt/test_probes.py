@@ -39,8 +39,8 @@ def raising(error):
     return read
 
 
-def test_a_probe_that_answers_is_a_fresh_fact(runner):
-    assert runner.ask(KEY, lambda: 5) == fresh("/proc/meminfo", 5)
+def test_a_probe_that_succeeds_is_a_fresh_fact(runner):
+    assert runner.run(KEY, lambda: 5) == fresh("/proc/meminfo", 5)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_probe_that_answers_is_a_fresh_fact(runner):
     ids=["of its own source", "of another source", "not ready", "a fault in the probe"],
 )
 def test_a_probe_that_raises_is_a_failed_fact(runner, error, text):
-    assert runner.ask(KEY, raising(error)) == failed("/proc/meminfo", text)
+    assert runner.run(KEY, raising(error)) == failed("/proc/meminfo", text)
 
 
-def test_probes_run_side_by_side():
+def test_probes_run_concurrently():
     runner = ProbeRunner(5)
     barrier = threading.Barrier(3)
     pending = [
@@ -66,7 +66,7 @@ def test_probes_run_side_by_side():
     assert all(item.fact().is_fresh for item in pending)
 
 
-def test_a_hung_probe_is_not_entered_again_until_it_returns(runner, gate):
+def test_a_hung_probe_is_not_run_again_until_it_returns(runner, gate):
     entered = []
 
     def hang():
@@ -74,32 +74,32 @@ def test_a_hung_probe_is_not_entered_again_until_it_returns(runner, gate):
         gate.wait()
         return 1
 
-    assert runner.ask(KEY, hang) == failed(KEY.source, TIMEOUT)
-    assert runner.ask(KEY, hang) == failed(KEY.source, TIMEOUT)
+    assert runner.run(KEY, hang) == failed(KEY.source, TIMEOUT)
+    assert runner.run(KEY, hang) == failed(KEY.source, TIMEOUT)
     assert len(entered) == 1
     gate.set()
     wait_until_nothing_hangs(runner)
-    assert runner.ask(KEY, hang) == fresh(KEY.source, 1)
+    assert runner.run(KEY, hang) == fresh(KEY.source, 1)
 
 
-def test_a_few_hung_calls_close_their_source_and_no_other(runner, gate):
+def test_a_few_hung_calls_block_their_source_and_no_other(runner, gate):
     for number in range(MAX_STUCK_CALLS):
-        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
-    refused = runner.ask(ProbeKey("uri", "node-99", "cpu"), lambda: 1)
+        runner.run(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+    refused = runner.run(ProbeKey("uri", "node-99", "cpu"), lambda: 1)
     assert refused == failed("uri", "not queried while other calls of it hang")
-    assert runner.ask(ProbeKey("other", "node-99", "cpu"), lambda: 1).is_fresh
+    assert runner.run(ProbeKey("other", "node-99", "cpu"), lambda: 1).is_fresh
     gate.set()
     wait_until_nothing_hangs(runner)
-    assert runner.ask(ProbeKey("uri", "node-99", "cpu"), lambda: 1).is_fresh
+    assert runner.run(ProbeKey("uri", "node-99", "cpu"), lambda: 1).is_fresh
 
 
-def test_no_thread_is_lost_by_asking_a_hung_source_again_and_again(runner, gate):
+def test_querying_a_hung_source_again_leaks_no_thread(runner, gate):
     for number in range(MAX_STUCK_CALLS):
-        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+        runner.run(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
     before = runner.thread_count
     for _ in range(5):
         for number in range(50):
-            runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+            runner.run(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
     assert runner.thread_count == before
 
 
@@ -107,35 +107,35 @@ def test_a_state_is_logged_once_when_it_changes(runner, caplog):
     caplog.set_level(logging.INFO)
     broken = raising(HostDataError(KEY.source, "is empty"))
     for _ in range(3):
-        runner.ask(KEY, broken)
+        runner.run(KEY, broken)
     for _ in range(3):
-        runner.ask(KEY, lambda: 1)
+        runner.run(KEY, lambda: 1)
     assert caplog.messages == [
         "Probe memory of node-1 failed: /proc/meminfo: is empty",
         "Probe memory of node-1 (/proc/meminfo) answers again",
     ]
 
 
-def test_a_closed_source_is_one_line_for_a_thousand_nodes(runner, gate, caplog):
+def test_a_blocked_source_is_one_log_line_for_a_thousand_nodes(runner, gate, caplog):
     for number in range(1000):
-        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
-    told = [message for message in caplog.messages if message.startswith("uri is not queried")]
-    assert len(told) == 1
+        runner.run(ProbeKey("uri", f"node-{number}", "cpu"), gate.wait)
+    lines = [message for message in caplog.messages if message.startswith("uri is not queried")]
+    assert len(lines) == 1
     assert len(caplog.messages) == MAX_STUCK_CALLS + 1
     caplog.clear()
     caplog.set_level(logging.INFO)
     gate.set()
     wait_until_nothing_hangs(runner)
     for number in range(1000):
-        runner.ask(ProbeKey("uri", f"node-{number}", "cpu"), lambda: 1)
+        runner.run(ProbeKey("uri", f"node-{number}", "cpu"), lambda: 1)
     assert len(caplog.messages) == 2 * MAX_STUCK_CALLS  # returned, and answers again
 
 
 def test_calls_are_timed_and_counted_by_outcome(runner, gate):
-    runner.ask(KEY, lambda: time.sleep(0.01))
-    runner.ask(KEY, raising(HostDataError("s", "r")))
-    runner.ask(KEY, gate.wait)
-    runner.ask(KEY, gate.wait)
+    runner.run(KEY, lambda: time.sleep(0.01))
+    runner.run(KEY, raising(HostDataError("s", "r")))
+    runner.run(KEY, gate.wait)
+    runner.run(KEY, gate.wait)
     counted = runner.statistics()["memory"]
     assert counted.calls == {
         ProbeOutcome.SUCCEEDED: 1,
