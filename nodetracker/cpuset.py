@@ -1,24 +1,24 @@
-"""Sets of CPU ids and their two written forms: the kernel's and the operator's."""
+"""Parse and render sets of CPU ids, as the kernel and operators write them."""
 
 from collections.abc import Iterable
 
 CpuSet = frozenset[int]
 
 MAX_CPU_ID = 65535
-"""No kernel has more; a larger id in a text is a typing error, not a machine."""
+"""No kernel supports more; a larger id in a text is a typing error."""
 
 
 def parse_cpu_set(text: str) -> CpuSet:
     """Read a set such as ``0-7,16,^3``.
 
-    The kernel's own lists (``/sys/devices/system/cpu/online``) are the same
+    The kernel's own lists (``/sys/devices/system/cpu/online``) have the same
     form without exclusions. Blank text is the empty set.
 
     Args:
         text: ids and inclusive ranges joined by commas; ``^`` excludes.
 
     Raises:
-        ValueError: a part is no id or range; the message names the part.
+        ValueError: a part is neither an id nor a range; the message names the part.
 
     >>> sorted(parse_cpu_set("0-3,^2,8"))
     [0, 1, 3, 8]

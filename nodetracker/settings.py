@@ -6,7 +6,7 @@ Other packages take these values and do not read the configuration themselves.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.model.cpuset import CpuSet
+from nodetracker.cpuset import CpuSet
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.pci_spec import DeviceSpec
 

@@ -12,9 +12,9 @@ from oslo_utils import netutils
 from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
+from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.errors import ConfigError
 from nodetracker.host.roots import Roots
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,

@@ -25,6 +25,7 @@ from nodetracker.compute.node_reader import NodeReader, TakeUrgent
 from nodetracker.compute.node_resolution import resolve_only_node
 from nodetracker.compute.orphans import OrphanTracker
 from nodetracker.compute.warning_registry import WarningRegistry, explain_split_brain
+from nodetracker.cpuset import render_cpu_set
 from nodetracker.errors import (
     ConfigError,
     ConflictError,
@@ -36,7 +37,6 @@ from nodetracker.errors import (
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest
-from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeView, failed_snapshot
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore

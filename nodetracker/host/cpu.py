@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from nodetracker.cpuset import CpuSet
 from nodetracker.errors import HostDataError
 from nodetracker.host.cpuinfo import Cpuinfo, parse_cpuinfo
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
@@ -15,7 +16,6 @@ from nodetracker.host.roots import (
     parse_integer,
     read_optional_text,
 )
-from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import CpuInfo
 
 _CPU_DIRECTORY = re.compile(r"cpu([0-9]{1,5})")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodetracker.cpuset import CpuSet
 from nodetracker.errors import HostDataError
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.roots import (
@@ -16,7 +17,6 @@ from nodetracker.host.roots import (
     read_optional_text,
     read_text,
 )
-from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.units import capacity_mib_from_kib

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.model.cpuset import CpuSet
+from nodetracker.cpuset import CpuSet
 from nodetracker.model.numa import PagePool
 from nodetracker.units import KIB_PER_MIB, capacity_mib_from_kib
 

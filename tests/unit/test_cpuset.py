@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
+from nodetracker.cpuset import parse_cpu_set, render_cpu_set
 
 
 @given(st.frozensets(st.integers(0, 4096), max_size=200))

@@ -7,7 +7,7 @@ its columns as they are.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodetracker.model.cpuset import CpuSet, render_cpu_set
+from nodetracker.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.host import (
     CpuInfo,

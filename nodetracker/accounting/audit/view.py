@@ -14,7 +14,7 @@ from nodetracker.accounting.ledger.reconcile import ListingTime, reconcile_claim
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings
 from nodetracker.accounting.numa.usage import decode_host_cells, offered_pins
 from nodetracker.accounting.pci.state import hold_for_claims, hold_for_guests, sync_devices
-from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo

@@ -7,7 +7,7 @@ from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, fin
 from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell
 from nodetracker.accounting.numa.pinning import pick_cpus, usable_cores
 from nodetracker.accounting.numa.usage import NO_USAGE
-from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.numa_host import CellUsage, HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.numa_request import GuestCell, NumaLimits, NumaRequest

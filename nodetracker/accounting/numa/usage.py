@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodetracker.cpuset import CpuSet
 from nodetracker.model.claim import Claim
-from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.numa import PagePool
 from nodetracker.model.numa_host import CellUsage, HostCell

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count, unusable_cpu_sets
 from nodetracker.accounting.liveness import explain_short_down_time
-from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.numa import NumaTopology

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
 from nodetracker.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.docker.devices import (

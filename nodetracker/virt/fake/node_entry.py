@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (

@@ -4,8 +4,8 @@ import uuid as uuid_module
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.errors import HostDataError
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.units import capacity_mib_from_bytes

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from nodetracker.model.cpuset import CpuSet
+from nodetracker.cpuset import CpuSet
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.numa_placement import CellPlacement

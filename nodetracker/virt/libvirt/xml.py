@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.errors import HostDataError
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 
 _UNITS = {
     "b": 1, "bytes": 1,

@@ -8,6 +8,7 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodetracker.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.errors import HostDataError
 from nodetracker.host.numa import (
     build_page_pools,
@@ -17,7 +18,6 @@ from nodetracker.host.numa import (
     read_numa_topology,
 )
 from nodetracker.host.roots import Roots
-from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology, PagePool
 

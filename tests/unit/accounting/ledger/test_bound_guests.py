@@ -6,7 +6,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.numa.usage import offered_pins
 from nodetracker.accounting.pci.state import hold_for_guests
 from nodetracker.accounting.usage import Charge, charge_of_guest
-from nodetracker.model.cpuset import parse_cpu_set
+from nodetracker.cpuset import parse_cpu_set
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing, GuestPins
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
