@@ -1,8 +1,7 @@
-"""The start decision: may this agent answer for its host, and taking the host if so.
+"""Decide whether this agent may manage its host, and take the host over if so.
 
-An agent whose process can be looked up from here is alive or gone at once.
-Any other is watched for two of its heartbeats: by the count in its services
-row alone, so that no clock takes part.
+An agent whose process can be looked up from here is known to be alive or gone.
+The services row of any other is watched for two of its heartbeats.
 """
 
 import logging
@@ -10,12 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from nodetracker.compute.heartbeat_watch import HeartbeatWatch, Wait, get_watch_seconds
 from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
 from nodetracker.errors import (
     ConflictError,
     DuplicateAgentError,
     IdentityError,
-    StoppingError,
     StoreError,
 )
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
@@ -28,19 +27,14 @@ LOG = logging.getLogger(__name__)
 COMPUTE_TOPIC = "compute"
 
 _ATTEMPTS = 5
-_WATCHED_HEARTBEATS = 2
-_POLLS_PER_HEARTBEAT = 5
-
-Wait = Callable[[float], bool]
-"""Waits for some seconds; True when the process is to end instead."""
 
 
 class Takeover:
-    """Decides whether one run of an agent may answer for its host, and takes the services row.
+    """Decides whether one run of an agent may manage its host, and takes the services row.
 
     Args:
         version: of the software, as the services row shows it.
-        wait: between two looks at a row that is watched.
+        wait, monotonic: see `HeartbeatWatch`.
     """
 
     def __init__(
@@ -56,8 +50,7 @@ class Takeover:
         self._incarnation = incarnation
         self._version = version
         self._store = store
-        self._wait = wait
-        self._monotonic = monotonic
+        self._heartbeats = HeartbeatWatch(store, wait, monotonic)
 
     def take_host(self) -> ServiceRecord:
         """Take the host's services row, raising its epoch; return the row.
@@ -65,9 +58,9 @@ class Takeover:
         Raises:
             DuplicateAgentError: an agent that is alive holds the host, or has
                 this agent's identity.
-            IdentityError: this agent answered for another host name before.
+            IdentityError: this agent managed another host name before.
             StoppingError: the process ends.
-            StoreError: the database is away, or others took the row again and again.
+            StoreError: the database is unavailable, or others took the row repeatedly.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             own = self._read_own()
@@ -93,7 +86,7 @@ class Takeover:
         return found[0] if found else None
 
     def _check_own_host(self, own: ServiceRecord) -> None:
-        """Refuse when whoever holds this host is alive."""
+        """Refuse when the agent that holds this host is alive."""
         is_mine = own.incarnation.agent_id == self._incarnation.agent_id
         if is_mine and is_same_machine(own.incarnation, self._incarnation):
             # A row of this very run: its answer was lost when it was written.
@@ -120,7 +113,7 @@ class Takeover:
         )
 
     def _check_other_hosts(self, own: ServiceRecord | None) -> None:
-        """Refuse when this agent's identity stands under another host name."""
+        """Refuse when this agent's identity is stored under another host name."""
         agent_id = self._incarnation.agent_id
         is_known_here = own is not None and own.incarnation.agent_id == agent_id
         for other in self._store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id):
@@ -150,7 +143,7 @@ class Takeover:
         return self._watch(record)
 
     def _watch(self, record: ServiceRecord) -> ServiceRecord | None:
-        """Watch a row for two heartbeats; return it as it is when it moves, None when it does not.
+        """Return the row of an agent that sends heartbeats, None when it does not.
 
         Raises:
             StoppingError: the process ends meanwhile.
@@ -160,22 +153,15 @@ class Takeover:
             "Host %s is held by %s; watching its heartbeats for %d s",
             record.host,
             self._describe(record),
-            interval * _WATCHED_HEARTBEATS,
+            get_watch_seconds(interval),
         )
-        until = self._monotonic() + interval * _WATCHED_HEARTBEATS
-        while (left := until - self._monotonic()) > 0:
-            if self._wait(min(left, interval / _POLLS_PER_HEARTBEAT)):
-                raise StoppingError("stopped while another agent's heartbeats were watched")
-            found = self._store.list_services(record.host, COMPUTE_BINARY)
-            if not found:
-                return None
-            if _version(found[0]) != _version(record):
-                return found[0]
-        LOG.info("Host %s: no heartbeat was seen; taking it over", record.host)
-        return None
+        alive = self._heartbeats.find_alive(record, interval)
+        if alive is None:
+            LOG.info("Host %s: %s sends no heartbeats", record.host, self._describe(record))
+        return alive
 
     def _refuse(self, holder: ServiceRecord, message: str) -> None:
-        """Leave a warning where the holder's operators see it, and raise."""
+        """Store a warning at the holder's host, and raise."""
         warning = HostWarning(
             WarningKind.DUPLICATE_REFUSED,
             "",
@@ -195,7 +181,7 @@ class Takeover:
         return describe_run(self._incarnation, self._settings.policy.host_ip)
 
     def _find_address(self, host: str) -> str:
-        """Return the address that a host's rows show, "" without one."""
+        """Return the address in a host's rows, "" without one."""
         try:
             return next((node.values.host_ip for node in self._store.list_nodes(host)), "")
         except StoreError:
@@ -207,14 +193,10 @@ class Takeover:
 
 
 def describe_run(incarnation: Incarnation, address: str, epoch: int | None = None) -> str:
-    """Name one run of an agent so that an operator finds it."""
+    """Identify one run of an agent for an operator."""
     parts = [f"agent {incarnation.agent_id} (process {incarnation.pid}"]
     if epoch is not None:
         parts.append(f"epoch {epoch}")
     if address:
         parts.append(f"address {address}")
     return ", ".join([*parts, f"boot {incarnation.boot_id or 'unknown'})"])
-
-
-def _version(record: ServiceRecord) -> tuple[str, int, int]:
-    return record.incarnation.agent_id, record.epoch, record.report_count

@@ -13,6 +13,7 @@ from nodetracker.accounting.liveness import is_heard_of
 from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import build_roots, check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
+from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
@@ -137,19 +138,16 @@ class RenameHost(StoreCommand, Command):
         self.app.stdout.write(f"host {old} is {new} now, with {moved} nodes\n")
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:
-        """Look at heartbeats that came lately: for two intervals none may come."""
+        """Refuse if the host's agent has sent a heartbeat recently and sends another."""
         if not is_heard_of(service, self.store.now(), self.service_down_time):
             return
-        wait = 2 * service.incarnation.report_interval
+        interval = service.incarnation.report_interval
         self.app.stderr.write(
-            f"host {service.host} was heard of lately; watching its heartbeats for {wait} s\n"
+            f"host {service.host} sent a heartbeat recently; watching its heartbeats for "
+            f"{get_watch_seconds(interval)} s\n"
         )
-        until = time.monotonic() + wait
-        while time.monotonic() < until:
-            time.sleep(min(1.0, wait / 10))
-            found = self.store.list_services(service.host, service.binary)
-            if found and found[0].report_count != service.report_count:
-                raise RefusedError(f"host {service.host} is alive; stop its agent first")
+        if HeartbeatWatch(self.store, _wait).find_alive(service, interval) is not None:
+            raise RefusedError(f"host {service.host} is alive; stop its agent first")
 
 
 class CaptureHost(StoreCommand, Command):
@@ -190,6 +188,11 @@ def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:
     if not found:
         raise NotFoundError(f"no such host: {host}")
     return found[0]
+
+
+def _wait(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
 
 
 def _read_name(text: str) -> str:

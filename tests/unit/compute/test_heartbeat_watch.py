@@ -1,0 +1,78 @@
+"""Whether the agent of a services row is alive, without comparing clocks."""
+
+import pytest
+
+from nodetracker.compute.heartbeat_watch import HeartbeatWatch
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import StoppingError
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.ports import AgentKey
+from tests.builders import make_incarnation, take_service
+
+
+class WatchedHost:
+    """A services row; time passes only while it is watched."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self.store = MemoryStore()
+        self.record = take_service(self.store, "host-1", make_incarnation())
+        self.events = {}  # by number of the wait
+        self.waits = 0
+        self.stops = False
+
+    def wait(self, seconds):
+        self.seconds += seconds
+        self.waits += 1
+        self.events.get(self.waits, lambda: None)()
+        return self.stops
+
+    def report_state(self):
+        incarnation = self.record.incarnation
+        key = AgentKey(
+            "host-1", COMPUTE_BINARY, incarnation.agent_id, self.record.epoch, self.record.uuid
+        )
+        self.store.report_state(key, self.record.report_count + 1, AuditState())
+
+    def find_alive(self):
+        watch = HeartbeatWatch(self.store, self.wait, lambda: self.seconds)
+        return watch.find_alive(self.record, 10)
+
+
+@pytest.fixture
+def watched():
+    return WatchedHost()
+
+
+def test_an_agent_that_sends_none_is_watched_for_two_intervals(watched):
+    assert watched.find_alive() is None
+    assert watched.seconds == pytest.approx(20)
+    assert watched.waits == 10
+
+
+def test_a_heartbeat_ends_the_watch(watched):
+    watched.events[3] = watched.report_state
+    assert watched.find_alive().report_count == watched.record.report_count + 1
+    assert watched.seconds == pytest.approx(6)
+
+
+def test_a_heartbeat_at_the_very_end_counts(watched):
+    watched.events[10] = watched.report_state
+    assert watched.find_alive() is not None
+
+
+def test_another_holder_of_the_row_is_alive(watched):
+    watched.events[2] = lambda: take_service(watched.store, "host-1", make_incarnation())
+    assert watched.find_alive().epoch == watched.record.epoch + 1
+
+
+def test_a_row_that_is_deleted_belongs_to_nobody(watched):
+    watched.events[2] = lambda: watched.store.delete_service("host-1", COMPUTE_BINARY, -1)
+    assert watched.find_alive() is None
+    assert watched.waits == 2
+
+
+def test_the_watch_ends_with_its_process(watched):
+    watched.stops = True
+    with pytest.raises(StoppingError):
+        watched.find_alive()
