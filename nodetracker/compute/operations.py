@@ -9,8 +9,8 @@ from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.compute.node_resolution import resolve_only_node
-from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.compute.node_resolution import find_node, missing_node
+from nodetracker.errors import RefusedError
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration
@@ -40,13 +40,13 @@ class HostOperations:
         if nodename is None:
             return outcome
         if nodename not in outcome.nodes:
-            raise NotFoundError(f"there is no node {nodename} on host {self._host}")
+            raise missing_node(self._host, nodename)
         return replace(outcome, nodes={nodename: outcome.nodes[nodename]})
 
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
         """See `HostAgent`."""
         parsed = self._parse(request)
-        nodename = parsed.nodename or resolve_only_node(self._store, self._host)
+        nodename = parsed.nodename or find_node(self._store, self._host).nodename
         policy = self._manager.policy
         return require_active(self._store.create_claim(parsed, self._host, nodename, policy))
 
@@ -65,7 +65,7 @@ class HostOperations:
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
         """See `HostAgent`."""
         parsed = self._parse(request)
-        nodename = parsed.nodename or resolve_only_node(self._store, self._host)
+        nodename = parsed.nodename or find_node(self._store, self._host).nodename
         policy = self._manager.policy
         return require_open(self._store.create_migration(parsed, self._host, nodename, policy))
 
@@ -96,10 +96,10 @@ class HostOperations:
 
     def get_node_view(self, nodename: str) -> NodeRecord:
         """See `HostAgent`."""
-        for record in self._store.list_nodes(self._host, nodename):
-            for found in self._store.load_nodes(self._host, [record.id]):
-                return found
-        raise NotFoundError(f"there is no node {nodename} on host {self._host}")
+        record = find_node(self._store, self._host, nodename)
+        for found in self._store.load_nodes(self._host, [record.id]):
+            return found
+        raise missing_node(self._host, nodename)
 
     def _parse(self, request: Mapping[str, Any]) -> ClaimRequest:
         parsed = parse_claim_request(request)

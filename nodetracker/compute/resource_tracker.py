@@ -22,7 +22,7 @@ from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.node_reader import NodeReader, TakeUrgent
-from nodetracker.compute.node_resolution import resolve_only_node
+from nodetracker.compute.node_resolution import find_node
 from nodetracker.compute.orphans import OrphanTracker
 from nodetracker.compute.warning_registry import WarningRegistry, explain_split_brain
 from nodetracker.cpuset import render_cpu_set
@@ -231,7 +231,7 @@ class ResourceTracker:
                 claim was granted before and is released by now.
         """
         host = self._settings.host
-        node = nodename or request.nodename or resolve_only_node(self._store, host)
+        node = nodename or request.nodename or find_node(self._store, host).nodename
         claim = require_active(self._store.create_claim(request, host, node, self.policy))
         try:
             yield claim

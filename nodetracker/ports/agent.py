@@ -49,9 +49,10 @@ class HostAgent(Protocol):
             request: as JSON; without a nodename it is the host's only node.
 
         Raises:
-            RequestError: it cannot be meant.
-            RefusedError: it is for another host, does not say which of several nodes,
-                or its claim was granted before and is released by now.
+            RequestError: the request is invalid.
+            NotFoundError: the request names no node and the host has none.
+            RefusedError: the request is for another host, does not name one of
+                several nodes, or its claim was granted before and is released by now.
         """
 
     def confirm_claim(self, claim_uuid: str) -> Claim:

@@ -110,10 +110,10 @@ def test_a_claim_without_a_host_goes_where_most_is_free(programs: Programs) -> N
 
 def test_a_host_or_a_node_that_is_named_is_kept_to(programs: Programs) -> None:
     request = ask(programs, resources={"VCPU": 1})
-    several = "host host-1 has 3 nodes: name one of them"
+    several = "host host-1 has 3 nodes: name one of them (large, middle, small)"
     assert told(programs, "claim", "create", request, "--host", "host-1") == several
     assert told(programs, "claim", "create", request, "--host", "ghost") == (
-        "no node exists on host ghost"
+        "host ghost has no nodes"
     )
     forced = ("claim", "create", request, "--host", "host-1", "--node", "small")
     assert programs.ask(*forced)["nodename"] == "small"

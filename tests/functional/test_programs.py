@@ -288,8 +288,8 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "code", "text"),
         [
-            (["node", "show", "nowhere"], 1, "there is no node on host nowhere"),
-            (["node", "show", "host-1", "n9"], 1, "there is no node n9 on host host-1"),
+            (["node", "show", "nowhere"], 1, "host nowhere has no nodes"),
+            (["node", "show", "host-1", "n9"], 1, "no such node: n9 of host host-1"),
             (["host", "show", "nowhere"], 1, "no such host: nowhere"),
             (["service", "show", "host-1", "x"], 1, "there is no service x on host host-1"),
             (["node", "history", "host-1", "--since", "soon"], 1, "--since: 'soon' is neither"),

@@ -17,7 +17,7 @@ from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.dry_run import render_admission
-from nodetracker.cmd.commands.node import find_node
+from nodetracker.compute.node_resolution import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState

@@ -10,7 +10,7 @@ from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.claim import add_request, read_json, with_place
-from nodetracker.cmd.commands.node import find_node
+from nodetracker.compute.node_resolution import find_node
 from nodetracker.errors import NotFoundError
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
 from nodetracker.scheduler.host_manager import HostManager

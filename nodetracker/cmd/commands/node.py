@@ -20,7 +20,8 @@ from nodetracker.accounting.reports.summary import (
 )
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, parse_since, render_time
 from nodetracker.cmd.commands.host import find_compute_service
-from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.compute.node_resolution import find_node, missing_node
+from nodetracker.errors import RefusedError
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.ports import FleetStore
@@ -186,22 +187,6 @@ def services_by_host(store: FleetStore) -> dict[str, ServiceRecord]:
     return {service.host: service for service in store.list_services(binary=COMPUTE_BINARY)}
 
 
-def find_node(store: FleetStore, host: str, nodename: str | None) -> NodeRecord:
-    """Return one node's row; without a nodename, the only one of its host.
-
-    Raises:
-        NotFoundError: there is none.
-        RefusedError: the host has several and none was named.
-    """
-    records = store.list_nodes(host, nodename)
-    if not records:
-        wanted = f"node {nodename} on host {host}" if nodename else f"node on host {host}"
-        raise NotFoundError(f"there is no {wanted}")
-    if len(records) > 1:
-        raise RefusedError(f"host {host} has {len(records)} nodes: name one of them")
-    return records[0]
-
-
 def read_whole(store: FleetStore, found: NodeRecord) -> NodeRecord:
     """Return a node with its guests and claims, as they belong together.
 
@@ -214,7 +199,7 @@ def read_whole(store: FleetStore, found: NodeRecord) -> NodeRecord:
     for _ in range(_READINGS):
         records = store.load_nodes(found.host, [found.id])
         if not records:
-            raise NotFoundError(f"there is no node {found.nodename} on host {found.host}")
+            raise missing_node(found.host, found.nodename)
         if find_node(store, found.host, found.nodename).generation == records[0].generation:
             break
     return records[0]

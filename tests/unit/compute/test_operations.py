@@ -60,7 +60,7 @@ def test_an_audit_that_is_asked_for_says_what_became_of_each_node(two):
     two.write("n1", "n2", vcpus=8)
     assert two.agent.update_available_resource().nodes == {"n1": "update", "n2": "update"}
     assert two.agent.update_available_resource("n2").nodes == {"n2": "unchanged"}
-    with pytest.raises(NotFoundError, match="no node n9"):
+    with pytest.raises(NotFoundError, match="no such node: n9 of host"):
         two.agent.update_available_resource("n9")
 
 
@@ -154,7 +154,7 @@ def test_what_the_driver_cannot_is_said(operated):
 
 
 def test_a_node_that_is_not_there_has_no_view(operated):
-    with pytest.raises(NotFoundError, match="no node n9 on host host-1"):
+    with pytest.raises(NotFoundError, match="no such node: n9 of host host-1"):
         operated.agent.get_node_view("n9")
 
 
