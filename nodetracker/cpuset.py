@@ -9,13 +9,13 @@ MAX_CPU_ID = 65535
 
 
 def parse_cpu_set(text: str) -> CpuSet:
-    """Read a set such as ``0-7,16,^3``.
+    """Parse a set such as ``0-7,16,^3``.
 
     The kernel's own lists (``/sys/devices/system/cpu/online``) have the same
     form without exclusions. Blank text is the empty set.
 
     Args:
-        text: ids and inclusive ranges joined by commas; ``^`` excludes.
+        text: ids and inclusive ranges separated by commas; ``^`` excludes.
 
     Raises:
         ValueError: a part is neither an id nor a range; the message names the part.
@@ -37,13 +37,13 @@ def parse_cpu_set(text: str) -> CpuSet:
         low = _parse_id(first, part)
         high = _parse_id(last, part) if dash else low
         if high < low:
-            raise ValueError(f"{part.strip()!r} is a range that ends before it begins")
+            raise ValueError(f"{part.strip()!r} is a range whose end is less than its start")
         target.update(range(low, high + 1))
     return frozenset(included - excluded)
 
 
 def render_cpu_set(cpus: Iterable[int]) -> str:
-    """Write a set of ids in the kernel's form, e.g. ``0-3,8``.
+    """Render a set of ids in the kernel's notation, e.g. ``0-3,8``.
 
     >>> render_cpu_set({8, 0, 1, 2, 3})
     '0-3,8'
@@ -60,5 +60,5 @@ def render_cpu_set(cpus: Iterable[int]) -> str:
 def _parse_id(text: str, part: str) -> int:
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_CPU_ID:
-        raise ValueError(f"{part.strip()!r} is neither a CPU id nor a range of them")
+        raise ValueError(f"{part.strip()!r} is not a CPU id or a range of CPU ids")
     return int(digits)

@@ -80,31 +80,31 @@ class HostRows(Mapping[str, NodeRecord]):
         """
         asked_at = self._clock()
         try:
-            stamps = self._store.load_versions(agent.host, agent.binary)
+            versions = self._store.load_versions(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
-        self.database_clock.set(stamps.now)
-        self.clock_skew_seconds = _measure_skew(asked_at, stamps.now, self._clock())
-        if (stamps.epoch, stamps.service_uuid) != (agent.epoch, agent.service_uuid):
+        self.database_clock.set(versions.now)
+        self.clock_skew_seconds = _measure_skew(asked_at, versions.now, self._clock())
+        if (versions.epoch, versions.service_uuid) != (agent.epoch, agent.service_uuid):
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
-                f"(epoch {stamps.epoch}, mine is {agent.epoch})"
+                f"(epoch {versions.epoch}, mine is {agent.epoch})"
             )
         if self._loaded_at is None or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS:
             self._load_all(agent.host)
-            return stamps.now
-        for name in self._records.keys() - stamps.by_nodename.keys():
+            return versions.now
+        for name in self._records.keys() - versions.by_nodename.keys():
             del self._records[name]
         moved = [
-            stamp.id
-            for name, stamp in stamps.by_nodename.items()
+            version.id
+            for name, version in versions.by_nodename.items()
             if (known := self._records.get(name)) is None
             or (known.id, known.generation, known.epoch)
-            != (stamp.id, stamp.generation, stamp.epoch)
+            != (version.id, version.generation, version.epoch)
         ]
         if moved:
             self._records |= _by_nodename(self._store.load_nodes(agent.host, moved))
-        return stamps.now
+        return versions.now
 
     def _load_all(self, host: str) -> None:
         self._records = _by_nodename(self._store.load_nodes(host))

@@ -21,8 +21,8 @@ from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import (
     AuditState,
     Incarnation,
+    ServiceAvailability,
     ServiceChange,
-    ServiceGate,
     ServiceRecord,
 )
 
@@ -36,7 +36,7 @@ JSON_COLUMNS = frozenset(
     }
 )  # fmt: skip
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
-GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceGate))
+GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
 _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))

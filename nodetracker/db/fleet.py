@@ -12,7 +12,7 @@ from nodetracker.model.claim import ACTIVE_STATES, Claim
 from nodetracker.model.fleet import LedgerNode, LedgerVersion, LedgerVersions
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
+from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
@@ -46,7 +46,7 @@ def load_ledger_versions(connection: sa.Connection) -> LedgerVersions:
         now=rows[0].now,
         nodes=tuple(_decode_version(row) for row in found),
         services={
-            row.host: ServiceGate(
+            row.host: ServiceAvailability(
                 **{name: getattr(row, _SERVICE + name) for name in codec.GATE_COLUMNS}
             )
             for row in found

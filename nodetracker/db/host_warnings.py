@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_over
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_expired
 from nodetracker.ports import AgentKey
 
 _warnings = tables.warnings.c
@@ -30,7 +30,7 @@ def sync_warnings(
         for key, row in known.items()
         if key not in wanted
         and row.resolved_at is None
-        and is_warning_over(row.kind, row.last_seen, now)
+        and is_warning_expired(row.kind, row.last_seen, now)
     ]
     if not over:
         return []

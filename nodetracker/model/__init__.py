@@ -1,1 +1,1 @@
-"""Frozen values, one noun a module; they know no file, clock, log or library."""
+"""Frozen value types, one noun per module, without access to files, clocks, logs or libraries."""

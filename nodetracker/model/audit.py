@@ -1,4 +1,4 @@
-"""What one audit did, for whoever watches: the log, the terminal, metrics."""
+"""Results of audits, for the log, the terminal and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,23 +11,23 @@ from nodetracker.model.warning import HostWarning
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of one pass over a host's nodes.
+    """The result of one audit of a host's nodes.
 
     Attributes:
-        nodes: every node of the host as stored after the pass, by nodename.
-        changes: what was written, in the order it was applied.
-        errors: nodename -> why this node is not fine (a failed fact, a
-            conflict, a refusal); a node that is not here was read in full.
-        listing_error: why the list of nodes itself could not be had, or None.
-        is_driver_ready: some source of the driver answers; `listing_error`
-            says why none does.
-        read: nodenames that this pass read, None = all of them; of the others
-            `errors` says what their last reading said.
-        store_error: why the pass was not stored, or None; what stands above is
-            then of no account.
-        warnings: what an operator should look at now.
+        nodes: every node of the host as stored after the audit, by nodename.
+        changes: what was written, in the order of application.
+        errors: nodename -> problem of the node (a failed fact, a conflict, a
+            refusal); nodes without an entry were read completely.
+        listing_error: why the nodes could not be listed, or None.
+        is_driver_ready: at least one source of the driver responds; if none
+            does, `listing_error` has the reason.
+        read: nodenames that this audit read, None = all; for the others
+            `errors` has the result of their last reading.
+        store_error: why the audit was not stored, or None; if set, the
+            attributes above are meaningless.
+        warnings: warnings for the operator as of now.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
-        duration_seconds: from the first question to the last commit.
+        duration_seconds: from the first query to the last commit.
     """
 
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
@@ -43,18 +43,17 @@ class AuditReport:
 
     @property
     def is_good(self) -> bool:
-        """True when every node was read in full and stands in the store."""
+        """True when every node was read completely and stored."""
         return self.store_error is None and self.listing_error is None and not self.errors
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOutcome:
-    """What an audit did, in short, for whoever asked for it from elsewhere.
+    """Summary of an audit, returned to the remote caller that requested it.
 
     Attributes:
-        nodes: nodename -> what became of it: an error, what was done to its
-            row, or ``unchanged``.
-        listing_error: why the list of nodes itself could not be had, or None.
+        nodes: nodename -> its error, the change of its row, or ``unchanged``.
+        listing_error: why the nodes could not be listed, or None.
     """
 
     nodes: Mapping[str, str]
@@ -63,7 +62,7 @@ class AuditOutcome:
 
     @classmethod
     def of(cls, report: AuditReport) -> "AuditOutcome":
-        """Sum a report up."""
+        """Summarize a report."""
         done = {change.nodename: change.kind.value for change in report.changes}
         names = report.nodes.keys() | report.errors.keys() | done.keys()
         return cls(

@@ -1,6 +1,6 @@
-"""A change: what an audit found different, as one value.
+"""Changes of nodes' rows that audits decide on.
 
-The same value feeds the row, its history, notifications, metrics and the page.
+One value is the source of the row, its history, notifications, metrics and the page.
 """
 
 import enum
@@ -19,43 +19,44 @@ T = TypeVar("T")
 
 
 class ChangeKind(enum.StrEnum):
-    """What happens to the row."""
+    """The kind of change of a row."""
 
     CREATE = "create"
     UPDATE = "update"
-    MEASURE = "measure"  # volatile columns and updated_at alone: no generation, no history
+    MEASURE = "measure"  # only volatile columns and updated_at: no generation, no history
     DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True)
 class ItemDiff(Generic[T]):
-    """What happens to the guests or devices below a row."""
+    """Changes of the guests or devices of a node."""
 
     added: tuple[T, ...] = ()
     changed: tuple[T, ...] = ()
     removed: tuple[T, ...] = ()
 
     def __bool__(self) -> bool:
-        """True when there is anything to do."""
+        """True when anything changed."""
         return bool(self.added or self.changed or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """One node's difference between what its row says and what it should say.
+    """The difference between a node's stored row and its view.
 
     Attributes:
-        uuid: of the row; for a new one, what it shall get.
-        record: the row that the decision was made on; None for a new one.
-            Applying compares its generation.
-        values: what the row shall say (unused by a deletion).
+        uuid: uuid of the row; for a new row, the one to assign.
+        record: the row that the decision is based on; None for a new row.
+            Its generation is compared when the change is applied.
+        values: the new values of the row (unused by a deletion).
         columns: the fields of `values` that differ, in their order.
         diff: the history entry: column -> [old, new], and ``guests`` and
             ``devices`` -> {"added": […], "changed": […], "removed": […]}.
             Plain JSON.
-        claims: those that an audit confirmed, released or took up again, as
-            they shall be; they tell of themselves and are not in the history.
-        moves: those whose migration an audit found in error, as it shall be.
+        claims: claims that the audit confirmed, released or reactivated, with
+            their new state. They are notified separately and are not in the
+            history.
+        moves: moves whose migration the audit set to error, with its new state.
     """
 
     kind: ChangeKind
@@ -74,7 +75,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One line of a node's history as stored."""
+    """A row of a node's history."""
 
     at: datetime
     host: str

@@ -1,4 +1,4 @@
-"""Claims: resources of one workload that are held on one node."""
+"""Claims: resources of one node that are reserved for a workload."""
 
 import enum
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ PCPU = "PCPU"
 
 
 class ClaimKind(enum.StrEnum):
-    """What a claim was made for."""
+    """The purpose of a claim."""
 
     CREATE = "create"
     MOVE = "move"
 
 
 class ClaimState(enum.StrEnum):
-    """How far a claim is; all but a released one count as used."""
+    """The state of a claim; held and confirmed ones count as used."""
 
-    HELD = "held"  # granted, its guest has not been seen
-    CONFIRMED = "confirmed"  # the guest is there, or the caller said so
+    HELD = "held"  # granted, but its guest has not been listed yet
+    CONFIRMED = "confirmed"  # the guest was listed, or the caller confirmed the claim
     RELEASED = "released"
 
 
@@ -47,7 +47,7 @@ class ReleaseReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Whom resources are held for; "" is not known."""
+    """The workload for which resources are claimed; "" = unknown."""
 
     uuid: str
     kind: WorkloadKind = WorkloadKind.INSTANCE
@@ -58,11 +58,11 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What is asked for.
+    """Requested amounts.
 
     Attributes:
         vcpu_milli: shared CPUs in thousandths.
-        pcpus: CPUs of its own.
+        pcpus: dedicated CPUs.
         memory_mb, disk_mb: MiB.
         resources: further resource classes of the node's inventory.
     """
@@ -76,19 +76,19 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """One request for resources, read and checked.
+    """A validated request for resources.
 
     Attributes:
-        uuid: of the claim; the same request with it again answers the same claim.
-        host, nodename: where it is wanted, None = wherever it fits.
-        limits: resource class -> what may be used in all, in the class's
-            units; None = unlimited; absent = the node's own.
-        numa: what is asked of NUMA cells, None = nothing.
-        numa_limits: how far shared CPUs and ordinary memory of a cell may be promised.
-        pci_requests: devices asked for by alias.
-        required_traits: that the node must have.
-        request_hash: tells another body from the same.
-        migration: for the destination of a move, None for a new workload.
+        uuid: of the claim; repeating the request with it returns the same claim.
+        host, nodename: the requested node, None = any.
+        limits: resource class -> limit of the node's total usage, in the
+            class's units; None = unlimited; absent = the node's own limit.
+        numa: requirements on NUMA cells, None = none.
+        numa_limits: limits of overcommitting a cell's shared CPUs and ordinary memory.
+        pci_requests: devices requested by alias.
+        required_traits: traits that the node must have.
+        request_hash: distinguishes requests with the same uuid but another body.
+        migration: the move of which this claim is the destination, None for a new workload.
     """
 
     uuid: str
@@ -110,11 +110,11 @@ class Claim:
     """A row of ``claims``; times are UTC by the database's clock.
 
     Attributes:
-        host, nodename: of the node it is held on.
+        host, nodename: the node that it reserves resources on.
         reason: why it was released, "" before.
-        numa: where its cells are, None when it asked for none.
-        devices: addresses of the PCI devices that it has.
-        expires_at: when it is given up if its guest has not come, None once confirmed.
+        numa: placement of its cells, None when it requested none.
+        devices: addresses of its PCI devices.
+        expires_at: when it expires unless its guest appears, None once confirmed.
     """
 
     uuid: str
@@ -136,18 +136,18 @@ class Claim:
 
     @property
     def is_active(self) -> bool:
-        """True while it counts as used."""
+        """True while the claim counts as used."""
         return self.state in ACTIVE_STATES
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SplitBrain:
-    """A workload that is on two nodes, and no open migration says why.
+    """A workload that is on two nodes without an open migration.
 
     Attributes:
-        other_host, other_nodename: where it holds a claim.
-        is_claimed: whether it holds one on the first node, too; else it runs
-            there without any, e.g. on a host that is back after an evacuation.
+        other_host, other_nodename: a node on which it has a claim.
+        is_claimed: whether it has a claim on the first node, too; otherwise it
+            runs there unclaimed, e.g. on a host that recovered after an evacuation.
     """
 
     nodename: str

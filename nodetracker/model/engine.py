@@ -1,4 +1,4 @@
-"""What a container engine says of itself."""
+"""Properties of a container engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """A container engine, as far as workloads and operators may care.
+    """The properties of a container engine that matter to workloads and operators.
 
     Attributes:
         name: the engine, e.g. ``docker`` or ``podman``.
-        version, api_version: as it writes them, e.g. ``20.10.24+dfsg1``, ``1.41``.
-        labels: that the operator gave the daemon, of any text.
-        runtimes: names of the runtimes that it can start containers with, ascending.
-        default_runtime: the one that it takes unasked.
+        version, api_version: as reported by it, e.g. ``20.10.24+dfsg1``, ``1.41``.
+        labels: arbitrary labels that the operator configured for the daemon.
+        runtimes: names of the available container runtimes, ascending.
+        default_runtime: the runtime used by default.
         storage_driver: e.g. ``overlay2``.
-        root_dir: where it keeps images and containers.
-        cgroup_version: ``1`` or ``2``, "" when it does not tell.
-        cgroup_driver: ``cgroupfs`` or ``systemd``, "" likewise.
-        has_disk_quotas: whether a container's disk can be bounded now.
+        root_dir: directory of its images and containers.
+        cgroup_version: ``1`` or ``2``, "" when unknown.
+        cgroup_driver: ``cgroupfs`` or ``systemd``, "" when unknown.
+        has_disk_quotas: whether a container's disk usage can currently be limited.
     """
 
     name: str

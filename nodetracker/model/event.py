@@ -1,23 +1,23 @@
-"""Events: what a driver says of its own accord, between two audits."""
+"""Events that a driver reports between two audits."""
 
 import enum
 from dataclasses import dataclass
 
 
 class EventKind(enum.StrEnum):
-    """What happened; each leads to a reading of its node, which alone decides what is so."""
+    """The kind of event. Each triggers a reading of its node, which determines the result."""
 
     CHANGED = "changed"
-    """A guest came, started or is another, or a device came or went."""
+    """A guest was created, started or changed, or a device was added or removed."""
 
     STOPPED = "stopped"
-    """A guest stopped; as half of a reboot it starts again in a moment."""
+    """A guest stopped; during a reboot it starts again in a moment."""
 
     GONE = "gone"
-    """A guest was undefined or destroyed for good, by whomever."""
+    """A guest was undefined or destroyed permanently."""
 
     SOURCE = "source"
-    """The connection to the source was lost, or is there again."""
+    """The connection to the source was lost or restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class NodeEvent:
     """One event of one node.
 
     Attributes:
-        nodename: "" when the driver does not know it; all nodes are read then.
-        workload_uuid: the guest concerned, "" when none is.
+        nodename: "" when the driver does not know it; then all nodes are read.
+        workload_uuid: the affected guest, "" when none is.
     """
 
     nodename: str

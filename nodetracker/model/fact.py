@@ -1,4 +1,4 @@
-"""A fact: what one probe found out, or why it did not."""
+"""Facts: the result of one probe, or the reason of its failure."""
 
 import enum
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class FactState(enum.StrEnum):
-    """How far a value may be trusted."""
+    """The reliability of a fact's value."""
 
     FRESH = "fresh"  # read in this audit
-    HELD = "held"  # the last good value stands, the reading fails
+    HELD = "held"  # the last good value is kept while the probe fails
     UNKNOWN = "unknown"  # never read, or held for longer than held_fact_expiry
 
 
@@ -20,10 +20,10 @@ class FactState(enum.StrEnum):
 class Fact(Generic[T]):
     """The outcome of one probe in one audit: a value, or an error.
 
-    A failed fact carries no value: the row keeps what it has. One that was
-    read in part has both: its value is taken, and what it lacks is held.
-    Whether that counts as held or unknown is decided against the row by
-    `nodetracker.accounting.audit.facts`.
+    A failed fact has no value, so the row keeps its last one. A fact that was
+    read partially has both: its value is used, and the missing parts are held.
+    `nodetracker.accounting.audit.facts` decides from the row whether a fact
+    is held or unknown.
     """
 
     source: str
@@ -32,23 +32,23 @@ class Fact(Generic[T]):
 
     @property
     def is_fresh(self) -> bool:
-        """True when the probe gave a whole value."""
+        """True when the probe returned a complete value."""
         return self.error is None
 
 
 def fresh(source: str, value: T) -> Fact[T]:
-    """Build the fact of a probe that gave `value`."""
+    """Build the fact of a probe that returned `value`."""
     return Fact(source, value)
 
 
 def failed(source: str, error: str) -> Fact[Any]:
-    """Build the fact of a probe that failed; `error` must not change while the failure lasts."""
+    """Build the fact of a failed probe; `error` must be constant while the failure lasts."""
     return Fact(source, None, error)
 
 
 @dataclass(frozen=True, slots=True)
 class FactEntry:
-    """What the row says of one fact: its state, source, since when, and the last error."""
+    """A fact as stored in the row: state, source, start of the state, and last error."""
 
     state: FactState
     source: str

@@ -1,4 +1,4 @@
-"""All nodes as a scheduler reads them: who moved, and what admission needs of those that did."""
+"""Versions of all nodes, and the data of changed nodes that a scheduler needs for admission."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.service import ServiceGate
+from nodetracker.model.service import ServiceAvailability
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerVersion:
-    """Just enough of a row to know whether it is the one that was read, and unchanged since.
+    """The columns of a row that show whether it has changed since it was read.
 
     Attributes:
-        created_at: tells a row from a later one that was given its id again.
+        created_at: distinguishes the row from a later one with a reused id.
     """
 
     id: int
@@ -28,27 +28,27 @@ class LedgerVersion:
 
 @dataclass(frozen=True, slots=True)
 class LedgerVersions:
-    """The versions of all nodes with their services' gates, read by one statement.
+    """The versions of all nodes and the availability of their services, read in one statement.
 
     Attributes:
         now: the database's clock, UTC.
-        services: host -> its agent's; a host without one is absent.
+        services: host -> availability of its agent; hosts without an agent are absent.
     """
 
     now: datetime
     nodes: tuple[LedgerVersion, ...]
-    services: Mapping[str, ServiceGate]
+    services: Mapping[str, ServiceAvailability]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerNode:
-    """What admission needs of one node.
+    """The data of one node that admission needs.
 
     Attributes:
-        values: only what admission needs; the rest is as a new row's.
-        claims: active ones.
-        unclaimed: guests that no claim covers, by uuid.
-        devices: by address.
+        values: only the columns that admission needs; the others have defaults.
+        claims: active claims.
+        unclaimed: guests without a claim, by uuid.
+        devices: address -> device.
     """
 
     version: LedgerVersion

@@ -1,4 +1,4 @@
-"""A guest: a workload as its driver sees it now."""
+"""Guests: workloads as their driver currently sees them."""
 
 import enum
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 
 
 class WorkloadKind(enum.StrEnum):
-    """What a workload is."""
+    """The kind of a workload."""
 
     INSTANCE = "instance"
     CONTAINER = "container"
 
 
 class PowerState(enum.StrEnum):
-    """What a guest is doing, in Nova's words."""
+    """The power state of a guest, with Nova's values."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -29,11 +29,11 @@ class PowerState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GuestPins:
-    """What of its host a guest is bound to, whoever bound it.
+    """The host resources that a guest is bound to, with or without a claim.
 
     Attributes:
-        cells: its CPUs and memory by host cell; none while it floats freely.
-        devices: addresses of the PCI devices that it has.
+        cells: its CPUs and memory by host cell; empty for a guest without pinning.
+        devices: addresses of its PCI devices.
     """
 
     cells: tuple[CellPlacement, ...] = ()
@@ -41,12 +41,12 @@ class GuestPins:
 
     @property
     def placement(self) -> NumaPlacement | None:
-        """Where it is on the host's cells, as a claim would say it."""
+        """Its placement on the host's cells, in the form of a claim's placement."""
         return NumaPlacement(self.cells) if self.cells else None
 
     @property
     def pcpus(self) -> int:
-        """How many of its CPUs are pinned to one of the host's each."""
+        """Number of its CPUs that are pinned to a single host CPU."""
         return sum(len(cell.pins) for cell in self.cells)
 
 
@@ -56,19 +56,18 @@ class Guest:
 
     Attributes:
         uuid: the workload's uuid.
-        name: what its driver calls it.
+        name: its name in the driver.
         vcpu_milli: virtual CPUs in thousandths.
-        memory_mb, disk_mb: MiB that are promised to it.
-        power_state: powered-off guests count in full all the same.
-        project_id: its owner, "" when the driver cannot tell.
-        pins: what it is bound to; those of its CPUs that are pinned count in
-            `vcpu_milli` too.
-        details: what else its driver tells of it, as plain JSON; for people,
-            nothing is computed from it.
-        claim_uuid: the claim that covers it, None while it is unclaimed; the
-            ledger's word, a driver leaves it alone.
-        missing_since: since when complete listings lack a claimed guest; the
-            ledger's word as well.
+        memory_mb, disk_mb: MiB assigned to it.
+        power_state: a powered-off guest counts in full, too.
+        project_id: its owner, "" when the driver does not know it.
+        pins: the host resources that it is bound to; pinned CPUs also count in
+            `vcpu_milli`.
+        details: further data from its driver as plain JSON, for display only.
+        claim_uuid: its claim, None while it is unclaimed; set by the ledger
+            only, never by a driver.
+        missing_since: since when complete listings lack the claimed guest; set
+            by the ledger only.
     """
 
     uuid: str
@@ -87,14 +86,14 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class GuestListing:
-    """All guests that a driver reported of one node.
+    """All guests that a driver reported for one node.
 
     Attributes:
-        guests: those that could be read.
-        unreadable: one line for each item that could not; a listing that has
-            any is not complete, so no guest is judged gone by it.
-        unread_kinds: kinds of which guests may be missing; None = all of them
-            when anything is unreadable.
+        guests: the guests that could be read.
+        unreadable: one line for each guest that could not be read. A listing
+            with such lines is incomplete, so no guest counts as missing.
+        unread_kinds: kinds of guests that may be missing; None = all kinds if
+            anything is unreadable, else none.
     """
 
     guests: tuple[Guest, ...] = ()
@@ -107,7 +106,7 @@ class GuestListing:
         return all(self.is_complete_for(kind) for kind in WorkloadKind)
 
     def is_complete_for(self, kind: WorkloadKind) -> bool:
-        """Tell whether absence means that for guests of one kind."""
+        """Return whether absence means the same for guests of one kind."""
         if self.unread_kinds is not None:
             return kind not in self.unread_kinds
         return not self.unreadable

@@ -1,4 +1,4 @@
-"""Health: whether an agent can do its job, and what keeps it from doing it."""
+"""Health of an agent: the result of each check and the worst state."""
 
 import enum
 from collections.abc import Mapping
@@ -7,23 +7,23 @@ from typing import Any
 
 
 class HealthState(enum.StrEnum):
-    """How well something is, best first."""
+    """The state of a check, best first."""
 
-    PASS = "pass"  # noqa: S105  (no password)
-    WARN = "warn"  # the agent does its job, and something is to be looked at
-    FAIL = "fail"  # the agent cannot do its job
+    PASS = "pass"  # noqa: S105  (not a password)
+    WARN = "warn"  # the agent works, but something needs attention
+    FAIL = "fail"  # the agent does not work
 
 
-_WORST_FIRST = (HealthState.FAIL, HealthState.WARN)
+_WORST_STATES = (HealthState.FAIL, HealthState.WARN)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        output: what is wrong, None while nothing is.
-        details: what was judged, plain JSON; ages in seconds.
+        output: the problem, None without one.
+        details: the evaluated data as plain JSON; ages in seconds.
     """
 
     state: HealthState = HealthState.PASS
@@ -31,9 +31,9 @@ class HealthCheck:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, e.g. ``{"status": "pass", "age_seconds": 3.2}``."""
-        wrong = {} if self.output is None else {"output": self.output}
-        return {"status": self.state.value, **self.details, **wrong}
+        """Return the check as a JSON object, e.g. ``{"status": "pass", "age_seconds": 3.2}``."""
+        output = {} if self.output is None else {"output": self.output}
+        return {"status": self.state.value, **self.details, **output}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Health:
     def state(self) -> HealthState:
         """The worst state of any check."""
         states = {check.state for check in self.checks.values()}
-        return next((state for state in _WORST_FIRST if state in states), HealthState.PASS)
+        return next((state for state in _WORST_STATES if state in states), HealthState.PASS)
 
     def as_json(self) -> dict[str, Any]:
         """Return ``{"status": "pass|warn|fail", "checks": {name: {"status": …}}}``."""

@@ -1,4 +1,4 @@
-"""What a machine is made of: processors, memory, disks, GPUs and its identity."""
+"""Hardware and identity of a machine: processors, memory, disks, GPUs, system."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ class CpuInfo:
 
     Attributes:
         online: ids that the kernel schedules on.
-        offline: ids that are present and switched off.
+        offline: ids that are present but offline.
         sockets: physical packages with at least one online CPU.
         cores: physical cores with at least one online CPU, of the whole host.
-        threads: the most online threads that share one core.
-        siblings: online CPUs grouped by core, each group ascending by first id.
-        socket_of: online CPU id -> physical package id, where the kernel tells.
-        architecture: machine as ``uname -m`` calls it, e.g. ``x86_64``.
-        model, vendor: as ``/proc/cpuinfo`` has them, "" when it does not.
+        threads: maximum number of online threads of a core.
+        siblings: online CPUs grouped by core, ascending by the group's first id.
+        socket_of: online CPU id -> physical package id, where known.
+        architecture: machine as in ``uname -m``, e.g. ``x86_64``.
+        model, vendor: as in ``/proc/cpuinfo``, "" when unknown.
         flags: features in ascending order.
     """
 
@@ -39,12 +39,12 @@ class CpuInfo:
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """The memory of a host in MiB, as the kernel sees it (never a cgroup's share).
+    """The memory of a host in MiB, as the kernel sees it (not a cgroup's limit).
 
     Attributes:
         total_mb: MemTotal.
-        available_mb: MemAvailable, estimated from free and caches on kernels
-            that do not have it.
+        available_mb: MemAvailable, estimated from free memory and caches on
+            kernels without it.
         swap_total_mb, swap_free_mb: swap space.
     """
 
@@ -56,7 +56,7 @@ class MemoryInfo:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One block device that holds data: a whole disk, not a partition, loop or RAM device."""
+    """One whole disk, not a partition, loop or RAM device."""
 
     name: str
     size_mb: int
@@ -71,12 +71,12 @@ class Filesystem:
     """The filesystem that holds guests' disks, measured at `path`.
 
     Attributes:
-        path: the existing directory that was measured: the asked one or its
-            nearest existing parent.
-        total_mb, used_mb, available_mb: MiB; available is what an
-            unprivileged writer may still take.
+        path: the existing directory that was measured: the requested one or
+            its nearest existing parent.
+        total_mb, used_mb, available_mb: MiB; available is the space left for
+            unprivileged writers.
         device, fs_type: as in mountinfo, "" when not found.
-        device_id: st_dev of `path`; equal ids are the same filesystem.
+        device_id: st_dev of `path`; equal ids mean the same filesystem.
     """
 
     path: str
@@ -90,11 +90,11 @@ class Filesystem:
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """Where guests' disks go, and the block devices of the host.
+    """The filesystem of guests' disks, and the block devices of the host.
 
     Attributes:
-        overcommitted_mb: MiB that guests' disks there may still grow by.
-        reserved_mb: MiB of `instances` that the driver keeps for other things
+        overcommitted_mb: MiB by which guests' disks there may still grow.
+        reserved_mb: MiB of `instances` that the driver uses for other purposes
             than guests, e.g. images; they count as used.
     """
 
@@ -106,7 +106,7 @@ class StorageInfo:
 
 @dataclass(frozen=True, slots=True)
 class SystemInfo:
-    """Who this machine is and what it runs.
+    """The machine's identity and system software.
 
     Attributes:
         hostname: the kernel's node name.
@@ -116,7 +116,7 @@ class SystemInfo:
         boot_id: the kernel's random id of this boot, None when unreadable.
         booted_at: when it booted (UTC, whole seconds), None when unknown.
         vendor, product, product_version, serial, uuid: DMI identity, "" where
-            the firmware or the permissions do not tell.
+            unknown or not readable.
     """
 
     hostname: str
@@ -134,7 +134,7 @@ class SystemInfo:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. `address` is its PCI address, `uuid` and `driver_version` NVML's."""
+    """One GPU. `address` is its PCI address; `uuid` and `driver_version` are from NVML."""
 
     address: str
     vendor: str
@@ -147,11 +147,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class HypervisorInfo:
-    """What runs the guests.
+    """The hypervisor of a node.
 
     Attributes:
         type: e.g. ``QEMU``, ``docker``, ``fake``, ``local``.
-        version: 1,000,000 x major + 1,000 x minor + micro, as Nova counts.
+        version: 1,000,000 x major + 1,000 x minor + micro, as in Nova.
         supported_instances: (architecture, hypervisor type, vm mode) triples.
     """
 

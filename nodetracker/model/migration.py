@@ -1,4 +1,4 @@
-"""Migrations: moves of a workload from one claim to another, and the steps they may take."""
+"""Migrations: moves of a workload from one claim to another, and their status transitions."""
 
 import enum
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import datetime
 
 
 class MigrationType(enum.StrEnum):
-    """What kind of move it is, in Nova's words."""
+    """The type of a move, with Nova's values."""
 
     RESIZE = "resize"
     MIGRATION = "migration"  # cold
@@ -16,7 +16,7 @@ class MigrationType(enum.StrEnum):
 
 
 class MigrationStatus(enum.StrEnum):
-    """How far a move is, in Nova's words."""
+    """The status of a move, with Nova's values."""
 
     ACCEPTED = "accepted"
     PRE_MIGRATING = "pre-migrating"
@@ -25,7 +25,7 @@ class MigrationStatus(enum.StrEnum):
     FINISHED = "finished"
     ERROR = "error"
     CONFIRMED = "confirmed"
-    DONE = "done"  # what confirming makes of an evacuation and a rebuild
+    DONE = "done"  # a confirmed evacuation or rebuild
     REVERTED = "reverted"
     CANCELLED = "cancelled"
 
@@ -37,27 +37,27 @@ RUNNING = (
     MigrationStatus.POST_MIGRATING,
     MigrationStatus.FINISHED,
 )
-"""In the order in which they follow; both claims of such a migration must count."""
+"""In the order of their transitions; both claims of such a migration must be active."""
 
 OPEN = (*RUNNING, MigrationStatus.ERROR)
-"""Not ended: somebody has yet to confirm, revert or abort it."""
+"""Not ended yet: the migration is still to be confirmed, reverted or aborted."""
 
-STAYS_ON_NODE = frozenset({MigrationType.REBUILD})
-MAY_STAY_ON_NODE = STAYS_ON_NODE | {MigrationType.RESIZE}
+SAME_NODE_REQUIRED = frozenset({MigrationType.REBUILD})
+SAME_NODE_ALLOWED = SAME_NODE_REQUIRED | {MigrationType.RESIZE}
 
-_ENDS_DONE = frozenset({MigrationType.EVACUATION, MigrationType.REBUILD})
+_TYPES_ENDING_DONE = frozenset({MigrationType.EVACUATION, MigrationType.REBUILD})
 
 
-def may_become(before: MigrationStatus, after: MigrationStatus) -> bool:
-    """Tell whether a status may follow another: forward, skipping as it likes, or to an end.
+def can_transition(before: MigrationStatus, after: MigrationStatus) -> bool:
+    """Return whether a status transition is allowed: forward (steps may be skipped) or to an end.
 
-    >>> may_become(MigrationStatus.ACCEPTED, MigrationStatus.MIGRATING)
+    >>> can_transition(MigrationStatus.ACCEPTED, MigrationStatus.MIGRATING)
     True
-    >>> may_become(MigrationStatus.MIGRATING, MigrationStatus.ACCEPTED)
+    >>> can_transition(MigrationStatus.MIGRATING, MigrationStatus.ACCEPTED)
     False
-    >>> may_become(MigrationStatus.ERROR, MigrationStatus.REVERTED)
+    >>> can_transition(MigrationStatus.ERROR, MigrationStatus.REVERTED)
     True
-    >>> may_become(MigrationStatus.REVERTED, MigrationStatus.CONFIRMED)
+    >>> can_transition(MigrationStatus.REVERTED, MigrationStatus.CONFIRMED)
     False
     """
     if before not in OPEN:
@@ -68,18 +68,18 @@ def may_become(before: MigrationStatus, after: MigrationStatus) -> bool:
 
 
 def confirmed_status(migration_type: MigrationType) -> MigrationStatus:
-    """Return what confirming makes of a migration of this type."""
-    is_done = migration_type in _ENDS_DONE
+    """Return the status of a confirmed migration of this type."""
+    is_done = migration_type in _TYPES_ENDING_DONE
     return MigrationStatus.DONE if is_done else MigrationStatus.CONFIRMED
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """What makes a claim request one for the destination of a move.
+    """The move of a claim request for the destination of a workload.
 
     Attributes:
-        uuid: that the migration shall get.
-        source_claim: uuid of the claim that the workload holds now.
+        uuid: uuid of the migration to create.
+        source_claim: uuid of the workload's current claim.
     """
 
     uuid: str
@@ -92,8 +92,8 @@ class Migration:
     """A row of ``migrations``; times are UTC by the database's clock.
 
     Attributes:
-        source_host, source_node, dest_host, dest_node: where its claims are
-            now, and were once those are deleted.
+        source_host, source_node, dest_host, dest_node: the nodes of its
+            claims; kept after the claims are deleted.
         source_claim, dest_claim: uuids.
     """
 
@@ -112,7 +112,7 @@ class Migration:
 
     @property
     def is_running(self) -> bool:
-        """True while both of its claims must count."""
+        """True while both of its claims must be active."""
         return self.status in RUNNING
 
     @property
@@ -122,14 +122,14 @@ class Migration:
 
     @property
     def is_on_one_node(self) -> bool:
-        """True when both claims are held on the same node."""
+        """True when both claims are on the same node."""
         source, dest = (self.source_host, self.source_node), (self.dest_host, self.dest_node)
         return source == dest
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An open migration as a node's ledger was read, with whether each of its claims counts."""
+    """An open migration as read with a node's ledger, and whether its claims are active."""
 
     migration: Migration
     is_source_active: bool

@@ -1,8 +1,8 @@
-"""Nodes: what a driver read of one, what its row says, and what it should say.
+"""Nodes: the driver's snapshot, the stored record and the view that the record should match.
 
 A reading is a `HostSnapshot`. A row is a `NodeRecord`: identity and
-`NodeValues`, its guests and its devices. Accounting turns the first into a
-`NodeView` of the second's shape; values only move in that direction.
+`NodeValues`, its guests and its devices. Accounting turns a snapshot into a
+`NodeView`, which has the shape of a record; data flows only in that direction.
 """
 
 import dataclasses
@@ -33,12 +33,12 @@ _VOLATILE = {"volatile": True}
 
 @dataclass(frozen=True, slots=True)
 class NodeListing:
-    """The nodes that a driver manages now.
+    """The nodes that a driver currently manages.
 
     Attributes:
-        nodenames: in the driver's order, each once.
-        unreachable: sources that did not answer; while there is one, no row
-            is judged an orphan.
+        nodenames: in the driver's order, without duplicates.
+        unreachable: sources that did not respond; if there are any, no row
+            counts as an orphan.
     """
 
     nodenames: tuple[str, ...]
@@ -47,19 +47,19 @@ class NodeListing:
 
 @dataclass(frozen=True, slots=True)
 class HostSnapshot:
-    """One reading of one node. Every fact stands alone: each is fresh or failed.
+    """One reading of one node. Facts are independent: each is fresh or failed.
 
     Attributes:
-        engine: the container engine, None on a node that has none.
-        measured: what its driver measures beside its guests, by name; joins
-            the row's metrics. None: there is no number this time.
-        uuid: the node's own stable uuid, for drivers that know one.
-        overhead_mb: memory the driver adds to each guest's own, in MiB.
-        tracks_resources: False where the driver cannot tell what guests take;
-            claims are then recorded and not tested.
+        engine: the container engine, None on a node without one.
+        measured: further measurements of the driver by name, added to the
+            row's metrics. None: the value is unavailable this time.
+        uuid: the node's stable uuid, from drivers that know one.
+        overhead_mb: memory in MiB that the driver adds to each guest's memory.
+        tracks_resources: False if the driver does not know the guests' usage;
+            claims are then recorded without admission.
         netdevs: name of a network interface -> address of its PCI function.
-        mdev_types: address of a PCI function -> mediated devices it can make.
-        warnings: what the driver noticed beside the facts.
+        mdev_types: address of a PCI function -> types of mediated devices that it supports.
+        warnings: problems found by the driver in addition to failed facts.
     """
 
     nodename: str
@@ -83,7 +83,7 @@ class HostSnapshot:
     warnings: tuple[HostWarning, ...] = ()
 
     def facts(self) -> dict[str, Fact[Any]]:
-        """Return every fact by its name, in a fixed order; those that the node has."""
+        """Return the node's facts by name, in a fixed order."""
         facts = {name: getattr(self, name) for name in FACT_NAMES}
         return {name: fact for name, fact in facts.items() if fact is not None}
 
@@ -112,11 +112,11 @@ def failed_snapshot(nodename: str, source: str, error: str) -> HostSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class NodeValues:
-    """The columns of a ``compute_nodes`` row that accounting decides.
+    """The columns of a ``compute_nodes`` row that accounting computes.
 
     Names and units are Nova's and Zun's (MiB, GiB); every field is a column.
-    JSON columns hold plain lists, dicts, strings and numbers. Fields marked
-    volatile are measurements: they never touch generation or history.
+    JSON columns contain plain lists, dicts, strings and numbers. Fields marked
+    volatile are measurements: they affect neither generation nor history.
     """
 
     vcpus: int = 0
@@ -184,7 +184,7 @@ VOLATILE_COLUMNS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NodeVersion:
-    """Just enough of a row to know whether it moved since it was last read."""
+    """The columns of a row that show whether it has changed since it was read."""
 
     id: int
     generation: int
@@ -193,12 +193,12 @@ class NodeVersion:
 
 @dataclass(frozen=True, slots=True)
 class HostVersions:
-    """Versions of one host's rows with the database's time, read by one statement.
+    """The versions of all rows of a host and the database's time, read in one statement.
 
     Attributes:
         now: the database's clock, UTC.
         epoch, service_uuid: of the host's services row; an agent that took
-            another one, or has a lower epoch, is fenced.
+            over another row, or has a lower epoch, is fenced.
     """
 
     now: datetime
@@ -212,8 +212,8 @@ class NodeRecord:
     """One node as stored: a ``compute_nodes`` row with its guests, devices and claims.
 
     Attributes:
-        claims: active ones, and released ones whose guest may come late, by uuid.
-        moves: open migrations that one of those claims is a part of.
+        claims: active claims, and released ones whose guest may still appear, by uuid.
+        moves: open migrations that involve one of those claims.
     """
 
     id: int
@@ -233,13 +233,13 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What a row should say: a snapshot accounted against what is stored.
+    """The content that a row should have: a snapshot combined with the stored ledger.
 
     Attributes:
-        uuid: the node's own uuid if its driver knows one.
-        missing: facts without which no row can be made, when there is no row
-            yet; empty when the view can be written.
-        warnings: what an operator should know of this node now.
+        uuid: the node's stable uuid if its driver knows one.
+        missing: facts that are missing to create a new row; empty when the
+            view can be written.
+        warnings: current warnings about this node.
     """
 
     nodename: str

@@ -1,11 +1,11 @@
-"""A notification: what happened to one thing, for whoever listens on the broker."""
+"""Notifications: events that are sent to the message broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 VERSION = "1.0"
-"""Of every payload: the second number rises with what is added, the first with what is changed."""
+"""Version of all payloads: additions increase the minor version, changes the major version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class Notification:
 
     Attributes:
         event_type: e.g. ``claim.create``.
-        subject: names the thing; the newer of two events of one subject tells
-            its state, an update with what it follows.
+        subject: identifies the object. Of two events of a subject the newer
+            one has its state; an update also needs the event that it follows.
         payload: plain JSON; `VERSION` is added when it is sent.
     """
 

@@ -1,4 +1,4 @@
-"""NUMA: cells of CPUs and memory, addressed by id and never by position."""
+"""NUMA cells and their page pools, addressed by id and never by position."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from nodetracker.cpuset import CpuSet
 
 @dataclass(frozen=True, slots=True)
 class PagePool:
-    """Pages of one size in one cell; `reserved` are the host's own, never a guest's."""
+    """Pages of one size in one cell; `reserved` ones are unavailable to guests."""
 
     size_kb: int
     total: int
@@ -22,13 +22,12 @@ class NumaCell:
     Attributes:
         id: the kernel's node number; ids may have gaps.
         cpus: online CPUs of the cell; empty for a memory-only cell.
-        memory_mb: MiB as the cell itself says; 0 for a cell of CPUs alone.
+        memory_mb: MiB as reported by the cell; 0 for a CPU-only cell.
         siblings: online CPUs of the cell grouped by core.
-        pages: pools in ascending page size; the smallest is what is left of
-            the cell's memory after the huge pages.
-        socket: physical package of its CPUs, None when there is none or several.
-        distances: cell id -> relative latency, 10 is local; empty when the
-            kernel does not tell.
+        pages: pools in ascending page size; the smallest is the cell's memory
+            outside huge pages.
+        socket: physical package of its CPUs, None for none or several.
+        distances: cell id -> relative latency, 10 is local; empty when unknown.
     """
 
     id: int
@@ -48,7 +47,7 @@ class NumaTopology:
 
     @property
     def memory_mb(self) -> int:
-        """The sum of what the cells say, in MiB."""
+        """Total memory of the cells in MiB."""
         return sum(cell.memory_mb for cell in self.cells)
 
     def cell(self, cell_id: int) -> NumaCell | None:

@@ -1,4 +1,4 @@
-"""What a host's NUMA cells offer to workloads, and how much of it is promised."""
+"""NUMA cells of a host as available to workloads, and their usage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,18 +10,19 @@ from nodetracker.units import KIB_PER_MIB, capacity_mib_from_kib
 
 @dataclass(frozen=True, slots=True)
 class HostCell:
-    """One NUMA cell as workloads may use it.
+    """The resources of one NUMA cell that workloads may use.
 
     Attributes:
         id: the kernel's node number; ids may have gaps.
-        shared: CPUs on which workloads float; empty for none.
+        shared: CPUs shared by workloads; may be empty.
         dedicated: CPUs that may be pinned; empty without ``cpu_dedicated_set``.
-        memory_mb: MiB of the cell with all its huge pages; 0 for none.
-        siblings: the cell's CPUs grouped by core; one that no group has is a
-            core by itself.
-        pages: pools in ascending page size, `reserved` with what the operator
-            keeps. The smallest is ordinary memory, the others are huge pages.
-        networks: names of the networks whose interfaces are at this cell.
+        memory_mb: MiB of the cell including its huge pages; may be 0.
+        siblings: the cell's CPUs grouped by core; a CPU without a group is a
+            separate core.
+        pages: pools in ascending page size; `reserved` includes what the
+            operator reserves. The smallest pool is ordinary memory, the others
+            are huge pages.
+        networks: names of the networks with an interface at this cell.
     """
 
     id: int
@@ -34,7 +35,7 @@ class HostCell:
 
     @property
     def cpus(self) -> CpuSet:
-        """All CPUs of the cell, offered or not."""
+        """All CPUs of the cell, whether workloads may use them or not."""
         return (self.shared | self.dedicated).union(*self.siblings)
 
     @property
@@ -44,7 +45,7 @@ class HostCell:
 
     @property
     def ordinary_memory_mb(self) -> int:
-        """MiB that are no huge pages and not the host's own."""
+        """MiB that are neither huge pages nor reserved."""
         if not self.pages:
             return self.memory_mb
         pool = self.pages[0]
@@ -53,13 +54,13 @@ class HostCell:
 
 @dataclass(frozen=True, slots=True)
 class CellUsage:
-    """What is promised of one host cell.
+    """The usage of one host cell by workloads.
 
     Attributes:
-        pinned_cpus: host CPUs that are pinned, or kept free for an isolated one.
-        shared_vcpus: virtual CPUs that float on the shared ones.
+        pinned_cpus: host CPUs that are pinned, or blocked as siblings of isolated ones.
+        shared_vcpus: virtual CPUs on the shared CPUs.
         memory_mb: MiB of any page size.
-        pages: page size in KiB -> pages that were asked by their size.
+        pages: page size in KiB -> pages that were requested by size.
     """
 
     pinned_cpus: CpuSet = frozenset()
@@ -68,15 +69,15 @@ class CellUsage:
     pages: Mapping[int, int] = field(default_factory=dict)
 
     def ordinary_memory_mb(self, cell: HostCell) -> int:
-        """Return the promised MiB that are not on huge pages of `cell`."""
+        """Return the used MiB that are not on huge pages of `cell`."""
         huge_kb = sum(pool.size_kb * self.pages.get(pool.size_kb, 0) for pool in cell.huge_pages)
         return self.memory_mb - capacity_mib_from_kib(huge_kb)
 
     def used_pages(self, cell: HostCell, pool: PagePool) -> int:
-        """Return how many pages of a pool of `cell` are promised.
+        """Return the number of used pages of a pool of `cell`.
 
-        Ordinary memory is promised in MiB, so it is counted in pages that it
-        needs, whether or not it was asked by page size.
+        Ordinary memory is accounted in MiB, so it is converted to pages,
+        whether or not it was requested by page size.
         """
         if pool in cell.huge_pages:
             return self.pages.get(pool.size_kb, 0)

@@ -1,4 +1,4 @@
-"""Where a workload's guest cells are on its host: what ``claims.numa`` and ``guests.pins`` hold."""
+"""Placements of guest cells on host cells, as stored in ``claims.numa`` and ``guests.pins``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from nodetracker.cpuset import CpuSet
 
 @dataclass(frozen=True, slots=True)
 class CellPlacement:
-    """One guest cell on its host cell.
+    """The placement of one guest cell on a host cell.
 
     Attributes:
         host_cell: id of the host's cell.
-        vcpus: guest CPUs that float on the cell's shared ones.
-        memory_mb: MiB, of whatever page size.
-        page_size_kb: KiB of a page, None for memory that was not asked by
-            page size.
-        pages: how many of them, 0 without a page size.
-        pins: guest CPU -> host CPU. Guest CPUs are numbered through all
-            cells from 0, in each cell those that float first.
-        isolated: host CPUs that stay empty, being siblings of a pinned one.
+        vcpus: guest CPUs that run on the cell's shared CPUs.
+        memory_mb: MiB of any page size.
+        page_size_kb: page size in KiB, None for memory that was not requested
+            by page size.
+        pages: number of pages, 0 without a page size.
+        pins: guest CPU -> host CPU. Guest CPUs are numbered from 0 across all
+            cells; in each cell the shared ones come first.
+        isolated: host CPUs that must remain unused as siblings of a pinned one.
     """
 
     host_cell: int
@@ -32,19 +32,19 @@ class CellPlacement:
     isolated: CpuSet = frozenset()
 
     @property
-    def takes_anything(self) -> bool:
-        """Whether anything of the host's cell is used."""
-        return bool(self.vcpus or self.memory_mb or self.pages or self.taken_cpus)
+    def uses_resources(self) -> bool:
+        """Whether the placement uses any resource of the host cell."""
+        return bool(self.vcpus or self.memory_mb or self.pages or self.exclusive_cpus)
 
     @property
-    def taken_cpus(self) -> CpuSet:
-        """Host CPUs that nobody else may pin."""
+    def exclusive_cpus(self) -> CpuSet:
+        """Host CPUs that no other guest may be pinned to."""
         return frozenset(self.pins.values()) | self.isolated
 
 
 @dataclass(frozen=True, slots=True)
 class NumaPlacement:
-    """Where a workload is; its cells in the order of the request."""
+    """The placement of a workload; its cells are in the order of the request."""
 
     cells: tuple[CellPlacement, ...]
 
@@ -77,15 +77,15 @@ def encode_cells(cells: Iterable[CellPlacement]) -> list[dict[str, Any]]:
 
 
 def decode_placement(data: Mapping[str, Any]) -> NumaPlacement:
-    """Build the placement that `encode_placement` gave.
+    """Decode the result of `encode_placement`.
 
     Raises:
-        ValueError: it is none; what else is stored of the node is still good.
+        ValueError: the data is not a placement; the node's other data remains valid.
     """
     try:
         return NumaPlacement(tuple(_decode_cell(cell) for cell in data["cells"]))
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{data!r} is no NUMA placement") from error
+        raise ValueError(f"{data!r} is not a NUMA placement") from error
 
 
 def _decode_cell(cell: Mapping[str, Any]) -> CellPlacement:

@@ -1,4 +1,4 @@
-"""PCI functions, how virtual ones hang below physical ones, and who holds them."""
+"""PCI functions, their parents, and their assignment to claims and guests."""
 
 import dataclasses
 import enum
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 Tags = Mapping[str, str | None]
-"""What a device spec says of its devices, e.g. ``{"physical_network": "physnet0"}``."""
+"""Tags that a device spec adds to its devices, e.g. ``{"physical_network": "physnet0"}``."""
 
 
 class PciDeviceType(enum.StrEnum):
-    """What a function is, in Nova's words."""
+    """The type of a function, with Nova's values."""
 
     PCI = "type-PCI"
     PF = "type-PF"
@@ -21,26 +21,26 @@ class PciDeviceType(enum.StrEnum):
 
 
 class PciStatus(enum.StrEnum):
-    """What may be done with a function, in Nova's words and ``unmanaged``."""
+    """The status of a function: Nova's values and ``unmanaged``."""
 
     UNMANAGED = "unmanaged"
-    """No device spec names it; it is the host's own."""
+    """No device spec matches it; it belongs to the host."""
 
     AVAILABLE = "available"
     CLAIMED = "claimed"
-    """A claim has it whose guest was not seen yet."""
+    """Assigned to a claim whose guest has not been listed yet."""
 
     ALLOCATED = "allocated"
-    """A claim has it whose guest is there."""
+    """Assigned to a claim whose guest exists."""
 
     UNAVAILABLE = "unavailable"
-    """A PF of which a virtual function is in use."""
+    """A PF with a virtual function in use."""
 
     UNCLAIMABLE = "unclaimable"
     """A VF whose physical function is in use."""
 
     REMOVED = "removed"
-    """It is gone from the host while a claim has it."""
+    """Removed from the host while assigned to a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class PciDevice:
     """One PCI function.
 
     Attributes:
-        address: ``domain:bus:slot.function``; a domain has four digits or
-            more (VMD's have five).
+        address: ``domain:bus:slot.function``; a domain has at least four
+            digits (VMD's have five).
         vendor_id, product_id: four lower-case hex digits.
         class_id: six lower-case hex digits, e.g. ``020000``; "" when unknown.
-        dev_type: PF when it can make virtual functions, VF when it is one.
-        driver: the kernel driver bound to it, "" when none is.
-        numa_node: cell id, None when the firmware does not say.
+        dev_type: PF when it supports virtual functions, VF when it is one.
+        driver: the kernel driver bound to it, "" for none.
+        numa_node: cell id, None when unknown.
         parent_addr: the physical function's address, for a VF.
-        vf_total, vf_count: virtual functions a PF can have, and has.
+        vf_total, vf_count: maximum and current number of virtual functions of a PF.
         iommu_group: group number, None without an IOMMU.
     """
 
@@ -75,10 +75,10 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True)
 class MdevType:
-    """A type of mediated devices that a function can make.
+    """A type of mediated devices that a function supports.
 
     Attributes:
-        available: how many more of it can be made now.
+        available: number of devices that can still be created.
     """
 
     id: str
@@ -89,16 +89,16 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True)
 class TrackedDevice(PciDevice):
-    """A PCI function as its row knows it: what it is, and what is decided about it.
+    """A PCI function as stored: its properties, assignment and status.
 
-    Whether a claim has it and whether a spec names it are told by
-    `claim_uuid` and `tags`; `status` follows from these and the neighbours',
-    see `nodetracker.accounting.pci.state`.
+    `claim_uuid` and `tags` state its assignment and whether it is managed.
+    `status` is derived from these and from related functions, see
+    `nodetracker.accounting.pci.state`.
 
     Attributes:
-        claim_uuid: the claim that has it, or the guest where none covers it;
-            None when nobody has.
-        tags: of the first device spec that names it; None when none does.
+        claim_uuid: the claim that it is assigned to, or an unclaimed guest's
+            uuid; None when it is free.
+        tags: tags of the first device spec that matches it; None when none does.
     """
 
     status: PciStatus = PciStatus.UNMANAGED
@@ -107,17 +107,17 @@ class TrackedDevice(PciDevice):
 
     @property
     def is_managed(self) -> bool:
-        """Whether a device spec names it, so that guests may have it."""
+        """Whether a device spec matches it, so that guests may use it."""
         return self.tags is not None
 
     @property
     def is_held(self) -> bool:
-        """Whether a claim has it."""
+        """Whether it is assigned to a claim or guest."""
         return self.claim_uuid is not None
 
     @property
     def is_available(self) -> bool:
-        """Whether a claim may have it now."""
+        """Whether it can be assigned to a claim now."""
         return self.status is PciStatus.AVAILABLE
 
 
@@ -130,6 +130,6 @@ def track_device(
     claim_uuid: str | None = None,
     tags: Tags | None = None,
 ) -> TrackedDevice:
-    """Return what was observed of a device together with what is decided about it."""
+    """Return an observed device with its status, assignment and tags."""
     observed = {name: getattr(device, name) for name in _OBSERVED}
     return TrackedDevice(**observed, status=status, claim_uuid=claim_uuid, tags=tags)

@@ -1,4 +1,4 @@
-"""Device specs: which PCI functions of the host guests may have, and what is said of them."""
+"""Device specs: the PCI functions available to guests, and their tags."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ def split_address(address: str) -> tuple[str, str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AddressGlob:
-    """An address of which parts may be left open; None = any.
+    """An address with optional wildcards; None = any.
 
     Attributes:
-        domain: lower-case hex, four digits or more.
+        domain: lower-case hex, at least four digits.
         bus, slot: two digits.
         function: one digit.
     """
@@ -41,7 +41,7 @@ class AddressGlob:
         return None not in (self.domain, self.bus, self.slot, self.function)
 
     def matches(self, address: str) -> bool:
-        """Tell whether a full address fits."""
+        """Return whether a full address matches."""
         wanted = (self.domain, self.bus, self.slot, self.function)
         return all(
             part is None or part == found
@@ -51,9 +51,9 @@ class AddressGlob:
 
 @dataclass(frozen=True, slots=True)
 class AddressPatterns:
-    """A regular expression for each part, matched from its start and not to its end, as Nova does.
+    """A regular expression for each part, matched only at its start, as in Nova.
 
-    So ``1000`` matches VMD's domain 10000 too, and ``1000$`` does not.
+    So ``1000`` also matches VMD's domain 10000, and ``1000$`` does not.
     """
 
     domain: re.Pattern[str]
@@ -64,7 +64,7 @@ class AddressPatterns:
     is_single = False
 
     def matches(self, address: str) -> bool:
-        """Tell whether every part of a full address fits."""
+        """Return whether every part of a full address matches."""
         patterns = (self.domain, self.bus, self.slot, self.function)
         return all(
             pattern.match(part)
@@ -78,9 +78,9 @@ class DeviceSpec:
 
     Attributes:
         vendor_id, product_id: four lower-case hex digits, None = any.
-        address: of the devices; a full one names a PF's virtual functions too.
+        address: of the devices; the full address of a PF also matches its virtual functions.
         devname: network interface of the device, instead of an address.
-        tags: further keys; booleans are ``true`` and ``false``.
+        tags: all other keys; booleans are ``true`` and ``false``.
     """
 
     vendor_id: str | None = None
@@ -90,11 +90,11 @@ class DeviceSpec:
     tags: Tags = field(default_factory=dict)
 
     def matches(self, device: PciDevice, netdevs: Mapping[str, str]) -> bool:
-        """Tell whether it names a device.
+        """Return whether the spec matches a device.
 
         Args:
-            netdevs: name of a network interface -> address of its function;
-                one that is not there now matches nothing.
+            netdevs: name of a network interface -> address of its function; a
+                missing interface matches nothing.
         """
         return (
             self.vendor_id in (None, device.vendor_id)
@@ -118,10 +118,10 @@ class DeviceSpec:
 def find_tags(
     device: PciDevice, specs: Sequence[DeviceSpec], netdevs: Mapping[str, str]
 ) -> Tags | None:
-    """Return the tags of the first spec that names a device, None when none does.
+    """Return the tags of the first spec that matches a device, None when none does.
 
-    A PF cannot be managed from another machine: one that such a spec names is
-    managed by none.
+    A PF cannot be managed remotely: a PF whose first matching spec has
+    ``remote_managed`` is not managed at all.
     """
     spec = next((spec for spec in specs if spec.matches(device, netdevs)), None)
     if spec is None:

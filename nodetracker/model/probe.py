@@ -1,11 +1,11 @@
-"""What became of probes: counted by name, over all nodes."""
+"""Statistics of probes by name, over all nodes."""
 
 import enum
 from dataclasses import dataclass, field
 
 
 class ProbeOutcome(enum.StrEnum):
-    """How one call of a probe ended."""
+    """The outcome of one call of a probe."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -15,10 +15,11 @@ class ProbeOutcome(enum.StrEnum):
 
 @dataclass(slots=True)
 class ProbeStatistics:
-    """What became of the calls of one probe, over all nodes, since the start.
+    """Statistics of one probe's calls since the start, over all nodes.
 
     Attributes:
-        seconds: how long all calls together took.
+        calls: outcome -> number of calls.
+        seconds: total duration of the calls.
     """
 
     calls: dict[ProbeOutcome, int] = field(default_factory=lambda: dict.fromkeys(ProbeOutcome, 0))

@@ -1,4 +1,4 @@
-"""Services: one row a host and binary, its identity, heartbeat and admin state."""
+"""Services: one row per host and binary, with identity, heartbeat and admin state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
 
 BROKER = "broker"
-"""What of a conductor's `AuditState` is not fine when the broker carries no calls."""
+"""Entry in a conductor's `AuditState` that reports that the broker carries no calls."""
 
 AUTO_PREFIX = "AUTO: "
-"""Begins the reason of a service that its own agent disabled; it enables no other."""
+"""Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One run of one agent: enough to tell it from every other run anywhere.
+    """The identity of one run of an agent, unique among all runs of all agents.
 
     Attributes:
         agent_id: the uuid in ``state_path/compute_id``.
         boot_id: the kernel's id of this boot, "" when unreadable.
         pid_ns: inode of the process's pid namespace, 0 when unreadable.
         pid: process id within that namespace.
-        process_started_at: clock ticks after boot at which the process began.
+        process_started_at: clock ticks after boot at which the process started.
         report_interval: seconds between its heartbeats.
     """
 
@@ -56,8 +56,8 @@ class AgentKey:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceGate:
-    """What of a ``services`` row decides whether its host takes claims."""
+class ServiceAvailability:
+    """The columns of a ``services`` row that decide whether its host accepts claims."""
 
     created_at: datetime
     last_seen_up: datetime | None
@@ -90,9 +90,9 @@ class ServiceRecord:
     updated_at: datetime | None = None
 
     @property
-    def gate(self) -> ServiceGate:
-        """What of it decides whether its host takes claims."""
-        return ServiceGate(
+    def availability(self) -> ServiceAvailability:
+        """The columns that decide whether its host accepts claims."""
+        return ServiceAvailability(
             self.created_at,
             self.last_seen_up,
             self.disabled,
@@ -104,17 +104,17 @@ class ServiceRecord:
 
 @dataclass(frozen=True, slots=True)
 class ServiceChange:
-    """What an administrator changes of a service; None leaves a thing as it is.
+    """An administrator's change of a service; None leaves an attribute unchanged.
 
     Attributes:
-        disabled: takes the host out of, or back into, what is scheduled to.
-        disabled_reason: why; kept only with `disabled`, forgotten on enabling.
-        forced_down: makes the service down however often it is heard of.
-        maintenance: keeps new claims out; what runs stays, and `disabled` with
-            its reason is another matter.
+        disabled: whether the host is excluded from scheduling.
+        disabled_reason: stored only with `disabled`, removed on enabling.
+        forced_down: treat the service as down regardless of its heartbeats.
+        maintenance: reject new claims; running guests are not affected. It is
+            independent of `disabled` and its reason.
 
     Raises:
-        RequestError: the reason cannot be stored, or an agent would take it for its own.
+        RequestError: the reason cannot be stored, or has the prefix of agents' reasons.
     """
 
     disabled: bool | None = None
@@ -126,25 +126,25 @@ class ServiceChange:
         """Check the reason."""
         reason = self.disabled_reason or ""
         if reason.startswith(AUTO_PREFIX):
-            raise RequestError("disabled_reason", f"{reason!r} begins as agents' own reasons do")
+            raise RequestError("disabled_reason", f"{reason!r} has the prefix of agents' reasons")
         if len(reason) > LONG_TEXT_LENGTH:
             raise RequestError("disabled_reason", f"is longer than {LONG_TEXT_LENGTH} characters")
         if sanitize_text(reason, LONG_TEXT_LENGTH) != reason:
-            problem = f"{reason!r} has characters that no database holds"
+            problem = f"{reason!r} has characters that cannot be stored"
             raise RequestError("disabled_reason", problem)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditState:
-    """What the heartbeat carries of the audits: how old the last one is, and what is not fine.
+    """The state of the audits in a heartbeat: the age of the last one, and failing nodes.
 
     Attributes:
-        age_seconds: since the last audit that was stored, for every node that is
-            not named below; None = never.
+        age_seconds: time since the last stored audit, for all nodes that are
+            not in `nodes`; None = never.
         nodes: nodename -> {"age_seconds": float | None, "error": str} of each
-            node that is not fine.
-        by_broker: the heartbeat came through the message broker, so that one
-            that is silent may be no more than cut off.
+            failing node.
+        by_broker: the heartbeat was sent through the message broker, so missing
+            heartbeats may only mean that the agent is cut off from it.
     """
 
     age_seconds: float | None = None

@@ -1,4 +1,4 @@
-"""What the agent knows of itself at one moment, for its health, its metrics and systemd."""
+"""Status of an agent, for its health check, its metrics and systemd."""
 
 from dataclasses import dataclass, field
 
@@ -7,23 +7,23 @@ from nodetracker.model.service import AuditState
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """The state that the agent holds already; nothing is asked to find it out.
+    """The current state of the agent, taken from memory without any query.
 
     Attributes:
-        host, agent_id: whom the agent answers for, and who it is.
-        epoch: of the take-over; None until the services row is taken.
-        has_started: the first audit has been tried, whatever became of it.
-        audit: the ages that the heartbeat carries too.
+        host, agent_id: the managed host, and the agent's identity.
+        epoch: epoch of the takeover; None before the agent took over its host.
+        has_started: the first audit has been attempted, whatever its result.
+        audit: the same ages as in the heartbeat.
         audit_interval: seconds between audits; None = only on demand.
-        fine_nodes: nodes that the last stored audit read in full.
-        database_error: why the database cannot be used now, None while it can.
+        fine_nodes: number of nodes that the last stored audit read completely.
+        database_error: why the database is unavailable, None while it is available.
         driver_error: why nodes could not be listed, None when they were.
-        heartbeat_age_seconds: since the last heartbeat that was written; None = never.
-        service_down_time: seconds of silence after which others take this host for down.
-        report_count: heartbeats written to the services row, as it stands there.
+        heartbeat_age_seconds: since the last stored heartbeat; None = never.
+        service_down_time: seconds without a heartbeat after which the host is down.
+        report_count: number of heartbeats, as stored in the services row.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
-        rpc_error: why others' calls are not served yet; None = they are, or need not be.
-        notifications_error: why notifications wait to be sent, None while they do not.
+        rpc_error: why calls are not served yet; None = they are, or RPC is not configured.
+        notifications_error: why notifications cannot be sent, None while they can.
     """
 
     host: str
@@ -44,5 +44,5 @@ class AgentStatus:
 
     @property
     def node_count(self) -> int:
-        """How many nodes the last stored audit knew."""
+        """Number of nodes as of the last stored audit."""
         return self.fine_nodes + len(self.audit.nodes)

@@ -1,17 +1,17 @@
-"""Text as every database holds it: how long a column's may be, and what no column takes."""
+"""Sanitize text for every supported database: column lengths and invalid characters."""
 
 TEXT_LENGTH = 255
-"""Characters of a text column, unless it says otherwise."""
+"""Default length of text columns, in characters."""
 
 LONG_TEXT_LENGTH = 16_000
-"""Characters that an unbounded text column of MariaDB holds, whatever they are."""
+"""Characters that fit into an unbounded text column of MariaDB in any script."""
 
 PCI_ID_LENGTH = 16
-"""Characters of a PCI id and of a PCI address."""
+"""Length of the columns for PCI ids and addresses, in characters."""
 
 
 def sanitize_text(text: str, length: int = TEXT_LENGTH) -> str:
-    r"""Return text cut to a column's length, without what some database refuses.
+    r"""Truncate text to a column's length and replace characters that a database rejects.
 
     >>> sanitize_text("a\0b\ud800c", 4)
     'a?b?'

@@ -1,4 +1,4 @@
-"""Typed warnings: what an operator should look at, until it resolves itself."""
+"""Warnings: conditions that need an operator's attention, until they are resolved."""
 
 import enum
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
 
 
 class WarningKind(enum.StrEnum):
-    """What a warning is about."""
+    """The kind of a warning."""
 
     FACT_HELD = "fact_held"
     GUEST_UNREADABLE = "guest_unreadable"
@@ -37,26 +37,26 @@ class WarningKind(enum.StrEnum):
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})
-"""Kinds that the host's own agent does not see.
+"""Kinds that the host's own agent cannot detect.
 
-They end when who reported them says so, or when they are no longer reported.
+They end when their reporter resolves them, or when they are no longer reported.
 """
 
 WARNING_ITEM_LENGTH = 191
-"""The longest item that the unique key of warnings can hold in every database."""
+"""Maximum length of an item in the unique key of warnings, in every database."""
 
-REPORT_LASTS = timedelta(hours=1)
-"""How long after its last sighting such a warning is over."""
+REPORT_LIFETIME = timedelta(hours=1)
+"""Time after the last report at which such a warning ends."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostWarning:
-    """One thing to look at; (kind, nodename, item) tells it from others of its host.
+    """One warning, identified on its host by (kind, nodename, item).
 
     Attributes:
-        nodename: "" when the host as a whole is meant.
-        item: the fact, guest or device concerned, "" when none is.
-        message: a line for the operator.
+        nodename: "" for a warning about the whole host.
+        item: the affected fact, guest or device, "" for none.
+        message: one line for the operator.
     """
 
     kind: WarningKind
@@ -66,13 +66,13 @@ class HostWarning:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two sightings the same warning."""
+        """The identity of the warning on its host."""
         return (self.kind, self.nodename, self.item)
 
     def as_stored(self) -> "HostWarning":
-        """Return it as every database holds it: cut, and without what one of them refuses.
+        """Return the warning truncated and sanitized for every database.
 
-        It may repeat any text that a source said.
+        Its message may contain arbitrary text from a source.
         """
         return HostWarning(
             self.kind,
@@ -84,7 +84,7 @@ class HostWarning:
 
 @dataclass(frozen=True, slots=True)
 class WarningRecord:
-    """A warning as stored: first and last seen, how often, and when it resolved itself."""
+    """A warning as stored, with its first and last report, their count and its end."""
 
     warning: HostWarning
     host: str
@@ -94,10 +94,10 @@ class WarningRecord:
     resolved_at: datetime | None
 
 
-def is_warning_over(kind: str, last_seen: datetime, now: datetime) -> bool:
-    """Tell whether a warning that the host's agent does not name any more is over.
+def is_warning_expired(kind: str, last_seen: datetime, now: datetime) -> bool:
+    """Return whether a warning has ended that the host's agent no longer reports.
 
     Args:
-        kind: as stored; a later version's is told by the host's agent.
+        kind: as stored; an unknown kind of a later version is one of the host's agent.
     """
-    return kind not in REPORTED_BY_OTHERS or now - last_seen >= REPORT_LASTS
+    return kind not in REPORTED_BY_OTHERS or now - last_seen >= REPORT_LIFETIME

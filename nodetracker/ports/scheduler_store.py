@@ -13,7 +13,7 @@ class SchedulerStore(LedgerStore, Protocol):
 
     @repeatable
     def load_ledger_versions(self) -> LedgerVersions:
-        """Return the versions of all hosts' nodes, their services' gates and the time.
+        """Return the versions of all nodes, the availability of their services and the time.
 
         One statement, however many nodes exist.
         """

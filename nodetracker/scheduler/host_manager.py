@@ -53,7 +53,7 @@ class HostManager:
         for version in versions.nodes:
             service = versions.services.get(version.host)
             if (node := fresh.get(version.id)) is not None:
-                # It moved to another host meanwhile; the next refresh reads its gate.
+                # It moved to another host meanwhile; the next refresh reads its availability.
                 if node.version.host == version.host:
                     states[node.version.host, node.version.nodename] = HostState(node, service)
             elif _is_current(known, version):

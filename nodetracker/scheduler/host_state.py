@@ -12,7 +12,7 @@ from nodetracker.accounting.usage import Charge, charge_of_claim
 from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
-from nodetracker.model.service import ServiceGate
+from nodetracker.model.service import ServiceAvailability
 from nodetracker.ports import AdmissionPolicy
 
 
@@ -22,13 +22,13 @@ class HostState:
 
     Attributes:
         node: as it was read, with claims consumed since.
-        service: the gate of the host's agent, None without an agent.
+        service: the availability of the host's agent, None without an agent.
         is_estimate: a claim was consumed since it was read, so the next
             refresh reads it again.
     """
 
     node: LedgerNode
-    service: ServiceGate | None
+    service: ServiceAvailability | None
     is_estimate: bool = False
 
     @property

@@ -12,7 +12,7 @@ from nodetracker.accounting.ledger.grants import find_existing_grant
 from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
-from nodetracker.model.migration import STAYS_ON_NODE, Migration
+from nodetracker.model.migration import SAME_NODE_REQUIRED, Migration
 from nodetracker.ports import AdmissionPolicy, SchedulerStore
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.selection import Candidate, Selection, select_candidates
@@ -76,7 +76,7 @@ class Scheduler:
         """
         wanted = move_of(request)
         place = self._find_claim(request.uuid)
-        if place is None and wanted.migration_type in STAYS_ON_NODE:
+        if place is None and wanted.migration_type in SAME_NODE_REQUIRED:
             place = self._find_claim(wanted.source_claim)
             if place is None:
                 raise ClaimRefusedError([f"no such claim: {wanted.source_claim}"])

@@ -6,7 +6,7 @@ from nodetracker.cpuset import parse_cpu_set, render_cpu_set
 
 
 @given(st.frozensets(st.integers(0, 4096), max_size=200))
-def test_what_is_written_is_read_back(cpus):
+def test_a_rendered_set_is_parsed_back(cpus):
     assert parse_cpu_set(render_cpu_set(cpus)) == cpus
 
 
@@ -22,11 +22,11 @@ def test_what_is_written_is_read_back(cpus):
         ("0-7,^4-6", {0, 1, 2, 3, 7}),
     ],
 )
-def test_forms_that_are_read(text, expected):
+def test_valid_notations_are_parsed(text, expected):
     assert parse_cpu_set(text) == expected
 
 
 @pytest.mark.parametrize("text", ["a", "1-", "-1", "3-1", "1-2-3", "0x1", "99999999", "1;2", "²"])
-def test_forms_that_are_refused_with_the_part_named(text):
-    with pytest.raises(ValueError, match="is neither a CPU id|ends before it begins"):
+def test_invalid_text_is_an_error_that_names_the_part(text):
+    with pytest.raises(ValueError, match="is not a CPU id|is less than its start"):
         parse_cpu_set(text)

@@ -8,7 +8,7 @@ from nodetracker.errors import ClaimRefusedError, NotFoundError, StoreUnavailabl
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.model.warning import REPORT_LASTS, HostWarning, WarningKind
+from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, make_incarnation, take_service
@@ -213,7 +213,7 @@ def test_a_warning_that_is_over_is_told_whoever_raised_it(heard):
     store.sync_warnings(agent, [])
     assert [item.payload["kind"] for item in heard.all] == ["clock_skew"]
     assert heard.take() == ["warning.resolve"]
-    now[0] += REPORT_LASTS
+    now[0] += REPORT_LIFETIME
     store.sync_warnings(agent, [])
     assert [item.payload["kind"] for item in heard.all] == ["duplicate_refused"]
     assert heard.take() == ["warning.resolve"]

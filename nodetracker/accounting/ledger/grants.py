@@ -26,7 +26,7 @@ from nodetracker.model.node import NodeValues
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.pci_request import Alias
-from nodetracker.model.service import ServiceGate
+from nodetracker.model.service import ServiceAvailability
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class LockedNode:
     host: str
     nodename: str
     values: NodeValues
-    service: ServiceGate | None
+    service: ServiceAvailability | None
     guest: Guest | None
     now: datetime
     placements: tuple[NumaPlacement, ...] = ()

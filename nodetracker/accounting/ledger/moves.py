@@ -7,14 +7,14 @@ from datetime import datetime
 from nodetracker.errors import RefusedError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, ReleaseReason
 from nodetracker.model.migration import (
-    MAY_STAY_ON_NODE,
-    STAYS_ON_NODE,
+    SAME_NODE_ALLOWED,
+    SAME_NODE_REQUIRED,
     Migration,
     MigrationStatus,
     Move,
     MoveRequest,
+    can_transition,
     confirmed_status,
-    may_become,
 )
 from nodetracker.model.warning import HostWarning, WarningKind
 
@@ -68,9 +68,9 @@ def move_reasons(
         if migration.is_open and uuid in (migration.source_claim, migration.dest_claim)
     ]
     is_staying = source.node_id == dest_node_id
-    if is_staying and wanted.migration_type not in MAY_STAY_ON_NODE:
+    if is_staying and wanted.migration_type not in SAME_NODE_ALLOWED:
         reasons.append(f"node {source.nodename} of host {source.host} has the workload already")
-    if not is_staying and wanted.migration_type in STAYS_ON_NODE:
+    if not is_staying and wanted.migration_type in SAME_NODE_REQUIRED:
         reasons.append(
             f"a {wanted.migration_type} stays on node {source.nodename} of host {source.host}"
         )
@@ -186,7 +186,7 @@ def plan_status(migration: Migration, status: MigrationStatus, now: datetime) ->
     if migration.status is status:
         return None
     changed = replace(migration, status=status, updated_at=now)
-    if not changed.is_open or not may_become(migration.status, status):
+    if not changed.is_open or not can_transition(migration.status, status):
         raise RefusedError(f"migration {migration.uuid} is {migration.status}, not to be {status}")
     return Ending(changed)
 

@@ -8,7 +8,7 @@ from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
 from nodetracker.model.pci import PciStatus, TrackedDevice
-from nodetracker.model.warning import REPORT_LASTS, HostWarning, WarningKind
+from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.units import MILLI
 
 
@@ -46,7 +46,7 @@ def _find_expired_claims(
 ) -> Iterable[HostWarning]:
     """Name claims that expired within the hour and whose guest did not come after all."""
     for claim in claims:
-        is_recent = now - claim.updated_at < REPORT_LASTS
+        is_recent = now - claim.updated_at < REPORT_LIFETIME
         is_expired = not claim.is_active and claim.reason == ReleaseReason.EXPIRED.value
         if is_expired and is_recent and claim.workload.uuid not in guests:
             yield HostWarning(

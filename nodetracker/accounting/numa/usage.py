@@ -59,7 +59,7 @@ def sum_usage(
         Host cell id -> what is promised of it, for each of `cells`.
     """
     parts = [part for placement in placements for part in placement.cells]
-    taken = frozenset[int]().union(*(part.taken_cpus for part in parts))
+    taken = frozenset[int]().union(*(part.exclusive_cpus for part in parts))
     return {
         cell.id: _sum_parts(
             [part for part in parts if part.host_cell == cell.id], taken & cell.cpus
@@ -110,7 +110,7 @@ def offered_pins(pins: GuestPins, policy: Policy) -> GuestPins:
         )
         for cell in pins.cells
     ]
-    return replace(pins, cells=tuple(cell for cell in cells if cell.takes_anything))
+    return replace(pins, cells=tuple(cell for cell in cells if cell.uses_resources))
 
 
 def topology_with_usage(

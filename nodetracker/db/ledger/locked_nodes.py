@@ -19,7 +19,7 @@ from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.migration import RUNNING
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.service import COMPUTE_BINARY, ServiceGate
+from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -189,7 +189,7 @@ def read_related(
     return {
         row["id"]: replace(
             _locked_node(row, found[0]),
-            service=_decode_gate(found[0]),
+            service=_decode_availability(found[0]),
             devices=_decode_devices(found) if has_devices else {},
         )
         for row in rows
@@ -241,9 +241,9 @@ def _locked_node(row: sa.RowMapping, beside: sa.RowMapping) -> LockedNode:
     )
 
 
-def _decode_gate(row: sa.RowMapping) -> ServiceGate | None:
+def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
     columns = _part(row, _SERVICE)
-    return ServiceGate(**columns) if columns["created_at"] else None
+    return ServiceAvailability(**columns) if columns["created_at"] else None
 
 
 def _decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice]:

@@ -167,7 +167,7 @@ class MemoryClaims(MemoryRows):
             host=record.host,
             nodename=record.nodename,
             values=record.values,
-            service=None if service is None else service.gate,
+            service=None if service is None else service.availability,
             guest=record.guests.get(workload_uuid),
             now=self._clock(),
             placements=_placements(tables, record.id, workload_uuid),

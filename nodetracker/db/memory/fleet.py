@@ -17,7 +17,7 @@ class MemoryFleet(MemoryRows):
             versions = tuple(_version_of(record) for record in tables.nodes.values())
             hosts = {version.host for version in versions}
             services = {
-                host: service.gate
+                host: service.availability
                 for (host, binary), service in tables.services.items()
                 if binary == COMPUTE_BINARY and host in hosts
             }

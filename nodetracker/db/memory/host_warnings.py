@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nodetracker.db import checks
 from nodetracker.db.memory.tables import MemoryRows, Tables, holder_of
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_over
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_expired
 from nodetracker.ports import AgentKey
 
 
@@ -28,7 +28,7 @@ class MemoryWarnings(MemoryRows):
                 if key[0] == agent.host
                 and key[1] not in wanted
                 and known.resolved_at is None
-                and is_warning_over(known.warning.kind, known.last_seen, now)
+                and is_warning_expired(known.warning.kind, known.last_seen, now)
             ]
             for key, known in over:
                 tables.warnings[key] = dataclasses.replace(known, resolved_at=now)

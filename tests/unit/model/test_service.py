@@ -5,20 +5,20 @@ from nodetracker.model.service import ServiceChange
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "message"),
     [
-        ("AUTO: mine", "disabled_reason: 'AUTO: mine' begins as agents' own reasons do"),
-        ("\udcff", "disabled_reason: '\\udcff' has characters that no database holds"),
-        ("a\0b", "disabled_reason: 'a\\x00b' has characters that no database holds"),
+        ("AUTO: mine", "disabled_reason: 'AUTO: mine' has the prefix of agents' reasons"),
+        ("\udcff", "disabled_reason: '\\udcff' has characters that cannot be stored"),
+        ("a\0b", "disabled_reason: 'a\\x00b' has characters that cannot be stored"),
         ("x" * 16_001, "disabled_reason: is longer than 16000 characters"),
     ],
     ids=["of an agent", "no Unicode", "NUL", "long"],
 )
-def test_a_reason_that_cannot_stand_is_refused(reason: str, told: str) -> None:
+def test_a_reason_that_cannot_be_stored_is_refused(reason: str, message: str) -> None:
     with pytest.raises(RequestError) as caught:
         ServiceChange(disabled=True, disabled_reason=reason)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
-def test_any_other_reason_stands() -> None:
+def test_any_other_reason_is_accepted() -> None:
     assert ServiceChange(True, "Müller: 新しい disk").disabled_reason == "Müller: 新しい disk"

@@ -98,7 +98,7 @@ def test_an_invalid_file_is_an_error_with_the_reason(text, reason):
         (NODE % ", cells: 1", "nodes[0].cells: expected a list"),
         (
             NODE % ", cells: [{id: 0, cpus: 0-x, memory_mb: 1}]",
-            "nodes[0].cells[0]: '0-x' is neither a CPU id nor a range of them",
+            "nodes[0].cells[0]: '0-x' is not a CPU id or a range of CPU ids",
         ),
         (
             NODE % ", cells: [{id: 0, cpus: 0-2, memory_mb: 1}]",

@@ -4,7 +4,13 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.errors import RequestError
-from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus, MigrationType, may_become
+from nodetracker.model.migration import (
+    OPEN,
+    RUNNING,
+    MigrationStatus,
+    MigrationType,
+    can_transition,
+)
 
 WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 SOURCE = "0b9c2f6c-5a34-4a64-9d3a-0f4f5c9a7b12"
@@ -19,12 +25,12 @@ def parse(migration):
 def test_steps_go_forward_and_end_once(before, after):
     order = list(MigrationStatus)
     if before not in OPEN:
-        assert not may_become(before, after)
+        assert not can_transition(before, after)
     elif after in RUNNING:
         is_forward = order.index(before) < order.index(after)
-        assert may_become(before, after) == (before in RUNNING and is_forward)
+        assert can_transition(before, after) == (before in RUNNING and is_forward)
     else:
-        assert may_become(before, after) == (before is not after)
+        assert can_transition(before, after) == (before is not after)
 
 
 @pytest.mark.parametrize("kind", [item.value for item in MigrationType])

@@ -108,7 +108,7 @@ def test_a_placement_is_read_as_it_was_written(placement):
 
 @pytest.mark.parametrize("data", [{}, {"cells": [{}]}, {"cells": 1}, {"cells": [1]}, [], None])
 def test_what_is_no_placement_says_so(data):
-    with pytest.raises(ValueError, match="is no NUMA placement"):
+    with pytest.raises(ValueError, match="is not a NUMA placement"):
         decode_placement(data)
 
 
