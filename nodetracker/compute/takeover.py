@@ -18,7 +18,7 @@ from nodetracker.errors import (
     StoreError,
 )
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentStore
 from nodetracker.settings import AgentSettings
 
@@ -164,7 +164,7 @@ class Takeover:
         """Store a warning at the holder's host, and raise."""
         warning = HostWarning(
             WarningKind.DUPLICATE_REFUSED,
-            "",
+            WHOLE_HOST,
             self._incarnation.agent_id,
             f"a second agent wanted this host and was refused: {self._describe_self()}",
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
 from nodetracker.model.claim import SplitBrain
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class WarningRegistry:
             self._told_skew = skew
         side = "ahead of" if self._told_skew > 0 else "behind"
         message = f"this host's clock is about {abs(self._told_skew):.0f} s {side} the database's"
-        return [HostWarning(WarningKind.CLOCK_SKEW, "", "", message)]
+        return [HostWarning(WarningKind.CLOCK_SKEW, WHOLE_HOST, NO_ITEM, message)]
 
 
 def explain_split_brain(found: SplitBrain) -> HostWarning:
@@ -77,4 +77,5 @@ def _log(level: int, host: str, warning: HostWarning, prefix: str) -> None:
     # A held fact has been logged by its probe; a source that fails would
     # otherwise be a line for each of its nodes.
     level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
-    LOG.log(level, "%s: %s%s", warning.nodename or host, prefix, warning.message)
+    subject = host if warning.nodename == WHOLE_HOST else warning.nodename
+    LOG.log(level, "%s: %s%s", subject, prefix, warning.message)

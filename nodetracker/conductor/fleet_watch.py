@@ -2,7 +2,7 @@
 
 from nodetracker.accounting.liveness import find_broker_outage, is_cut_off, is_service_up
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentStore
 
 
@@ -57,8 +57,8 @@ class FleetWatch:
 def _describe(since: str) -> HostWarning:
     return HostWarning(
         WarningKind.AGENT_UNREACHABLE,
-        "",
-        "",
+        WHOLE_HOST,
+        NO_ITEM,
         f"the message broker, through which this host's heartbeats come, carries nothing since "
         f"{since}; its agent may well be alive",
     )

@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
 
@@ -41,6 +42,12 @@ REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT
 
 They end when their reporter resolves them, or when they are no longer reported.
 """
+
+WHOLE_HOST: Final = ""
+"""Nodename of a warning about the host as a whole, in rows too."""
+
+NO_ITEM: Final = ""
+"""Item of a warning that concerns no fact, guest or device, in rows too."""
 
 WARNING_ITEM_LENGTH = 191
 """Maximum length of an item in the unique key of warnings, in every database."""

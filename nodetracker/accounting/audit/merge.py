@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
 from nodetracker.model.node import HostSnapshot
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _merge_warnings(readings: Sequence[DriverReading]) -> Iterable[HostWarning]:
     """Return all warnings, each once, as warnings of the one node."""
     nodename = readings[0].snapshot.nodename
     return dict.fromkeys(
-        replace(warning, nodename=nodename if warning.nodename else "")
+        replace(warning, nodename=WHOLE_HOST if warning.nodename == WHOLE_HOST else nodename)
         for reading in readings
         for warning in reading.snapshot.warnings
     )

@@ -20,7 +20,7 @@ from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
@@ -217,7 +217,7 @@ def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
         names = ", ".join(stale)
         found.append(
             HostWarning(
-                WarningKind.FACT_HELD, nodename, "", f"not read: {names} ({'; '.join(errors)})"
+                WarningKind.FACT_HELD, nodename, NO_ITEM, f"not read: {names} ({'; '.join(errors)})"
             )
         )
     if snapshot.guests.value is not None:
@@ -228,7 +228,7 @@ def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
     if snapshot.memory.value is not None and snapshot.numa.value is not None:
         mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)
         if mismatch:
-            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, "", mismatch))
+            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, NO_ITEM, mismatch))
     return tuple(found)
 
 
