@@ -6,11 +6,11 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.ledger.locked_nodes import LEDGER_COLUMNS
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES, Claim
 from nodetracker.model.fleet import LedgerNode, LedgerVersion, LedgerVersions
 from nodetracker.model.guest import Guest
+from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 
@@ -66,7 +66,9 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
     rows = {
         row.id: row
         for row in connection.execute(
-            sa.select(*_STAMP, *(_nodes[name] for name in LEDGER_COLUMNS)).where(wanted(_nodes.id))
+            sa.select(*_STAMP, *(_nodes[name] for name in ADMISSION_COLUMNS)).where(
+                wanted(_nodes.id)
+            )
         )
         if row.id in node_ids
     }
@@ -99,7 +101,7 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
     return [
         LedgerNode(
             version=_decode_version(row),
-            values=codec.decode_some_values(row._mapping, LEDGER_COLUMNS),
+            values=codec.decode_some_values(row._mapping, ADMISSION_COLUMNS),
             claims=tuple(claims.get(node_id, ())),
             unclaimed=guests.get(node_id, {}),
             devices=devices.get(node_id, {}),

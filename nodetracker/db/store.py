@@ -16,7 +16,7 @@ from nodetracker.db.audit import node_changes
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.ledger import claims, migrations, split_brains
-from nodetracker.errors import ConflictError
+from nodetracker.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerVersions
@@ -261,14 +261,18 @@ class SqlStore:
         grant: Callable[[sa.Connection], T],
         find_existing_grant: Callable[[sa.Connection], T | None],
     ) -> T:
-        """Grant a request, or return what the same request was granted concurrently."""
+        """Grant a request, or return what the same one was granted before.
+
+        A duplicate key means that it was granted at the same time. A refusal
+        may be caused by that earlier grant.
+        """
         try:
             return self._database.write(grant)
-        except ConflictError:
-            again = self._database.read(find_existing_grant)
-            if again is None:
+        except (ClaimRefusedError, ConflictError):
+            existing = self._database.read(find_existing_grant)
+            if existing is None:
                 raise
-            return again
+            return existing
 
     def close(self) -> None:
         """See `Store`."""

@@ -180,6 +180,18 @@ NODE_COLUMNS = tuple(item.name for item in dataclasses.fields(NodeValues))
 VOLATILE_COLUMNS = frozenset(
     item.name for item in dataclasses.fields(NodeValues) if item.metadata.get("volatile")
 )
+ADMISSION_COLUMNS = (
+    "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
+    "local_gb_used", "cpu_used", "disk_used", "cpu_allocation_ratio", "ram_allocation_ratio",
+    "disk_allocation_ratio", "reserved", "overhead", "inventory", "traits", "facts",
+    "numa_topology", "tracks_resources", "gpus",
+)  # fmt: skip
+"""What admission needs of a row: ledger transactions and schedulers read no other column."""
+
+
+def admission_values(values: NodeValues) -> NodeValues:
+    """Return values of which only the `ADMISSION_COLUMNS` are known; the rest is a new row's."""
+    return NodeValues(**{name: getattr(values, name) for name in ADMISSION_COLUMNS})
 
 
 @dataclass(frozen=True, slots=True)

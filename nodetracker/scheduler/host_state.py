@@ -6,9 +6,9 @@ from datetime import datetime
 
 from nodetracker.accounting.ledger import grants
 from nodetracker.accounting.ledger.admission import Admission, free_amounts
-from nodetracker.accounting.ledger.grants import LockedNode
-from nodetracker.accounting.numa.usage import list_placements
-from nodetracker.accounting.usage import Charge, charge_of_claim
+from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.ledger.node_claims import add_claim
+from nodetracker.accounting.usage import Charge
 from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -47,13 +47,7 @@ class HostState:
         Args:
             now: the database's time.
         """
-        used: Counter[str] = Counter()
-        for claim in self.node.claims:
-            used.update(claim.amounts.resources)
-        locked = self._as_locked(request.workload.uuid, now)
-        return grants.evaluate_claim(
-            request, locked, used, policy.service_down_time, policy.is_packing, policy.aliases
-        )
+        return grants.evaluate_claim(request, self._as_locked(request.workload.uuid, now), policy)
 
     def consume(self, claim: Claim) -> "HostState":
         """Return the node with a granted claim, as the ledger wrote it.
@@ -62,34 +56,27 @@ class HostState:
         according to the cache are left unchanged.
         """
         locked = self._as_locked(claim.workload.uuid, claim.created_at)
-        charge = charge_of_claim(claim.amounts, claim.workload.kind, locked.overhead_mb)
-        inventory = grants.inventory_given(locked, claim)
-        columns = grants.charge_row(locked, charge, grants.credit_of(locked), inventory)
-        placements = [*locked.placements, *([claim.numa] if claim.numa else [])]
-        columns["numa_topology"] = grants.topology_column(
-            self.node.values.numa_topology, placements
-        )
-        rest = {
-            uuid: guest
-            for uuid, guest in self.node.unclaimed.items()
-            if uuid != claim.workload.uuid
-        }
         try:
-            devices = grants.assign_devices(locked, claim)
+            after = add_claim(locked, claim)
         except RefusedError:
-            devices = dict(self.node.devices)
+            after = add_claim(locked, replace(claim, devices=()))
+        unclaimed = dict(self.node.unclaimed)
+        unclaimed.pop(claim.workload.uuid, None)
         node = replace(
             self.node,
-            values=replace(self.node.values, **columns),
+            values=after.values,
             claims=(*self.node.claims, claim),
-            unclaimed=rest,
-            devices=devices,
+            unclaimed=unclaimed,
+            devices=after.devices,
         )
         return replace(self, node=node, is_estimate=True)
 
     def _as_locked(self, workload_uuid: str, now: datetime) -> LockedNode:
         """Return the node as a ledger transaction for this workload would read it."""
         version = self.node.version
+        used: Counter[str] = Counter()
+        for claim in self.node.claims:
+            used.update(claim.amounts.resources)
         return LockedNode(
             id=version.id,
             host=version.host,
@@ -98,9 +85,12 @@ class HostState:
             service=self.service,
             guest=self.node.unclaimed.get(workload_uuid),
             now=now,
-            placements=list_placements(
-                self.node.claims,
-                (guest for uuid, guest in self.node.unclaimed.items() if uuid != workload_uuid),
-            ),
+            claim_placements={c.uuid: c.numa for c in self.node.claims if c.numa is not None},
+            guest_placements={
+                guest.uuid: guest.pins.placement
+                for guest in self.node.unclaimed.values()
+                if guest.pins.placement is not None
+            },
             devices=self.node.devices,
+            used_resources=used,
         )

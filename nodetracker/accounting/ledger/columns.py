@@ -1,16 +1,21 @@
-"""What is promised of a node: the columns that follow from its claims, guests and devices."""
+"""Build the columns of a node that follow from its claims, guests and devices."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from nodetracker.accounting.ledger.grants import topology_column
-from nodetracker.accounting.numa.usage import list_placements
+from nodetracker.accounting.numa.usage import (
+    decode_host_cells,
+    list_placements,
+    sum_usage,
+    topology_with_usage,
+)
 from nodetracker.accounting.pci.gpus import ledger_gpu_columns
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import charge_of_ledger, usage_columns
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
+from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 
 
@@ -20,11 +25,11 @@ def ledger_columns(
     guests: Collection[Guest],
     devices: Mapping[str, TrackedDevice],
 ) -> dict[str, Any]:
-    """Build the columns anew from all that is promised, whatever they said before.
+    """Build the columns from all claims and guests, whatever they were before.
 
     Args:
         values: the rest of the row, capacity and overhead above all.
-        guests: each with the claim that covers it.
+        guests: each with the claim that is assigned to it.
         devices: with their holders.
     """
     total = charge_of_ledger(claims, guests, int(values.overhead.get("memory_mb", 0)))
@@ -34,3 +39,10 @@ def ledger_columns(
         **ledger_gpu_columns(values.gpus, values.inventory, claims, guests, devices),
         **usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
     }
+
+
+def topology_column(
+    column: Mapping[str, Any], placements: Iterable[NumaPlacement]
+) -> dict[str, Any]:
+    """Return the column ``numa_topology`` with what placements use of each cell."""
+    return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))

@@ -1,262 +1,91 @@
-"""What a ledger transaction does to one node: pure, on what was read under the lock."""
+"""Decide whether a node grants a claim, and what the grant writes."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, Refusal, admit
+from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.ledger.node_claims import (
+    add_claim,
+    diff_node,
+    guest_credit,
+    own_devices,
+)
+from nodetracker.accounting.ledger.write import LedgerWrite
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa.fit import NumaRefusal, fit_numa
-from nodetracker.accounting.numa.usage import decode_host_cells, sum_usage, topology_with_usage
+from nodetracker.accounting.numa.usage import decode_host_cells, sum_usage
 from nodetracker.accounting.pci.admission import PciAdmission
-from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS, count_bound, covered_inventory
-from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
-from nodetracker.accounting.usage import (
-    Charge,
-    charge_of_claim,
-    charge_of_guest,
-    charge_of_row,
-    usage_columns,
-)
-from nodetracker.errors import ClaimConflictError, RefusedError
-from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState, ReleaseReason
-from nodetracker.model.guest import Guest
-from nodetracker.model.node import NodeValues
+from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS, count_bound
+from nodetracker.accounting.usage import charge_of_claim
+from nodetracker.errors import ClaimConflictError, ClaimRefusedError, RefusedError, RequestError
+from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState
 from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.pci_request import Alias
-from nodetracker.model.service import ServiceAvailability
+from nodetracker.settings import AdmissionPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class LockedNode:
-    """A node as a ledger transaction reads it, its row locked.
+def decide_grant(
+    request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy, reasons: Sequence[str] = ()
+) -> LedgerWrite[Claim]:
+    """Grant a request on a node.
 
-    Attributes:
-        values: only what admission and usage need; the rest is as a new row's.
-        service: of the host's agent, None when there is none.
-        guest: of the workload in question as stored, None when there is none.
-        placements: of the node's active claims, and of unclaimed guests but the
-            workload's own, on NUMA cells; read only where the claim in
-            question has one or asks for one, or the guest has one.
-        devices: its PCI devices by address; read only where the claim in
-            question has one or asks for one.
-        now: the database's time.
+    The claim of a workload whose guest is listed is confirmed from the start.
+
+    Args:
+        reasons: against it, whatever the node answers.
+
+    Raises:
+        ClaimRefusedError: with these reasons and all of the node's.
     """
-
-    id: int
-    host: str
-    nodename: str
-    values: NodeValues
-    service: ServiceAvailability | None
-    guest: Guest | None
-    now: datetime
-    placements: tuple[NumaPlacement, ...] = ()
-    devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
-
-    @property
-    def overhead_mb(self) -> int:
-        """Memory that the driver adds to each instance, in MiB."""
-        overhead: Any = self.values.overhead.get("memory_mb", 0)
-        return int(overhead)
+    admission = evaluate_claim(request, node, policy)
+    if reasons or admission.reasons:
+        raise ClaimRefusedError([*reasons, *admission.reasons])
+    claim = _make_claim(request, node, admission, policy.claim_timeout)
+    return LedgerWrite(claim, new_claim=claim, nodes=(diff_node(node, add_claim(node, claim)),))
 
 
-def evaluate_claim(
-    request: ClaimRequest,
-    node: LockedNode,
-    used_resources: Mapping[str, int],
-    service_down_time: int,
-    is_packing: bool,
-    aliases: Mapping[str, Alias],
-) -> Admission:
-    """Judge a claim on a node: whether the node takes any now, and whether it fits.
+def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy) -> Admission:
+    """Return whether a node accepts claims now and has room for this one, with every reason if not.
 
-    A node whose driver cannot tell what is taken refuses none for its size.
+    A node whose driver does not track resources refuses no claim for its size.
     """
+    refusals = _evaluate_service(node, policy.service_down_time)
     if not node.values.tracks_resources:
-        return Admission((), tuple(_evaluate_service(node, service_down_time)))
-    charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
-    used = dict(used_resources)
-    used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - _gpu_credit_of(node)
-    answer = admit(request, node.values, charge, credit_of(node), used)
-    refusals = [*_evaluate_service(node, service_down_time), *answer.refusals]
-    unknown = sorted({r.alias for r in request.pci_requests} - aliases.keys())
+        return Admission((), tuple(refusals))
+    admission = _evaluate_amounts(request, node)
+    refusals += admission.refusals
+    unknown = sorted({r.alias for r in request.pci_requests} - policy.aliases.keys())
     refusals += [Refusal(AdmissionCheck.PCI, f"{alias} is no PCI alias") for alias in unknown]
     if unknown:
-        return replace(answer, refusals=tuple(refusals))
-    topology = node.values.numa_topology
+        return replace(admission, refusals=tuple(refusals))
     pci = PciAdmission(
         own_devices(node),
         request.pci_requests,
-        aliases,
-        {cell["id"]: cell.get("socket") for cell in topology.get("cells", ())},
+        policy.aliases,
+        {cell["id"]: cell.get("socket") for cell in node.values.numa_topology.get("cells", ())},
     )
-    placement: NumaPlacement | None = None
-    numa_reasons: tuple[str, ...] = ()
-    if request.numa is not None:
-        cells = decode_host_cells(topology)
-        found = fit_numa(
-            request.numa,
-            cells,
-            sum_usage(cells, node.placements),
-            limits=request.numa_limits,
-            is_packing=is_packing,
-            accepts=pci.accepts if request.pci_requests else None,
-        )
-        if isinstance(found, NumaRefusal):
-            refusals.append(Refusal(AdmissionCheck.NUMA, found.summary))
-            numa_reasons = found.reasons
-        else:
-            placement = found
-    if not request.pci_requests:
-        return replace(answer, refusals=tuple(refusals), numa=placement, numa_reasons=numa_reasons)
-    verdict = pci.evaluate([cell.host_cell for cell in placement.cells] if placement else ())
-    return replace(
-        answer,
-        refusals=(*refusals, *(Refusal(AdmissionCheck.PCI, reason) for reason in verdict.reasons)),
-        numa=placement,
-        numa_reasons=numa_reasons,
-        devices=verdict.all_addresses,
-        pci=verdict,
-    )
-
-
-def credit_of(node: LockedNode) -> Charge:
-    """Return what the workload's guest is charged already while no claim covers it."""
-    guest = node.guest
-    if guest is None or guest.claim_uuid is not None:
-        return Charge()
-    return charge_of_guest(guest, node.overhead_mb)
-
-
-def _gpu_credit_of(node: LockedNode) -> int:
-    """Return how many GPUs are reserved for the workload's guest while no claim covers it."""
-    guest = node.guest
-    if guest is None or guest.claim_uuid is not None:
-        return 0
-    return count_bound(node.values.gpus, guest.uuid)
-
-
-def make_claim(
-    request: ClaimRequest, node: LockedNode, answer: Admission, claim_timeout: int
-) -> Claim:
-    """Build the claim of a request that was admitted; one whose guest is there is confirmed."""
-    is_there = node.guest is not None and node.guest.missing_since is None
-    return Claim(
-        uuid=request.uuid,
-        node_id=node.id,
-        host=node.host,
-        nodename=node.nodename,
-        workload=request.workload,
-        kind=ClaimKind.CREATE if request.migration is None else ClaimKind.MOVE,
-        state=ClaimState.CONFIRMED if is_there else ClaimState.HELD,
-        amounts=request.amounts,
-        request_hash=request.request_hash,
-        created_at=node.now,
-        updated_at=node.now,
-        expires_at=None if is_there else node.now + timedelta(seconds=claim_timeout),
-        numa=answer.numa,
-        devices=tuple(sorted(answer.devices)),
-        migration_uuid=None if request.migration is None else request.migration.uuid,
-    )
-
-
-def release(claim: Claim, reason: ReleaseReason, now: datetime) -> Claim:
-    """Return a claim as it is once released."""
-    return replace(
-        claim,
-        state=ClaimState.RELEASED,
-        reason=reason.value,
-        expires_at=None,
-        updated_at=now,
-    )
-
-
-def charge_row(
-    node: LockedNode, added: Charge, removed: Charge, inventory: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the usage columns after something was charged and something taken off.
-
-    Args:
-        inventory: the column from now on, None when it stays.
-    """
-    values = node.values
-    total = charge_of_row(values) + added - removed
-    columns = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
-    return columns if inventory is None else columns | {"inventory": inventory}
-
-
-def inventory_given(node: LockedNode, claim: Claim) -> dict[str, Any] | None:
-    """Return the column ``inventory`` once a claim covers the workload's guest, None if it stays.
-
-    Where another claim covers it already the next audit tells.
-    """
-    guest = node.guest
-    if guest is None or guest.claim_uuid is not None:
-        return None
-    return covered_inventory(node.values.inventory, node.values.gpus, guest.uuid, (), (claim,))
-
-
-def inventory_taken(
-    node: LockedNode, claim: Claim, others: Sequence[Claim]
-) -> dict[str, Any] | None:
-    """Return the column ``inventory`` once a claim is released, None if it stays.
-
-    Args:
-        others: the workload's other active claims on this node.
-    """
-    guest = node.guest
-    if guest is None or guest.missing_since is not None:
-        return None
-    return covered_inventory(
-        node.values.inventory, node.values.gpus, guest.uuid, (claim, *others), others
-    )
-
-
-def assign_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
-    """Return the node's devices once a claim that was admitted has its own."""
-    give = allocate_devices if claim.state is ClaimState.CONFIRMED else claim_devices
-    return _leave_guest_its(give(own_devices(node), claim.devices, claim.uuid), node)
-
-
-def return_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
-    """Return the node's devices once a claim has given its own back; a guest keeps what it has."""
-    return _leave_guest_its(free_devices(node.devices, claim.uuid), node)
-
-
-def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
-    """Return the devices as a claim of the workload may have them: its guest's are its own."""
-    return node.devices if node.guest is None else free_devices(node.devices, node.guest.uuid)
-
-
-def _leave_guest_its(
-    devices: Mapping[str, TrackedDevice], node: LockedNode
-) -> dict[str, TrackedDevice]:
-    left = dict(devices)
-    if node.guest is None or node.guest.missing_since is not None:
-        return left
-    for address in node.guest.pins.devices:
-        if address in left and left[address].is_available:
-            left = allocate_devices(left, [address], node.guest.uuid)
-    return left
-
-
-def topology_column(
-    column: Mapping[str, Any], placements: Iterable[NumaPlacement]
-) -> dict[str, Any]:
-    """Return the column ``numa_topology`` with what placements take of each cell."""
-    return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))
+    found = _fit_numa(request, node, pci, policy.is_packing)
+    if isinstance(found, NumaRefusal):
+        refusals.append(Refusal(AdmissionCheck.NUMA, found.summary))
+        admission = replace(admission, numa_reasons=found.reasons)
+    else:
+        admission = replace(admission, numa=found)
+    if request.pci_requests:
+        verdict = pci.evaluate(_host_cells(admission.numa))
+        refusals += [Refusal(AdmissionCheck.PCI, reason) for reason in verdict.reasons]
+        admission = replace(admission, devices=verdict.all_addresses, pci=verdict)
+    return replace(admission, refusals=tuple(refusals))
 
 
 def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
     """Return the claim that a request was granted before, None when it was not.
 
     Args:
-        found: the claim with the request's uuid, if there is one.
+        found: the claim with the request's uuid, if it exists.
 
     Raises:
-        ClaimConflictError: it stands for another request.
+        ClaimConflictError: it was granted to another request.
     """
     for claim in found:
         if claim.request_hash != request.request_hash:
@@ -266,10 +95,10 @@ def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim 
 
 
 def require_active(claim: Claim) -> Claim:
-    """Return a claim that a request was granted, now or before, if it holds anything.
+    """Return a claim that a request was granted, now or before, if it is active.
 
-    The ledger answers a request again whatever became of its claim; whoever
-    begins something on the strength of the answer asks this, too.
+    The ledger returns the same claim for the same request whatever became of
+    it; a caller that is about to use its resources checks this, too.
 
     Raises:
         RefusedError: it is released.
@@ -282,8 +111,52 @@ def require_active(claim: Claim) -> Claim:
     return claim
 
 
+def require_node(node: LockedNode | None, host: str, nodename: str) -> LockedNode:
+    """Return the node on which a claim is requested.
+
+    Raises:
+        ClaimRefusedError: it does not exist.
+    """
+    if node is None:
+        raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
+    return node
+
+
+def require_no_move(request: ClaimRequest) -> None:
+    """Make sure that a request is not for the destination of a move.
+
+    Raises:
+        RequestError: it is.
+    """
+    if request.migration is not None:
+        raise RequestError("migration", "makes it a request for a migration and not for a claim")
+
+
+def _make_claim(
+    request: ClaimRequest, node: LockedNode, admission: Admission, claim_timeout: int
+) -> Claim:
+    is_listed = node.guest is not None and node.guest.missing_since is None
+    return Claim(
+        uuid=request.uuid,
+        node_id=node.id,
+        host=node.host,
+        nodename=node.nodename,
+        workload=request.workload,
+        kind=ClaimKind.CREATE if request.migration is None else ClaimKind.MOVE,
+        state=ClaimState.CONFIRMED if is_listed else ClaimState.HELD,
+        amounts=request.amounts,
+        request_hash=request.request_hash,
+        created_at=node.now,
+        updated_at=node.now,
+        expires_at=None if is_listed else node.now + timedelta(seconds=claim_timeout),
+        numa=admission.numa,
+        devices=tuple(sorted(admission.devices)),
+        migration_uuid=None if request.migration is None else request.migration.uuid,
+    )
+
+
 def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
-    """Say why a node takes no claim whatever it asks for."""
+    """Return why a node accepts no claim at all."""
     service, host = node.service, f"host {node.host}"
     if service is None:
         return [Refusal(AdmissionCheck.SERVICE, f"{host} has no service")]
@@ -296,3 +169,40 @@ def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]
     if not is_service_up(service, node.now, service_down_time):
         refusals.append(Refusal(AdmissionCheck.UP, f"{host} is down"))
     return refusals
+
+
+def _evaluate_amounts(request: ClaimRequest, node: LockedNode) -> Admission:
+    charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
+    used = dict(node.used_resources)
+    if node.unclaimed_guest is not None:  # the GPUs that it is bound to are its claim's
+        bound = count_bound(node.values.gpus, node.unclaimed_guest.uuid)
+        used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - bound
+    return admit(request, node.values, charge, guest_credit(node), used)
+
+
+def _fit_numa(
+    request: ClaimRequest, node: LockedNode, pci: PciAdmission, is_packing: bool
+) -> NumaPlacement | NumaRefusal | None:
+    if request.numa is None:
+        return None
+    cells = decode_host_cells(node.values.numa_topology)
+    others = [
+        *node.claim_placements.values(),
+        *(
+            placement
+            for uuid, placement in node.guest_placements.items()
+            if uuid != request.workload.uuid
+        ),
+    ]
+    return fit_numa(
+        request.numa,
+        cells,
+        sum_usage(cells, others),
+        limits=request.numa_limits,
+        is_packing=is_packing,
+        accepts=pci.accepts if request.pci_requests else None,
+    )
+
+
+def _host_cells(placement: NumaPlacement | None) -> Collection[int]:
+    return () if placement is None else [cell.host_cell for cell in placement.cells]

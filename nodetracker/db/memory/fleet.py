@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from nodetracker.db.memory.tables import MemoryRows, with_claims
 from nodetracker.model.fleet import LedgerNode, LedgerVersion, LedgerVersions
-from nodetracker.model.node import NodeRecord
+from nodetracker.model.node import NodeRecord, admission_values
 from nodetracker.model.service import COMPUTE_BINARY
 
 
@@ -29,7 +29,7 @@ class MemoryFleet(MemoryRows):
             return [
                 LedgerNode(
                     _version_of(record),
-                    record.values,
+                    admission_values(record.values),
                     tuple(
                         claim
                         for claim in with_claims(tables, record).claims.values()

@@ -1,62 +1,53 @@
-"""Migrations over dicts: moves of claims from one node to another."""
+"""Ledger transactions on migrations, over dicts."""
 
-from nodetracker.accounting.ledger import moves
-from nodetracker.accounting.ledger.moves import Ending
-from nodetracker.db.memory.claims import MemoryClaims, find_existing_grant, release, write_active
-from nodetracker.db.memory.tables import Tables, bump_generation, node_ids_of, place_migration
-from nodetracker.errors import ClaimRefusedError, NotFoundError
+from nodetracker.accounting.ledger.migrations import (
+    decide_move,
+    decide_move_confirm,
+    decide_move_revert,
+    decide_move_status,
+)
+from nodetracker.accounting.ledger.moves import move_of
+from nodetracker.db.memory.claims import MemoryClaims, find_existing_grant
+from nodetracker.db.memory.locked import lock_migration, lock_move
+from nodetracker.db.memory.tables import place_migration
+from nodetracker.db.memory.writes import apply_write
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.ports import AdmissionPolicy
 
 
 class MemoryMigrations(MemoryClaims):
-    """The part of `nodetracker.ports.Store` that decides about moves."""
+    """The part of `nodetracker.ports.Store` that keeps migrations."""
 
     def create_migration(
         self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Migration:
         """See `Store`."""
-        wanted = moves.move_of(request)
+        move_of(request)
         with self._writing() as tables:
-            again = find_existing_grant(tables, request)
-            if again is not None:
-                return place_migration(tables, tables.migrations[again.migration_uuid or ""])
-            dest = self._lock_node(tables, host, nodename, request.workload.uuid)
-            if dest is None:
-                raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
-            reasons = moves.move_reasons(
-                request, tables.claims, tables.migrations.values(), dest.id
-            )
-            granted = self._grant(tables, request, dest, policy, reasons)
-            source = tables.claims[wanted.source_claim]
-            migration = moves.make_migration(request, source, granted)
-            tables.migrations[migration.uuid] = migration
-            if source.node_id != granted.node_id:
-                bump_generation(tables, source.node_id)
-            return place_migration(tables, migration)
+            existing = find_existing_grant(tables, request)
+            if existing is not None:
+                return place_migration(tables, tables.migrations[existing.migration_uuid or ""])
+            locked = lock_move(tables, self._clock(), request, host, nodename)
+            return apply_write(tables, decide_move(request, locked, policy))
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `Store`."""
         with self._writing() as tables:
-            migration = _find_migration(tables, uuid)
-            return self._end(
-                tables, migration, moves.plan_confirm(migration, tables.claims, self._clock())
-            )
+            locked = lock_migration(tables, self._clock(), uuid)
+            return apply_write(tables, decide_move_confirm(locked))
 
     def revert_migration(self, uuid: str) -> Migration:
         """See `Store`."""
         with self._writing() as tables:
-            migration = _find_migration(tables, uuid)
-            return self._end(
-                tables, migration, moves.plan_revert(migration, tables.claims, self._clock())
-            )
+            locked = lock_migration(tables, self._clock(), uuid)
+            return apply_write(tables, decide_move_revert(locked))
 
     def set_migration_status(self, uuid: str, status: MigrationStatus) -> Migration:
         """See `Store`."""
         with self._writing() as tables:
-            migration = _find_migration(tables, uuid)
-            return self._end(tables, migration, moves.plan_status(migration, status, self._clock()))
+            locked = lock_migration(tables, self._clock(), uuid)
+            return apply_write(tables, decide_move_status(locked, status))
 
     def list_migrations(
         self,
@@ -74,28 +65,3 @@ class MemoryMigrations(MemoryClaims):
                 and uuid in (None, migration.uuid)
                 and status in (None, migration.status)
             ]
-
-    def _end(self, tables: Tables, migration: Migration, ending: Ending | None) -> Migration:
-        if ending is None:
-            return place_migration(tables, migration)
-        ids = node_ids_of(tables, migration)
-        if ending.confirmed is not None:
-            node, _ = self._lock_claim(tables, ending.confirmed.uuid)
-            write_active(tables, node, ending.confirmed)
-            ids.discard(node.id)
-        if ending.released is not None:
-            claim, reason = ending.released
-            node, _ = self._lock_claim(tables, claim.uuid)
-            release(tables, node, claim, reason)
-            ids.discard(claim.node_id)
-        for node_id in ids:
-            bump_generation(tables, node_id)
-        tables.migrations[migration.uuid] = ending.migration
-        return place_migration(tables, ending.migration)
-
-
-def _find_migration(tables: Tables, uuid: str) -> Migration:
-    try:
-        return tables.migrations[uuid]
-    except KeyError:
-        raise NotFoundError(f"there is no migration {uuid}") from None

@@ -1,0 +1,93 @@
+"""Decide what becomes of a granted claim: confirmed, renewed or aborted."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from nodetracker.accounting.ledger.locked import LockedClaim
+from nodetracker.accounting.ledger.node_claims import confirm_devices, diff_node, remove_claim
+from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
+from nodetracker.errors import RefusedError
+from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.migration import MigrationStatus
+
+
+def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:
+    """Confirm a claim: it does not expire any more, and its devices are allocated.
+
+    Raises:
+        RefusedError: it is released.
+    """
+    _require_not_released(locked.claim)
+    if locked.claim.state is ClaimState.CONFIRMED:
+        return LedgerWrite(locked.claim)
+    confirmed = confirmed_claim(locked.claim, locked.node.now)
+    after = confirm_devices(locked.node, confirmed)
+    return LedgerWrite(
+        confirmed, changed_claims=(confirmed,), nodes=(diff_node(locked.node, after),)
+    )
+
+
+def decide_renew(locked: LockedClaim, claim_timeout: int) -> LedgerWrite[Claim]:
+    """Let a held claim expire later, counted from now; a confirmed one never does.
+
+    Raises:
+        RefusedError: it is released.
+    """
+    _require_not_released(locked.claim)
+    if locked.claim.state is ClaimState.CONFIRMED:
+        return LedgerWrite(locked.claim)
+    now = locked.node.now
+    expires_at = now + timedelta(seconds=claim_timeout)
+    if expires_at == locked.claim.expires_at:
+        return LedgerWrite(locked.claim)
+    renewed = replace(locked.claim, expires_at=expires_at, updated_at=now)
+    return LedgerWrite(renewed, changed_claims=(renewed,), nodes=(NodeWrite(locked.node.id),))
+
+
+def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
+    """Release a claim and cancel the migration whose destination it is.
+
+    One that is released already is left as it is.
+
+    Raises:
+        RefusedError: it is the source of a running migration.
+    """
+    claim, node = locked.claim, locked.node
+    if not claim.is_active:
+        return LedgerWrite(claim)
+    if locked.source_of is not None:
+        raise RefusedError(
+            f"claim {claim.uuid} is the source of migration {locked.source_of}; "
+            "confirm or revert that one"
+        )
+    released = released_claim(claim, ReleaseReason.ABORTED, node.now)
+    cancelled = None
+    if locked.destination_of is not None:
+        cancelled = MigrationStep(locked.destination_of, MigrationStatus.CANCELLED, node.now)
+    return LedgerWrite(
+        released,
+        changed_claims=(released,),
+        nodes=(diff_node(node, remove_claim(node, claim, locked.others)),),
+        migration_step=cancelled,
+    )
+
+
+def confirmed_claim(claim: Claim, now: datetime) -> Claim:
+    """Return a claim as it is once confirmed."""
+    return replace(claim, state=ClaimState.CONFIRMED, expires_at=None, updated_at=now)
+
+
+def released_claim(claim: Claim, reason: ReleaseReason, now: datetime) -> Claim:
+    """Return a claim as it is once released."""
+    return replace(
+        claim,
+        state=ClaimState.RELEASED,
+        reason=reason.value,
+        expires_at=None,
+        updated_at=now,
+    )
+
+
+def _require_not_released(claim: Claim) -> None:
+    if not claim.is_active:
+        raise RefusedError(f"claim {claim.uuid} is released ({claim.reason})")

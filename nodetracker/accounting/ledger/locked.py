@@ -1,0 +1,118 @@
+"""Value types for what a ledger transaction reads under lock before it decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nodetracker.model.claim import Claim
+from nodetracker.model.guest import Guest
+from nodetracker.model.migration import Migration
+from nodetracker.model.node import NodeValues
+from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.service import ServiceAvailability
+
+
+@dataclass(frozen=True, slots=True)
+class LockedNode:
+    """A node with its row locked, as far as one workload is concerned.
+
+    A store reads what the transaction needs and leaves the rest empty:
+    placements where the claim or the workload's guest is on NUMA cells,
+    devices where the claim has any, used resources where the request has any.
+
+    Attributes:
+        values: the `ADMISSION_COLUMNS`; other columns are as a new row's.
+        service: of the host's agent, None when the host has none.
+        guest: of the workload as stored, None when the node has none.
+        now: the database's time.
+        claim_placements: of the node's active claims, by claim.
+        guest_placements: of its unclaimed guests, by guest.
+        devices: its PCI devices by address.
+        used_resources: resource class without columns -> what active claims hold.
+    """
+
+    id: int
+    host: str
+    nodename: str
+    values: NodeValues
+    service: ServiceAvailability | None
+    guest: Guest | None
+    now: datetime
+    claim_placements: Mapping[str, NumaPlacement] = field(default_factory=dict)
+    guest_placements: Mapping[str, NumaPlacement] = field(default_factory=dict)
+    devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
+    used_resources: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def overhead_mb(self) -> int:
+        """Memory that the driver adds to each instance, in MiB."""
+        overhead: Any = self.values.overhead.get("memory_mb", 0)
+        return int(overhead)
+
+    @property
+    def unclaimed_guest(self) -> Guest | None:
+        """The workload's guest unless a claim is assigned to it."""
+        return None if self.guest is None or self.guest.claim_uuid is not None else self.guest
+
+    @property
+    def has_cells(self) -> bool:
+        """True when the workload's guest is bound to NUMA cells."""
+        return self.guest is not None and bool(self.guest.pins.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedClaim:
+    """A claim with its node locked.
+
+    Attributes:
+        others: the workload's other active claims on the node, oldest first.
+        source_of: uuid of the running migration whose source it is, or None.
+        destination_of: uuid of the open migration whose destination it is, or None.
+    """
+
+    claim: Claim
+    node: LockedNode
+    others: tuple[Claim, ...] = ()
+    source_of: str | None = None
+    destination_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockedMove:
+    """Both nodes of a move that was requested, locked.
+
+    Attributes:
+        dest: the node that the workload shall move to.
+        claims: the workload's and the source, by uuid.
+        migrations: the workload's.
+    """
+
+    dest: LockedNode
+    claims: Mapping[str, Claim]
+    migrations: tuple[Migration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LockedMigration:
+    """A migration with its nodes locked.
+
+    Attributes:
+        nodes: by id, as far as its claims exist.
+        claims: the workload's, by uuid, oldest first.
+        now: the database's time.
+    """
+
+    migration: Migration
+    nodes: Mapping[int, LockedNode]
+    claims: Mapping[str, Claim]
+    now: datetime
+
+    def list_others(self, claim: Claim) -> tuple[Claim, ...]:
+        """Return the workload's other active claims on the claim's node, oldest first."""
+        return tuple(
+            other
+            for other in self.claims.values()
+            if other.is_active and other.node_id == claim.node_id and other.uuid != claim.uuid
+        )

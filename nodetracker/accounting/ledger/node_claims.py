@@ -1,0 +1,203 @@
+"""Add claims to a locked node and remove them: usage, NUMA cells, devices, GPUs and its guest.
+
+Each function returns the node as it is afterwards; `diff_node` returns what
+of it has to be written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from nodetracker.accounting.ledger.columns import topology_column
+from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.ledger.write import NodeWrite
+from nodetracker.accounting.pci.gpus import covered_inventory
+from nodetracker.accounting.pci.pools import pci_columns
+from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
+from nodetracker.accounting.usage import (
+    Charge,
+    charge_of_claim,
+    charge_of_guest,
+    charge_of_row,
+    usage_columns,
+)
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.guest import Guest
+from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
+from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.pci import TrackedDevice
+
+T = TypeVar("T")
+
+
+def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
+    """Return a node with a claim that was admitted; the workload's guest is assigned to it.
+
+    Raises:
+        RefusedError: a device of the claim is not available.
+    """
+    values = _replace_usage(node.values, charge_on(node, claim), guest_credit(node))
+    claimed = {} if claim.numa is None else {claim.uuid: claim.numa}
+    after = replace(
+        node,
+        values=_replace_inventory(values, node.unclaimed_guest, (), (claim,)),
+        guest=None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid),
+        claim_placements={**node.claim_placements, **claimed},
+        guest_placements=_without(node.guest_placements, claim.workload.uuid),
+        devices=_assign_devices(node, claim) if claim.devices else node.devices,
+    )
+    return _replace_topology(after) if claim.numa is not None or node.has_cells else after
+
+
+def confirm_devices(node: LockedNode, claim: Claim) -> LockedNode:
+    """Return a node with the devices of a confirmed claim allocated to it.
+
+    Raises:
+        RefusedError: a device of the claim is another's by now.
+    """
+    if not claim.devices:
+        return node
+    return replace(node, devices=allocate_devices(node.devices, claim.devices, claim.uuid))
+
+
+def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> LockedNode:
+    """Return a node without a claim that was active.
+
+    Its guest is assigned to the newest of the workload's other claims.
+    Without one the guest counts as unclaimed; if it is missing it is deleted.
+
+    Args:
+        others: the workload's other active claims on the node, oldest first.
+    """
+    guest, added = node.guest, Charge()
+    if guest is not None and guest.claim_uuid == claim.uuid:
+        if others:
+            guest = replace(guest, claim_uuid=others[-1].uuid)
+        elif guest.missing_since is None:
+            guest = replace(guest, claim_uuid=None)
+            added = charge_of_guest(guest, node.overhead_mb)
+        else:
+            guest = None
+    values = _replace_usage(node.values, added, charge_on(node, claim))
+    after = replace(
+        node,
+        values=_replace_inventory(values, _listed_guest(node), (claim, *others), others),
+        guest=guest,
+        claim_placements=_without(node.claim_placements, claim.uuid),
+        guest_placements={**node.guest_placements, **_unclaimed_placement(guest)},
+        devices=_return_devices(node, claim) if claim.devices else node.devices,
+    )
+    return _replace_topology(after) if claim.numa is not None or node.has_cells else after
+
+
+def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
+    """Return what has to be written to make a node what it is afterwards."""
+    values = after.values
+    charge = charge_of_row(values)
+    columns: dict[str, Any] = {}
+    if charge != charge_of_row(before.values):
+        columns |= usage_columns(charge, values.reserved, values.memory_mb, values.local_gb)
+    if values.inventory != before.values.inventory:
+        columns["inventory"] = values.inventory
+    if values.numa_topology != before.values.numa_topology:
+        columns["numa_topology"] = values.numa_topology
+    if after.devices != before.devices:
+        columns |= pci_columns(after.devices.values())
+    return NodeWrite(after.id, columns, _diff_guest(before, after), _diff_devices(before, after))
+
+
+def charge_on(node: LockedNode, claim: Claim) -> Charge:
+    """Return what a claim costs a node."""
+    return charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
+
+
+def guest_credit(node: LockedNode) -> Charge:
+    """Return what the workload's guest is charged already while it is unclaimed."""
+    guest = node.unclaimed_guest
+    return Charge() if guest is None else charge_of_guest(guest, node.overhead_mb)
+
+
+def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
+    """Return the devices as a claim of the workload may have them: its guest's are its own."""
+    return node.devices if node.guest is None else free_devices(node.devices, node.guest.uuid)
+
+
+def _assign_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
+    assign = allocate_devices if claim.state is ClaimState.CONFIRMED else claim_devices
+    return _keep_guest_devices(assign(own_devices(node), claim.devices, claim.uuid), node)
+
+
+def _return_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
+    return _keep_guest_devices(free_devices(node.devices, claim.uuid), node)
+
+
+def _keep_guest_devices(
+    devices: Mapping[str, TrackedDevice], node: LockedNode
+) -> dict[str, TrackedDevice]:
+    """Allocate what the workload's guest has, and no claim, to the guest itself."""
+    kept = dict(devices)
+    guest = _listed_guest(node)
+    for address in () if guest is None else guest.pins.devices:
+        if guest is not None and address in kept and kept[address].is_available:
+            kept = allocate_devices(kept, [address], guest.uuid)
+    return kept
+
+
+def _replace_usage(values: NodeValues, added: Charge, removed: Charge) -> NodeValues:
+    if added == removed:
+        return values
+    total = charge_of_row(values) + added - removed
+    columns = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
+    known = {name: value for name, value in columns.items() if name in ADMISSION_COLUMNS}
+    return replace(values, **known)
+
+
+def _replace_inventory(
+    values: NodeValues, guest: Guest | None, before: Sequence[Claim], after: Sequence[Claim]
+) -> NodeValues:
+    """Reserve the GPUs that a guest is bound to, as far as its claims do not hold them."""
+    if guest is None:
+        return values
+    inventory = covered_inventory(values.inventory, values.gpus, guest.uuid, before, after)
+    return values if inventory is None else replace(values, inventory=inventory)
+
+
+def _replace_topology(node: LockedNode) -> LockedNode:
+    placements = [*node.claim_placements.values(), *node.guest_placements.values()]
+    topology = topology_column(node.values.numa_topology, placements)
+    return replace(node, values=replace(node.values, numa_topology=topology))
+
+
+def _listed_guest(node: LockedNode) -> Guest | None:
+    """Return the workload's guest unless listings lack it."""
+    return None if node.guest is None or node.guest.missing_since is not None else node.guest
+
+
+def _unclaimed_placement(guest: Guest | None) -> dict[str, NumaPlacement]:
+    if guest is None or guest.claim_uuid is not None or guest.pins.placement is None:
+        return {}
+    return {guest.uuid: guest.pins.placement}
+
+
+def _without(items: Mapping[str, T], key: str) -> dict[str, T]:
+    return {name: item for name, item in items.items() if name != key}
+
+
+def _diff_guest(before: LockedNode, after: LockedNode) -> ItemDiff[Guest]:
+    if before.guest is None or before.guest == after.guest:
+        return ItemDiff()
+    if after.guest is None:
+        return ItemDiff(removed=(before.guest,))
+    return ItemDiff(changed=(after.guest,))
+
+
+def _diff_devices(before: LockedNode, after: LockedNode) -> ItemDiff[TrackedDevice]:
+    return ItemDiff(
+        changed=tuple(
+            device for address, device in after.devices.items() if device != before.devices[address]
+        ),
+        removed=tuple(
+            device for address, device in before.devices.items() if address not in after.devices
+        ),
+    )

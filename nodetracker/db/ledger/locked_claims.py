@@ -1,0 +1,116 @@
+"""Read claims for ledger transactions, with their node's row under lock."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.accounting.ledger.locked import LockedClaim
+from nodetracker.db import codec
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.ledger.locked_nodes import (
+    DEVICE_PREFIX,
+    GUEST_PREFIX,
+    decode_devices,
+    decode_locked_node,
+    lock_rows,
+    pick_columns,
+    read_placements,
+)
+from nodetracker.db.schema import tables
+from nodetracker.errors import NotFoundError
+from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus
+
+_nodes = tables.compute_nodes.c
+_claims = tables.claims.c
+_guests = tables.guests.c
+_migrations = tables.migrations.c
+_devices = tables.pci_devices.c
+
+
+def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = False) -> LockedClaim:
+    """Lock a claim's node and read the claim, the moves that it is part of, and the node.
+
+    Args:
+        has_placements: read the node's NUMA placements, too, if the claim or
+            its guest has any.
+
+    Raises:
+        NotFoundError: the claim does not exist.
+    """
+    node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
+    own = sa.select(_claims.devices).where(_claims.uuid == uuid).scalar_subquery()  # never change
+    locked = lock_rows(connection, _nodes.id == node_id, own.label("claim_devices"))
+    if not locked:
+        raise NotFoundError(f"there is no claim {uuid}")
+    (row,) = locked
+    rows = _select_workload(connection, uuid, row["id"], bool(row["claim_devices"]))
+    node = decode_locked_node(row, rows[0])
+    if row["claim_devices"]:
+        devices = decode_devices(pick_columns(found, DEVICE_PREFIX) for found in rows)
+        node = replace(node, devices=devices)
+    of_workload = {found["uuid"]: found for found in rows}
+    claims = {
+        key: codec.decode_claim(found, node.host, node.nodename)
+        for key, found in of_workload.items()
+    }
+    claim = claims.pop(uuid)
+    if has_placements and (claim.numa is not None or node.has_cells):
+        node = read_placements(connection, {node.id: node})[node.id]
+    return LockedClaim(
+        claim,
+        node,
+        others=tuple(other for other in claims.values() if other.is_active),
+        source_of=of_workload[uuid]["source_of"],
+        destination_of=of_workload[uuid]["destination_of"],
+    )
+
+
+def _select_workload(
+    connection: sa.Connection, uuid: str, node_id: int, has_devices: bool
+) -> Sequence[sa.RowMapping]:
+    """Read all claims of a claim's workload on a node, oldest first, each with the guest.
+
+    Args:
+        has_devices: read the node's PCI devices, too; a row for each claim and device.
+    """
+    workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
+    is_guest = sa.and_(
+        _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
+    )
+    below = tables.claims.outerjoin(tables.guests, is_guest)
+    columns = [
+        *tables.claims.c,
+        utc_now().label("now"),
+        _select_migration(_migrations.source_claim, RUNNING).label("source_of"),
+        _select_migration(_migrations.dest_claim, OPEN).label("destination_of"),
+        *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
+    ]
+    if has_devices:
+        below = below.outerjoin(
+            tables.pci_devices, _devices.compute_node_id == _claims.compute_node_id
+        )
+        columns += [_devices[name].label(DEVICE_PREFIX + name) for name in codec.DEVICE_COLUMNS]
+    query = (
+        sa.select(*columns)
+        .select_from(below)
+        .where(_claims.compute_node_id == node_id, _claims.workload_uuid == workload)
+        .order_by(_claims.created_at, _claims.id)
+    )
+    return connection.execute(query).mappings().all()
+
+
+def _select_migration(
+    side: "sa.ColumnElement[str]", statuses: Sequence[MigrationStatus]
+) -> "sa.ScalarSelect[Any]":
+    """Select the migration of which each claim is one side."""
+    return (
+        sa.select(sa.func.max(_migrations.uuid))
+        .where(
+            _migrations.workload_uuid == _claims.workload_uuid,
+            side == _claims.uuid,
+            _migrations.status.in_([status.value for status in statuses]),
+        )
+        .scalar_subquery()
+    )

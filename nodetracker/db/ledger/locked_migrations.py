@@ -1,0 +1,108 @@
+"""Read migrations for ledger transactions, with the rows of both claims' nodes under lock."""
+
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+
+from nodetracker.accounting.ledger.grants import require_node
+from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
+from nodetracker.accounting.ledger.moves import move_of
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.ledger.claims import select_claims
+from nodetracker.db.ledger.locked_nodes import (
+    lock_rows,
+    read_placements,
+    read_related,
+    read_usage,
+)
+from nodetracker.db.ledger.migration_rows import (
+    WITH_CLAIMS,
+    dest_claim,
+    list_where,
+    source_claim,
+)
+from nodetracker.db.schema import tables
+from nodetracker.errors import NotFoundError
+from nodetracker.model.claim import Claim, ClaimRequest
+
+_nodes = tables.compute_nodes.c
+_claims = tables.claims.c
+_migrations = tables.migrations.c
+
+
+def lock_move(
+    connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
+) -> LockedMove:
+    """Lock a requested move's destination and its source's node, and read what decides.
+
+    Raises:
+        ClaimRefusedError: the destination does not exist.
+        RequestError: the request is not for a move.
+    """
+    source = move_of(request).source_claim
+    is_dest = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    is_source = _nodes.id == (
+        sa.select(_claims.compute_node_id).where(_claims.uuid == source).scalar_subquery()
+    )
+    ids = connection.execute(
+        sa.union(sa.select(_nodes.id).where(is_dest), sa.select(_nodes.id).where(is_source))
+    ).scalars()
+    workload = request.workload.uuid
+    nodes = read_related(
+        connection, _lock_ids(connection, ids), workload, bool(request.pci_requests)
+    )
+    found = next((n for n in nodes.values() if (n.host, n.nodename) == (host, nodename)), None)
+    dest = require_node(found, host, nodename)
+    return LockedMove(
+        read_usage(connection, dest, request),
+        _list_claims(connection, workload, source),
+        tuple(list_where(connection, _migrations.workload_uuid == workload)),
+    )
+
+
+def lock_migration(
+    connection: sa.Connection, uuid: str, has_placements: bool = False
+) -> LockedMigration:
+    """Lock the nodes of a migration's claims and read it again.
+
+    Args:
+        has_placements: read the nodes' NUMA placements, too, if the migration
+            is open and a claim or a guest of the workload has any.
+
+    Raises:
+        NotFoundError: the migration does not exist.
+    """
+    found = connection.execute(
+        sa.select(
+            _migrations.workload_uuid,
+            source_claim.c.compute_node_id.label("source_id"),
+            dest_claim.c.compute_node_id.label("dest_id"),
+            utc_now().label("now"),
+        )
+        .select_from(WITH_CLAIMS)
+        .where(_migrations.uuid == uuid)
+    ).one_or_none()
+    if found is None:
+        raise NotFoundError(f"there is no migration {uuid}")
+    rows = _lock_ids(connection, (found.source_id, found.dest_id))
+    (migration,) = list_where(connection, _migrations.uuid == uuid)
+    claims = _list_claims(connection, migration.workload_uuid)
+    has_devices = any(claim.devices for claim in claims.values())
+    nodes = read_related(connection, rows, migration.workload_uuid, has_devices)
+    is_placed = any(claim.numa is not None for claim in claims.values())
+    is_placed = is_placed or any(node.has_cells for node in nodes.values())
+    if has_placements and migration.is_open and is_placed:
+        nodes = read_placements(connection, nodes)
+    now = next((node.now for node in nodes.values()), found.now)
+    return LockedMigration(migration, nodes, claims, now)
+
+
+def _lock_ids(connection: sa.Connection, ids: Iterable[int | None]) -> Sequence[sa.RowMapping]:
+    wanted = sorted({node_id for node_id in ids if node_id is not None})
+    return lock_rows(connection, _nodes.id.in_(wanted))
+
+
+def _list_claims(connection: sa.Connection, workload: str, *uuids: str) -> dict[str, Claim]:
+    """Return a workload's claims, and those of some uuids, by uuid, oldest first."""
+    is_wanted = sa.or_(_claims.workload_uuid == workload, _claims.uuid.in_(uuids))
+    return {claim.uuid: claim for claim in select_claims(connection, is_wanted)}

@@ -1,0 +1,49 @@
+"""Read rows of ``migrations`` with the claims that they name and where those are now."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db import codec
+from nodetracker.db.schema import tables
+from nodetracker.model.migration import Migration
+
+_migrations = tables.migrations.c
+source_claim = tables.claims.alias("source_claims")
+dest_claim = tables.claims.alias("dest_claims")
+_source_node = tables.compute_nodes.alias("source_nodes")
+_dest_node = tables.compute_nodes.alias("dest_nodes")
+
+WITH_CLAIMS = tables.migrations.outerjoin(
+    source_claim, source_claim.c.uuid == _migrations.source_claim
+).outerjoin(dest_claim, dest_claim.c.uuid == _migrations.dest_claim)
+
+CURRENT_PLACES: dict[str, Any] = {
+    "source_host": sa.func.coalesce(_source_node.c.host, _migrations.source_host),
+    "source_node": sa.func.coalesce(_source_node.c.hypervisor_hostname, _migrations.source_node),
+    "dest_host": sa.func.coalesce(_dest_node.c.host, _migrations.dest_host),
+    "dest_node": sa.func.coalesce(_dest_node.c.hypervisor_hostname, _migrations.dest_node),
+}
+"""Where the claims are now, as nodes and hosts may be renamed; where they were once deleted."""
+
+
+def select_migrations(*more: Any) -> "sa.Select[Any]":
+    """Select migrations, oldest first, with further columns of `WITH_CLAIMS`."""
+    columns = [
+        CURRENT_PLACES.get(name, _migrations[name]).label(name) for name in codec.MIGRATION_COLUMNS
+    ]
+    return (
+        sa.select(*columns, *more)
+        .select_from(
+            WITH_CLAIMS.outerjoin(
+                _source_node, _source_node.c.id == source_claim.c.compute_node_id
+            ).outerjoin(_dest_node, _dest_node.c.id == dest_claim.c.compute_node_id)
+        )
+        .order_by(_migrations.created_at, _migrations.id)
+    )
+
+
+def list_where(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Migration]:
+    """Return the migrations that meet all conditions, oldest first."""
+    rows = connection.execute(select_migrations().where(*conditions)).mappings()
+    return [codec.decode_migration(row) for row in rows]

@@ -1,0 +1,111 @@
+"""Apply what ledger transactions decided: claims, their nodes and their migration."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from nodetracker.accounting.ledger.write import LedgerWrite, NodeWrite
+from nodetracker.db import codec
+from nodetracker.db.schema import tables
+
+_nodes = tables.compute_nodes.c
+_guests = tables.guests.c
+_devices = tables.pci_devices.c
+_claims = tables.claims.c
+_migrations = tables.migrations.c
+
+T = TypeVar("T")
+
+
+def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> T:
+    """Write everything and return the answer; a new uuid that exists violates its unique key."""
+    if write.new_claim is not None:
+        claim = write.new_claim
+        connection.execute(
+            sa.insert(tables.claims).values(
+                compute_node_id=claim.node_id, **codec.encode_claim(claim)
+            )
+        )
+    for claim in write.changed_claims:
+        connection.execute(
+            sa.update(tables.claims)
+            .where(_claims.uuid == claim.uuid)
+            .values(codec.encode_claim_state(claim))
+        )
+    for node in write.nodes:
+        _write_node(connection, node)
+    bump_generation(connection, [node.node_id for node in write.nodes if not node.columns])
+    if write.new_migration is not None:
+        connection.execute(
+            sa.insert(tables.migrations).values(codec.encode_migration(write.new_migration))
+        )
+    if write.migration_step is not None:
+        step = write.migration_step
+        connection.execute(
+            sa.update(tables.migrations)
+            .where(_migrations.uuid == step.uuid)
+            .values(status=step.status.value, updated_at=step.updated_at)
+        )
+    return write.answer
+
+
+def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
+    """Let the agents of nodes read their ledgers again, by one statement."""
+    wanted = sorted(node_ids)
+    if wanted:
+        connection.execute(
+            sa.update(tables.compute_nodes)
+            .where(_nodes.id.in_(wanted))
+            .values(generation=_nodes.generation + 1)
+        )
+
+
+def _write_node(connection: sa.Connection, node: NodeWrite) -> None:
+    _write_devices(connection, node)
+    if node.columns:
+        connection.execute(
+            sa.update(tables.compute_nodes)
+            .where(_nodes.id == node.node_id)
+            .values(generation=_nodes.generation + 1, **node.columns)
+        )
+    for guest in node.guests.changed:
+        connection.execute(
+            sa.update(tables.guests)
+            .where(_guests.compute_node_id == node.node_id, _guests.uuid == guest.uuid)
+            .values(claim_uuid=guest.claim_uuid)
+        )
+    for guest in node.guests.removed:
+        connection.execute(
+            sa.delete(tables.guests).where(
+                _guests.compute_node_id == node.node_id, _guests.uuid == guest.uuid
+            )
+        )
+
+
+def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
+    """Write all changed devices of a node by one statement, and delete others by one."""
+    if node.devices.changed:
+        connection.execute(
+            sa.update(tables.pci_devices)
+            .where(
+                _devices.compute_node_id == node.node_id,
+                _devices.address == sa.bindparam("p_address"),
+            )
+            .values(status=sa.bindparam("p_status"), claim_uuid=sa.bindparam("p_claim")),
+            [
+                {
+                    "p_address": device.address,
+                    "p_status": device.status.value,
+                    "p_claim": device.claim_uuid,
+                }
+                for device in node.devices.changed
+            ],
+        )
+    if node.devices.removed:
+        gone = sorted(device.address for device in node.devices.removed)
+        connection.execute(
+            sa.delete(tables.pci_devices).where(
+                _devices.compute_node_id == node.node_id, _devices.address.in_(gone)
+            )
+        )

@@ -1,0 +1,122 @@
+"""Read what ledger transactions need of dicts, as the SQL store reads it under lock."""
+
+from collections import Counter
+from datetime import datetime
+
+from nodetracker.accounting.ledger.grants import require_node
+from nodetracker.accounting.ledger.locked import (
+    LockedClaim,
+    LockedMigration,
+    LockedMove,
+    LockedNode,
+)
+from nodetracker.db.memory.tables import Tables, node_ids_of, place_migration
+from nodetracker.errors import NotFoundError
+from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.node import NodeRecord, admission_values
+from nodetracker.model.service import COMPUTE_BINARY
+
+
+def lock_node(
+    tables: Tables, now: datetime, host: str, nodename: str, workload_uuid: str
+) -> LockedNode | None:
+    """Return a node, None when it does not exist."""
+    for record in tables.nodes.values():
+        if (record.host, record.nodename) == (host, nodename):
+            return _as_locked(tables, now, record, workload_uuid)
+    return None
+
+
+def lock_claim(tables: Tables, now: datetime, uuid: str) -> LockedClaim:
+    """Return a claim with its node.
+
+    Raises:
+        NotFoundError: it does not exist.
+    """
+    claim = tables.claims.get(uuid)
+    if claim is None:
+        raise NotFoundError(f"there is no claim {uuid}")
+    others = [
+        other
+        for other in tables.claims.values()
+        if (other.node_id, other.workload.uuid) == (claim.node_id, claim.workload.uuid)
+        and other.is_active
+        and other.uuid != uuid
+    ]
+    moved_by = [
+        migration.uuid
+        for migration in tables.migrations.values()
+        if migration.source_claim == uuid and migration.is_running
+    ]
+    move = tables.migrations.get(claim.migration_uuid or "")
+    return LockedClaim(
+        claim,
+        _as_locked(tables, now, tables.nodes[claim.node_id], claim.workload.uuid),
+        others=tuple(sorted(others, key=lambda other: other.created_at)),
+        source_of=max(moved_by, default=None),
+        destination_of=move.uuid if move is not None and move.is_open else None,
+    )
+
+
+def lock_move(
+    tables: Tables, now: datetime, request: ClaimRequest, host: str, nodename: str
+) -> LockedMove:
+    """Return the destination of a requested move, and what decides about its source.
+
+    Raises:
+        ClaimRefusedError: the destination does not exist.
+    """
+    workload = request.workload.uuid
+    migrations = [m for m in tables.migrations.values() if m.workload_uuid == workload]
+    return LockedMove(
+        require_node(lock_node(tables, now, host, nodename, workload), host, nodename),
+        tables.claims,
+        tuple(migrations),
+    )
+
+
+def lock_migration(tables: Tables, now: datetime, uuid: str) -> LockedMigration:
+    """Return a migration with the nodes of its claims.
+
+    Raises:
+        NotFoundError: it does not exist.
+    """
+    migration = tables.migrations.get(uuid)
+    if migration is None:
+        raise NotFoundError(f"there is no migration {uuid}")
+    workload = migration.workload_uuid
+    claims = sorted(tables.claims.values(), key=lambda claim: claim.created_at)
+    return LockedMigration(
+        place_migration(tables, migration),
+        {
+            node_id: _as_locked(tables, now, tables.nodes[node_id], workload)
+            for node_id in sorted(node_ids_of(tables, migration))
+        },
+        {claim.uuid: claim for claim in claims if claim.workload.uuid == workload},
+        now,
+    )
+
+
+def _as_locked(tables: Tables, now: datetime, record: NodeRecord, workload_uuid: str) -> LockedNode:
+    service = tables.services.get((record.host, COMPUTE_BINARY))
+    claims = [c for c in tables.claims.values() if c.node_id == record.id and c.is_active]
+    used: Counter[str] = Counter()
+    for claim in claims:
+        used.update(claim.amounts.resources)
+    return LockedNode(
+        id=record.id,
+        host=record.host,
+        nodename=record.nodename,
+        values=admission_values(record.values),
+        service=None if service is None else service.availability,
+        guest=record.guests.get(workload_uuid),
+        now=now,
+        claim_placements={c.uuid: c.numa for c in claims if c.numa is not None},
+        guest_placements={
+            guest.uuid: guest.pins.placement
+            for guest in record.guests.values()
+            if guest.claim_uuid is None and guest.pins.placement is not None
+        },
+        devices=record.devices,
+        used_resources=used,
+    )
