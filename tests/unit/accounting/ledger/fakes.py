@@ -1,0 +1,124 @@
+"""Locked rows for tests of ledger decisions, and what a row says by all that is on its node."""
+
+import dataclasses
+
+from nodetracker.accounting.ledger.columns import ledger_columns
+from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.pci.state import hold_for_claims, hold_for_guests
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.guest import GuestPins
+from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
+from nodetracker.model.node import NodeValues, admission_values
+from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.pci import PciDevice, PciStatus, track_device
+from nodetracker.model.service import ServiceAvailability
+from nodetracker.settings import AdmissionPolicy
+from tests.builders import NOW, later, make_guest
+
+POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
+GUEST = make_guest(1, vcpu_milli=1000, memory_mb=512, disk_mb=0)
+WORKLOAD = GUEST.uuid
+PINNED = NumaPlacement((CellPlacement(0, 0, 1024, pins={0: 4}),))
+ADDRESS = "0000:81:10.0"
+VF = track_device(PciDevice(ADDRESS, "8086", "154c"), tags={}, status=PciStatus.AVAILABLE)
+GPU_GUEST = dataclasses.replace(GUEST, pins=GuestPins((), ("0000:c1:00.0",)))
+CELL_GUEST = dataclasses.replace(GUEST, pins=GuestPins((CellPlacement(0, 0, 512, pins={0: 5}),)))
+BASE = NodeValues(
+    vcpus=8,
+    pcpus=2,
+    memory_mb=8192,
+    local_gb=100,
+    cpu_allocation_ratio=1.0,
+    ram_allocation_ratio=1.0,
+    disk_allocation_ratio=1.0,
+    reserved={"vcpus": 1, "memory_mb": 512},
+    overhead={"memory_mb": 64},
+    inventory={"CUSTOM_FPGA": {"total": 2}},
+    gpus=[{"address": "0000:c1:00.0"}],
+    numa_topology={
+        "cells": [
+            {
+                "id": 0,
+                "cpuset": [0, 1, 2, 3],
+                "pcpuset": [4, 5],
+                "memory": 8192,
+                "siblings": [],
+                "mempages": [{"size_kb": 4, "total": 2097152, "reserved": 0}],
+            }
+        ]
+    },
+)
+
+
+def columns_of(claims=(), guests=(), devices=None):
+    """Build the columns of a node from everything that is on it."""
+    return ledger_columns(BASE, claims, guests, devices or {})
+
+
+def make_node(claims=(), guest=None, node_id=1, **changes):
+    """Build a locked node with some claims, `GUEST`'s workload and one VF."""
+    guests = [] if guest is None else [guest]
+    devices = hold_for_claims({ADDRESS: VF}, claims, {})
+    devices = hold_for_guests(devices, guests, [claim.uuid for claim in claims])
+    node = LockedNode(
+        id=node_id,
+        host=f"host-{node_id}",
+        nodename=f"node-{node_id}",
+        values=admission_values(dataclasses.replace(BASE, **columns_of(claims, guests, devices))),
+        service=ServiceAvailability(NOW, NOW, False, None, False, False),
+        guest=guest,
+        now=later(10),
+        claim_placements={c.uuid: c.numa for c in claims if c.numa is not None},
+        guest_placements={
+            guest.uuid: guest.pins.placement
+            for guest in guests
+            if guest.claim_uuid is None and guest.pins.placement is not None
+        },
+        devices=devices,
+    )
+    return dataclasses.replace(node, **changes)
+
+
+def make_claim(uuid="claim-1", node_id=1, **changes):
+    """Build a held claim of 2 CPUs, 1 GiB and 10 GiB for `GUEST`'s workload."""
+    claim = Claim(
+        uuid=uuid,
+        node_id=node_id,
+        host=f"host-{node_id}",
+        nodename=f"node-{node_id}",
+        workload=Workload(WORKLOAD),
+        kind=ClaimKind.CREATE,
+        state=ClaimState.HELD,
+        amounts=Amounts(vcpu_milli=2000, memory_mb=1024, disk_mb=10240),
+        request_hash="hash",
+        created_at=NOW,
+        updated_at=NOW,
+        expires_at=later(600),
+    )
+    return dataclasses.replace(claim, **changes)
+
+
+def make_migration(status=MigrationStatus.MIGRATING, kind=MigrationType.MIGRATION):
+    """Build a migration from claim-1 on node 1 to claim-2 on node 2."""
+    return Migration(
+        uuid="move-1",
+        workload_uuid=WORKLOAD,
+        migration_type=kind,
+        status=status,
+        source_host="host-1",
+        source_node="node-1",
+        dest_host="host-2",
+        dest_node="node-2",
+        source_claim="claim-1",
+        dest_claim="claim-2",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
+def check_columns(write, claims=(), guests=()):
+    """Compare what a node's write makes of its row with all that is on it afterwards."""
+    devices = {ADDRESS: VF} | {device.address: device for device in write.devices.changed}
+    wanted = columns_of(claims, guests, devices)
+    assert write.columns.items() <= wanted.items()
+    return set(write.columns)

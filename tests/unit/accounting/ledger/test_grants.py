@@ -1,0 +1,174 @@
+"""What granting a claim writes, and why it is refused."""
+
+import dataclasses
+
+import pytest
+
+from nodetracker.accounting.ledger.grants import decide_grant
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.claim import ClaimKind, ClaimState
+from nodetracker.model.migration import MigrationType, MoveRequest
+from nodetracker.model.pci import PciStatus
+from nodetracker.model.pci_request import Alias, AliasSpec
+from tests.builders import NOW, later
+from tests.unit.accounting.ledger.fakes import (
+    ADDRESS,
+    CELL_GUEST,
+    GPU_GUEST,
+    GUEST,
+    POLICY,
+    WORKLOAD,
+    check_columns,
+    make_claim,
+    make_node,
+)
+
+USAGE = {
+    "pcpus_used",
+    "vcpus_used",
+    "memory_mb_used",
+    "local_gb_used",
+    "free_ram_mb",
+    "free_disk_gb",
+    "cpu_used",
+    "disk_used",
+}
+ALIASES = dataclasses.replace(POLICY, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),))})
+PINNED = {"cpu_policy": "dedicated"}
+
+
+def ask(**body):
+    resources = {key: body.pop(key) for key in list(body) if key.isupper()}
+    return parse_claim_request({"workload": {"uuid": WORKLOAD}, "resources": resources} | body)
+
+
+def grant(request, node, policy=ALIASES):
+    write = decide_grant(request, node, policy)
+    (of_node,) = write.nodes
+    assert write.answer == write.new_claim
+    assert (write.changed_claims, write.new_migration, write.migration_step) == ((), None, None)
+    assert of_node.node_id == node.id
+    return write.answer, of_node
+
+
+@pytest.mark.parametrize(
+    ("request_", "guest", "columns"),
+    [
+        pytest.param(ask(VCPU=2, MEMORY_MB=512), None, USAGE, id="plain"),
+        pytest.param(ask(), GUEST, USAGE, id="of an unclaimed guest, for less than it costs"),
+        pytest.param(
+            ask(VCPU=1, MEMORY_MB=512), GUEST, set(), id="of an unclaimed guest, for what it costs"
+        ),
+        pytest.param(ask(CUSTOM_FPGA=1, MEMORY_MB=1), None, USAGE, id="of a further class"),
+        pytest.param(
+            ask(PCPU=1, MEMORY_MB=512, numa=PINNED), None, USAGE | {"numa_topology"}, id="pinned"
+        ),
+        pytest.param(
+            ask(PCPU=1, MEMORY_MB=512),
+            CELL_GUEST,
+            {"numa_topology"},
+            id="of a pinned guest, without cells",
+        ),
+        pytest.param(
+            ask(VCPU=1, MEMORY_MB=512, PGPU=1),
+            GPU_GUEST,
+            {"inventory"},
+            id="of a guest's GPU",
+        ),
+        pytest.param(
+            ask(VCPU=1, pci_requests=[{"alias": "nic"}]), None, USAGE | {"pci_stats"}, id="a VF"
+        ),
+    ],
+)
+def test_the_row_says_what_is_on_the_node(request_, guest, columns):
+    claim, write = grant(request_, make_node(guest=guest))
+    guests = [] if guest is None else [dataclasses.replace(guest, claim_uuid=claim.uuid)]
+    assert check_columns(write, [claim], guests) == columns
+    assert write.guests.changed == tuple(guests)
+    assert write.guests.removed == write.guests.added == ()
+
+
+@pytest.mark.parametrize(
+    ("guest", "state", "expires_at"),
+    [
+        pytest.param(None, ClaimState.HELD, later(610), id="no guest"),
+        pytest.param(GUEST, ClaimState.CONFIRMED, None, id="a listed guest"),
+        pytest.param(
+            dataclasses.replace(GUEST, claim_uuid="claim-9", missing_since=NOW),
+            ClaimState.HELD,
+            later(610),
+            id="a missing guest",
+        ),
+    ],
+)
+def test_a_claim_is_held_until_its_guest_is_listed(guest, state, expires_at):
+    claim, _ = grant(ask(), make_node(guest=guest))
+    assert (claim.state, claim.expires_at) == (state, expires_at)
+    assert (claim.node_id, claim.host, claim.nodename) == (1, "host-1", "node-1")
+    assert (claim.kind, claim.created_at, claim.updated_at) == (
+        ClaimKind.CREATE,
+        later(10),
+        later(10),
+    )
+
+
+def test_the_destination_of_a_move_names_its_migration():
+    move = MoveRequest("move-1", MigrationType.RESIZE, "claim-1")
+    claim, _ = grant(dataclasses.replace(ask(), migration=move), make_node())
+    assert (claim.kind, claim.migration_uuid) == (ClaimKind.MOVE, "move-1")
+
+
+@pytest.mark.parametrize(
+    ("guest", "status"), [(None, PciStatus.CLAIMED), (GUEST, PciStatus.ALLOCATED)]
+)
+def test_a_device_is_claimed_until_the_guest_is_listed(guest, status):
+    claim, write = grant(ask(pci_requests=[{"alias": "nic"}]), make_node(guest=guest))
+    assert claim.devices == (ADDRESS,)
+    (device,) = write.devices.changed
+    assert (device.status, device.claim_uuid) == (status, claim.uuid)
+
+
+def test_a_guest_is_assigned_to_its_newest_claim():
+    first = make_claim(state=ClaimState.CONFIRMED, expires_at=None)
+    guest = dataclasses.replace(GUEST, claim_uuid=first.uuid)
+    claim, write = grant(ask(MEMORY_MB=1), make_node([first], guest))
+    (assigned,) = write.guests.changed
+    assert assigned.claim_uuid == claim.uuid
+    assert check_columns(write, [first, claim], [assigned]) == USAGE
+
+
+def test_every_reason_is_in_the_refusal_with_those_of_the_caller_first():
+    with pytest.raises(ClaimRefusedError) as caught:
+        decide_grant(ask(VCPU=9), make_node(service=None), POLICY, ["moved"])
+    assert caught.value.reasons == (
+        "moved",
+        "host host-1 has no service",
+        "Free vcpu 7.00 VCPU < requested 9 VCPU",
+    )
+    with pytest.raises(ClaimRefusedError, match="moved"):
+        decide_grant(ask(), make_node(), POLICY, ["moved"])
+
+
+@pytest.mark.parametrize(
+    ("used", "reasons"),
+    [
+        pytest.param({}, (), id="free"),
+        pytest.param({"CUSTOM_FPGA": 2}, ("Free CUSTOM_FPGA 0.00 < requested 1",), id="used"),
+    ],
+)
+def test_what_claims_hold_of_further_classes_counts(used, reasons):
+    node = make_node(used_resources=used)
+    if not reasons:
+        grant(ask(CUSTOM_FPGA=1), node)
+        return
+    with pytest.raises(ClaimRefusedError) as caught:
+        decide_grant(ask(CUSTOM_FPGA=1), node, POLICY)
+    assert caught.value.reasons == reasons
+
+
+def test_a_node_that_tracks_no_resources_grants_any_size():
+    node = make_node()
+    untracked = dataclasses.replace(node.values, tracks_resources=False)
+    claim, _ = grant(ask(VCPU=99), dataclasses.replace(node, values=untracked))
+    assert claim.amounts.vcpu_milli == 99000
