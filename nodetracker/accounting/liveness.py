@@ -1,4 +1,4 @@
-"""Whether a service is up, and whether that can be told: the one place where it is judged."""
+"""Evaluate whether services are up, down or unreachable. No other module decides this."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -6,53 +6,53 @@ from typing import Protocol
 
 from nodetracker.model.service import BROKER, CONDUCTOR_BINARY, ServiceRecord
 
-MIN_MISSED_BEATS = 3
+MISSED_HEARTBEATS = 3
 """Heartbeats that a service may miss before it is down."""
 
 
-class Heard(Protocol):
-    """What of a service tells whether it is up."""
+class Heartbeats(Protocol):
+    """The attributes of a service that decide whether it is up."""
 
     @property
     def created_at(self) -> datetime:
-        """When its row was made."""
+        """When its row was created."""
 
     @property
     def last_seen_up(self) -> datetime | None:
-        """When it was heard of last."""
+        """Time of its last heartbeat."""
 
     @property
     def forced_down(self) -> bool:
-        """Whether an administrator says that it is down."""
+        """Whether an administrator forced it down."""
 
 
-def is_service_up(service: Heard, now: datetime, service_down_time: int) -> bool:
-    """Tell whether a service has been heard of lately and is not forced down.
+def is_service_up(service: Heartbeats, now: datetime, service_down_time: int) -> bool:
+    """Return whether a service has a recent heartbeat and is not forced down.
 
     Args:
-        now: the database's time, as `service`'s own times are; no host's clock
-            takes part.
-        service_down_time: seconds of silence after which a service is down.
+        now: the database's time, like the times of `service`; hosts' clocks
+            are not used.
+        service_down_time: seconds without a heartbeat after which a service is down.
     """
-    return not service.forced_down and is_heard_of(service, now, service_down_time)
+    return not service.forced_down and has_recent_heartbeat(service, now, service_down_time)
 
 
-def is_heard_of(service: Heard, now: datetime, service_down_time: int) -> bool:
-    """Tell whether a service's process seems to live, whatever an administrator says of it."""
-    heard = service.last_seen_up or service.created_at
-    return (now - heard).total_seconds() <= service_down_time
+def has_recent_heartbeat(service: Heartbeats, now: datetime, service_down_time: int) -> bool:
+    """Return whether a service has a recent heartbeat, even if it is forced down."""
+    last = service.last_seen_up or service.created_at
+    return (now - last).total_seconds() <= service_down_time
 
 
 def find_broker_outage(
     services: Iterable[ServiceRecord], now: datetime, service_down_time: int
 ) -> datetime | None:
-    """Return since when the message broker carries nothing, None when it does or nobody knows.
+    """Return since when the message broker carries no messages; None if it does, or if unknown.
 
-    Conductors that are up know, each by asking itself through the broker; one
-    that gets through is enough.
+    Each conductor checks this by calling itself through the broker. One
+    conductor that is up and succeeds is sufficient.
 
     Args:
-        services: of the whole fleet.
+        services: all services of the fleet.
     """
     lost: list[datetime] = []
     for service in services:
@@ -69,32 +69,34 @@ def find_broker_outage(
 def is_cut_off(
     service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
 ) -> bool:
-    """Tell whether a silent agent may be no more than cut off.
+    """Return whether an agent without heartbeats may only be cut off from the broker.
 
-    Its heartbeats came through the broker, and until that carried nothing any more.
+    Its heartbeats came through the broker and stopped when the broker's outage began.
 
     Args:
         outage_since: from `find_broker_outage`.
     """
     if outage_since is None or service.forced_down or service.last_seen_up is None:
         return False
-    if not service.last_audit.get("by_broker") or is_heard_of(service, now, service_down_time):
+    if not service.last_audit.get("by_broker") or has_recent_heartbeat(
+        service, now, service_down_time
+    ):
         return False
     interval = service.incarnation.report_interval
-    return service.last_seen_up >= outage_since - timedelta(seconds=MIN_MISSED_BEATS * interval)
+    return service.last_seen_up >= outage_since - timedelta(seconds=MISSED_HEARTBEATS * interval)
 
 
 def explain_short_down_time(service_down_time: int, report_interval: int) -> str | None:
-    """Say why a live host would look down; None when it would not.
+    """Return why a live host could be considered down, None if it could not.
 
     Args:
-        service_down_time: seconds of silence after which a service is down.
+        service_down_time: seconds without a heartbeat after which a service is down.
         report_interval: seconds between heartbeats.
     """
-    if service_down_time >= MIN_MISSED_BEATS * report_interval:
+    if service_down_time >= MISSED_HEARTBEATS * report_interval:
         return None
     return (
         f"service_down_time: {service_down_time} is less than three times "
         f"report_interval ({report_interval}): a single late heartbeat would "
-        "make the host look down"
+        "mark the host as down"
     )

@@ -1,11 +1,12 @@
-"""What hypervisors and engines say, as a row can hold it.
+"""Sanitize data of hypervisors and engines so that every database can store it.
 
-A name or label may be of any length and hold any character. One that a column
-does not take would cost its node the whole row, so what is to be written is
-cut and cleaned here, before it is compared with what stands there: a row that
-was cut equals what is wanted, and a steady audit writes nothing.
+A name or label may have any length and contain any character. If a column
+rejected it, the whole row of its node could not be written. So new values are
+truncated and cleaned here before they are compared with the stored ones. A
+truncated value then equals the stored one, and an audit without changes writes
+nothing.
 
-Uuids and addresses are parsed by their drivers; cutting them would make two into one.
+UUIDs and addresses are parsed by the drivers; truncating them could make two equal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ from nodetracker.model.text import (
 )
 
 GUEST_TEXTS = {"name": LONG_TEXT_LENGTH, "project_id": TEXT_LENGTH}
-"""Columns of a guest that hold what its driver says -> their length."""
+"""Columns of a guest with text from its driver -> their length."""
 
 DEVICE_TEXTS = {
     "vendor_id": PCI_ID_LENGTH,
@@ -32,11 +33,11 @@ DEVICE_TEXTS = {
     "class_id": PCI_ID_LENGTH,
     "driver": TEXT_LENGTH,
 }
-"""Columns of a device that hold what its driver says -> their length."""
+"""Columns of a device with text from its driver -> their length."""
 
 
 def sanitize_values(values: NodeValues, columns: Iterable[str]) -> NodeValues:
-    """Return values of which the named columns can be stored; each text has `TEXT_LENGTH`."""
+    """Return values with the named columns sanitized; texts have at most `TEXT_LENGTH`."""
     changes: dict[str, Any] = {}
     for name in columns:
         value = getattr(values, name)
@@ -45,7 +46,7 @@ def sanitize_values(values: NodeValues, columns: Iterable[str]) -> NodeValues:
 
 
 def sanitize_guest(guest: Guest) -> Guest:
-    """Return a guest as its row can hold it."""
+    """Return a guest with its texts sanitized."""
     texts: dict[str, Any] = {
         name: sanitize_text(getattr(guest, name), length) for name, length in GUEST_TEXTS.items()
     }
@@ -53,7 +54,7 @@ def sanitize_guest(guest: Guest) -> Guest:
 
 
 def sanitize_device(device: TrackedDevice) -> TrackedDevice:
-    """Return a device as its row can hold it."""
+    """Return a device with its texts sanitized."""
     texts: dict[str, Any] = {
         name: sanitize_text(getattr(device, name), length) for name, length in DEVICE_TEXTS.items()
     }
@@ -61,7 +62,7 @@ def sanitize_device(device: TrackedDevice) -> TrackedDevice:
 
 
 def sanitize_json(value: Any) -> Any:
-    """Return plain data, or facts, without characters that cannot be stored; lengths stay."""
+    """Return plain data, or facts, without characters that cannot be stored; lengths are kept."""
     if isinstance(value, str):
         return sanitize_text(value, len(value))
     if isinstance(value, FactEntry):

@@ -1,7 +1,7 @@
-"""What is promised on a node: the sum of its charges, and the columns that show it.
+"""Compute the usage of a node: the sum of its charges, and the usage columns of its row.
 
-Amounts are whole MiB and thousandths of a CPU until they reach the row, so
-adding and removing a workload in any order comes back to the same numbers.
+Amounts are whole MiB and thousandths of a CPU until they are written to the
+row, so adding and removing workloads in any order leads back to the same values.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _STOPPED = {PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NOSTATE}
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one workload costs its node."""
+    """The amounts that a workload takes of its node."""
 
     vcpu_milli: int = 0
     memory_mb: int = 0
@@ -33,7 +33,7 @@ class Charge:
     pcpus: int = 0
 
     def __add__(self, other: "Charge") -> "Charge":
-        """Return both together."""
+        """Return the sum."""
         return Charge(
             self.vcpu_milli + other.vcpu_milli,
             self.memory_mb + other.memory_mb,
@@ -42,7 +42,7 @@ class Charge:
         )
 
     def __sub__(self, other: "Charge") -> "Charge":
-        """Return what is left without the other."""
+        """Return the difference."""
         return Charge(
             self.vcpu_milli - other.vcpu_milli,
             self.memory_mb - other.memory_mb,
@@ -52,10 +52,10 @@ class Charge:
 
 
 def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
-    """Return what an unclaimed guest costs: what a claim of its amounts would.
+    """Return the charge of an unclaimed guest, equal to that of a claim with its amounts.
 
-    Powered-off guests cost the same as running ones: they may be started at
-    any time without asking. CPUs that are pinned are charged as such.
+    A powered-off guest is charged like a running one, as it may be started at
+    any time without a claim. Pinned CPUs are charged as dedicated CPUs.
     """
     amounts = Amounts(
         vcpu_milli=max(0, guest.vcpu_milli - guest.pins.pcpus * MILLI),
@@ -67,16 +67,16 @@ def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
 
 
 def charge_of_claim(amounts: Amounts, kind: WorkloadKind, overhead_mb: int) -> Charge:
-    """Return what a claim costs: its amounts and, for an instance, its driver's overhead.
+    """Return the charge of a claim: its amounts plus, for an instance, the driver's overhead.
 
-    A container is a process of the host and has no emulator beside it.
+    A container is a process of the host and needs no emulator.
     """
     overhead = overhead_mb if kind is WorkloadKind.INSTANCE else 0
     return Charge(amounts.vcpu_milli, amounts.memory_mb + overhead, amounts.disk_mb, amounts.pcpus)
 
 
 def charge_of_ledger(claims: Iterable[Claim], guests: Iterable[Guest], overhead_mb: int) -> Charge:
-    """Return what is promised: active claims, and the guests that none of them covers."""
+    """Return the total charge of active claims and unclaimed guests."""
     return sum_charges(
         [
             *(
@@ -90,7 +90,7 @@ def charge_of_ledger(claims: Iterable[Claim], guests: Iterable[Guest], overhead_
 
 
 def sum_charges(charges: Iterable[Charge]) -> Charge:
-    """Add charges up; none is nothing."""
+    """Return the sum of charges."""
     total = Charge()
     for charge in charges:
         total = total + charge
@@ -100,14 +100,14 @@ def sum_charges(charges: Iterable[Charge]) -> Charge:
 def usage_columns(
     total: Charge, reserved: Mapping[str, Any], memory_mb: int, local_disk_gb: int
 ) -> dict[str, Any]:
-    """Build the usage columns of a row: reserved and charges together, and what is left.
+    """Build the usage columns of a row: reserved amounts plus charges, and the free amounts.
 
     Args:
         reserved: the row's column of that name.
-        memory_mb, local_disk_gb: the node's capacity as its row shows it.
+        memory_mb, local_disk_gb: the node's capacity, as in its row.
 
     Returns:
-        Column -> value; free amounts may be negative and are shown so.
+        Column -> value; free amounts may be negative.
     """
     memory_used = int(reserved.get("memory_mb", 0)) + total.memory_mb
     disk_used_mb = int(reserved.get("disk_mb", 0)) + total.disk_mb
@@ -125,10 +125,10 @@ def usage_columns(
 
 
 def charge_of_row(values: NodeValues) -> Charge:
-    """Return what a row's usage columns say is promised, without what is reserved.
+    """Return the total charge in a row's usage columns, without reserved amounts.
 
-    Exact, as they hold thousandths and whole MiB: adding a claim to a row and
-    taking it off again comes back to the same row.
+    The result is exact, as the columns have thousandths and whole MiB: adding
+    a claim to a row and removing it again restores the row.
     """
     return Charge(
         round(values.cpu_used * MILLI),
@@ -141,7 +141,7 @@ def charge_of_row(values: NodeValues) -> Charge:
 def count_columns(guests: Iterable[Guest]) -> dict[str, Any]:
     """Build the columns that count guests: Nova's instances and Zun's containers.
 
-    Container counts add up: total = running + paused + stopped.
+    For containers, total = running + paused + stopped.
     """
     by_kind_state: Counter[tuple[WorkloadKind, PowerState]] = Counter()
     by_project: Counter[str] = Counter()

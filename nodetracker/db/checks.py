@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from nodetracker.accounting.liveness import is_heard_of
+from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.service import ServiceRecord
 from nodetracker.ports import AgentKey
@@ -47,7 +47,7 @@ def check_deletion(service: ServiceRecord, now: datetime, service_down_time: int
     Raises:
         RefusedError: it is alive.
     """
-    if is_heard_of(service, now, service_down_time):
+    if has_recent_heartbeat(service, now, service_down_time):
         raise RefusedError(
             f"{service.binary} on host {service.host} is alive (last heartbeat within "
             f"{service_down_time} s); stop it first"

@@ -71,38 +71,38 @@ class TestCodes:
     @pytest.mark.parametrize(
         ("name", "options", "code", "text"),
         [
-            ("CPU sets", {"cpu_shared_set": "3-5"}, WARNING, "4-5 is not online and left out"),
+            ("CPU sets", {"cpu_shared_set": "3-5"}, WARNING, "4-5 is offline and ignored"),
             ("CPU sets", {"cpu_dedicated_set": "8-9"}, FAILURE, "none of 8-9 is online"),
             (
                 "Reserved resources",
                 {"reserved_host_memory_mb": 8192},
                 WARNING,
-                "8192 is all of the MiB of memory",
+                "8192 reserves all 8192 MiB of memory",
             ),
             (
                 "Reserved resources",
                 {"reserved_host_memory_mb": 8193},
                 FAILURE,
-                "8193 is more than the 8192 MiB of memory",
+                "8193 exceeds the 8192 MiB of memory",
             ),
             (
                 "Reserved resources",
                 {"reserved_host_disk_mb": 102401},
                 FAILURE,
-                "102401 is more than the 102400 MiB of disk",
+                "102401 exceeds the 102400 MiB of disk",
             ),
-            ("Reserved resources", {"reserved_host_cpus": 5}, FAILURE, "5 is more than the 4 CPUs"),
+            ("Reserved resources", {"reserved_host_cpus": 5}, FAILURE, "5 exceeds the 4 CPUs"),
             (
                 "Reserved resources",
                 {"reserved_huge_pages": "node:0,size:2MB,count:65"},
                 FAILURE,
-                "65 is more than the 64 pages of 2048 KiB in cell 0",
+                "65 exceeds the 64 pages of 2048 KiB in cell 0",
             ),
             (
                 "Reserved resources",
                 {"reserved_huge_pages": "node:1,size:2MB,count:1"},
                 FAILURE,
-                "there is no NUMA cell 1",
+                "NUMA cell 1 does not exist",
             ),
             (
                 "Heartbeat interval",

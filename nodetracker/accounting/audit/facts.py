@@ -1,4 +1,4 @@
-"""What a row says of its facts: fresh, held or unknown, from which source, since when."""
+"""Derive the stored state of facts: fresh, held or unknown, with source and start time."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,18 +12,18 @@ def track_facts(
     now: datetime,
     held_fact_expiry: int,
 ) -> dict[str, FactEntry]:
-    """Judge this audit's facts against what the row says of them.
+    """Derive the entries of this audit's facts from the stored ones.
 
-    A failed fact is held from the audit that first missed it, also over a
-    restart of the agent, as the row remembers; after `held_fact_expiry`
-    seconds it is unknown. One that the row never had is unknown at once.
+    A failed fact is held from the audit in which it first failed, also across
+    restarts of the agent, as the row has the time; after `held_fact_expiry`
+    seconds it is unknown. A fact that was never read is unknown immediately.
 
     Args:
         now: the database's time.
 
     Returns:
-        Entries that equal the stored ones while nothing changes, so that a
-        steady host writes nothing.
+        Entries that equal the stored ones while nothing changes, so that an
+        audit without changes writes nothing.
     """
     return {
         name: _evaluate(fact, stored.get(name), now, held_fact_expiry)

@@ -1,7 +1,7 @@
-"""What a node has: the capacity columns of a row, one function a fact.
+"""Build the capacity columns of a row, one function per fact.
 
-Each fact decides its own columns and no other's, so a held fact leaves just
-its columns as they are.
+Each fact determines only its own columns, so a held fact leaves exactly these
+unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ from nodetracker.units import capacity_gib_from_mib
 def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
     """Return the CPUs that guests may share and those that may be pinned.
 
-    As Nova: without either set all online CPUs are shared; with a dedicated
-    set alone none is.
+    As in Nova: if neither set is configured, all online CPUs are shared; if
+    only the dedicated set is configured, none is.
     """
     dedicated = (policy.cpu_dedicated_set or frozenset()) & online
     if policy.cpu_shared_set is not None:
@@ -37,10 +37,10 @@ def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
 
 
 def unusable_cpu_sets(online: CpuSet, policy: Policy) -> list[tuple[str, CpuSet, bool]]:
-    """Return each configured set that names CPUs which are not online.
+    """Return the configured CPU sets that contain offline CPUs.
 
     Returns:
-        (option name, the CPUs that are not online, whether none is left).
+        (option name, the offline CPUs, whether all CPUs of the set are offline).
     """
     found = []
     for option, wanted in (
@@ -101,11 +101,11 @@ def storage_columns(storage: StorageInfo) -> dict[str, Any]:
 
 
 HOST_METRICS = frozenset({"memory_used_mb", "swap_used_mb", "disk_used_mb"})
-"""What `measured_use` tells; the row's other metrics are its driver's."""
+"""Metrics that `measured_use` returns; the row's other metrics are from its driver."""
 
 
 def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict[str, int]:
-    """Return what is in use right now, in MiB, of what could be measured."""
+    """Return the measured usage in MiB, as far as it could be measured."""
     metrics = {}
     if memory is not None:
         metrics["memory_used_mb"] = memory.total_mb - memory.available_mb
@@ -116,12 +116,12 @@ def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict
 
 
 def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
-    """Build the column of the NUMA fact: Nova's cell fields, one object a cell."""
+    """Build the column of the NUMA fact: one object per cell with Nova's fields."""
     return {"numa_topology": {"cells": [_cell_object(cell, policy) for cell in topology.cells]}}
 
 
 def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
-    """Build the column of the GPU fact; `accounting.gpus` tells what they count as."""
+    """Build the column of the GPU fact; `accounting.pci.gpus` adds the resource class."""
     return {
         "gpus": [
             {
@@ -139,7 +139,7 @@ def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
 
 
 def mdev_types_column(found: Mapping[str, Sequence[MdevType]]) -> dict[str, Any]:
-    """Build the column of mediated devices: address -> type -> what it is."""
+    """Build the column of mediated devices: address -> type -> its properties."""
     return {
         address: {
             kind.id: {
@@ -208,7 +208,7 @@ def engine_columns(engine: ContainerEngine) -> dict[str, Any]:
 
 
 def driver_reserved_disk_mb(storage: StorageInfo | None, reserved: Mapping[str, Any]) -> int:
-    """Return the disk that the driver keeps: as it was read, else as the row has it.
+    """Return the disk space reserved by the driver: as read, else as stored in the row.
 
     Args:
         storage: None when it could not be read.
@@ -218,14 +218,14 @@ def driver_reserved_disk_mb(storage: StorageInfo | None, reserved: Mapping[str, 
 
 
 def policy_columns(policy: Policy, before: NodeValues, driver_disk_mb: int = 0) -> dict[str, Any]:
-    """Build the columns that the operator decides.
+    """Build the columns that depend on the operator's configuration.
 
     A ratio is the configured one, else the row's, else the initial one;
-    ``ratio_origins`` says which.
+    ``ratio_origins`` records which.
 
     Args:
-        before: the row as it is; a ratio of 0 is none.
-        driver_disk_mb: disk that the driver keeps beside what the operator reserves.
+        before: the stored row; a ratio of 0 means none.
+        driver_disk_mb: disk space reserved by the driver, in addition to the operator's.
     """
     ratios: dict[str, float] = {}
     origins: dict[str, str] = {}
@@ -285,5 +285,5 @@ def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:
 
 
 def reserved_count(reserved: Sequence[ReservedPages], cell: int, size_kb: int) -> int:
-    """Return how many pages of one cell and size the operator keeps for the host."""
+    """Return the number of pages of one cell and size that the operator reserves."""
     return sum(pages.count for pages in reserved if pages.cell == cell and pages.size_kb == size_kb)

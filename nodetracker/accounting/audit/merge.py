@@ -1,4 +1,4 @@
-"""Several drivers' readings of one node become one: the first gives the facts, all give guests."""
+"""Merge several drivers' readings of one node: facts from the first, guests from all."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,13 @@ from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 
 @dataclass(frozen=True, slots=True)
 class DriverReading:
-    """What one driver read.
+    """The snapshot that one driver read.
 
     Attributes:
-        driver: its name.
-        kinds: kinds that its guests may be of; while it fails, no guest of
-            these is judged gone.
-        last_disk: device id of the filesystem that its guests' disks were on
-            when that was last read.
+        driver: name of the driver.
+        kinds: kinds of its guests; while it fails, no guest of these kinds
+            counts as missing.
+        last_disk: device id of the filesystem of its guests' disks, as last read.
     """
 
     driver: str
@@ -28,19 +27,19 @@ class DriverReading:
 
     @property
     def disk(self) -> int | None:
-        """The device id of that filesystem, as last known; None when it never was."""
+        """Device id of the filesystem of its guests' disks, as last known; None if never."""
         storage = self.snapshot.storage.value
         return self.last_disk if storage is None else storage.instances.device_id
 
 
 def merge_readings(readings: Sequence[DriverReading]) -> HostSnapshot:
-    """Make one snapshot of what several drivers read of the same machine.
+    """Merge the snapshots that several drivers read of the same machine.
 
-    The first one's facts stand, so that the same CPUs and memory are had once.
-    A guest that two drivers list counts once, as the first of them lists it.
-    Disk of guests that are not on the first driver's filesystem is not charged
-    to it. A driver that failed leaves the fact of guests read in part: the
-    others' guests are fresh and its own are held.
+    The first driver's facts are used, so that CPUs and memory count once. A
+    guest listed by two drivers counts once, as listed by the first of them.
+    Disks of guests on another filesystem than the first driver's are not
+    charged. If a driver failed, the guests fact is partial: the guests of the
+    other drivers are fresh and those of the failed one are held.
 
     Args:
         readings: in the drivers' order, at least one.
@@ -83,7 +82,7 @@ def _merge_guests(
             continue
         unread |= {kind for kind in reading.kinds if not fact.value.is_complete_for(kind)}
         unreadable += fact.value.unreadable
-        # One filesystem that was never known is taken to be the same.
+        # A filesystem that was never known is assumed to be the same.
         is_charged = None in (own_disk, reading.disk) or own_disk == reading.disk
         for guest in fact.value.guests:
             if guest.uuid in merged:
@@ -98,7 +97,7 @@ def _merge_guests(
 
 
 def _merge_warnings(readings: Sequence[DriverReading]) -> Iterable[HostWarning]:
-    """Return all warnings, each once, as warnings of the one node."""
+    """Return all warnings without duplicates, as warnings of the merged node."""
     nodename = readings[0].snapshot.nodename
     return dict.fromkeys(
         replace(warning, nodename=WHOLE_HOST if warning.nodename == WHOLE_HOST else nodename)
@@ -115,5 +114,5 @@ def _listed_twice(
         readings[0].snapshot.nodename,
         guest.uuid,
         f"guest {guest.name or guest.uuid} is listed by {driver} and by {other.driver}; "
-        f"it counts once, as {driver} lists it",
+        f"it is counted once, as listed by {driver}",
     )

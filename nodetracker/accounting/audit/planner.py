@@ -1,4 +1,4 @@
-"""What to write: the differences between what rows say and what they should say."""
+"""Plan the changes that make stored rows equal to their views."""
 
 import dataclasses
 import enum
@@ -19,9 +19,9 @@ from nodetracker.model.node import (
 from nodetracker.model.pci import TrackedDevice
 
 MEASURE_INTERVAL_SECONDS = 300
-"""Volatile columns alone are not written more often than this."""
+"""Minimum interval between writes of only volatile columns."""
 
-_MOVED_FRACTION = 100
+_SIGNIFICANT_FRACTION = 100
 
 T = TypeVar("T", Guest, TrackedDevice)
 
@@ -33,12 +33,12 @@ def plan(
     uuids: Mapping[str, str],
     now: datetime,
 ) -> list[NodeChange]:
-    """List what must be written for these views; a view that its row equals gives nothing.
+    """Return the changes for these views; a view that equals its row needs none.
 
     Args:
-        views: nodes accounted; those with missing facts are passed over.
-        records: rows by nodename.
-        uuids: nodename -> uuid that a new row shall get.
+        views: views of nodes; new nodes with missing facts are skipped.
+        records: nodename -> stored row.
+        uuids: nodename -> uuid for a new row.
         now: the database's time.
     """
     changes = []
@@ -119,7 +119,7 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
 def _sanitized_difference(
     before: NodeValues, wanted: NodeValues
 ) -> tuple[NodeValues, tuple[str, ...]]:
-    """Return the values as a row can hold them, and the columns in which they differ."""
+    """Return the sanitized values, and the columns in which they differ."""
     columns = _differing(before, wanted, NODE_COLUMNS)
     after = sanitize_values(wanted, columns)
     return after, _differing(before, after, columns)
@@ -136,30 +136,30 @@ def _is_measure_due(
     record: NodeRecord,
     now: datetime,
 ) -> bool:
-    if not any(_has_moved(getattr(before, name), getattr(after, name)) for name in columns):
+    if not any(_is_significant(getattr(before, name), getattr(after, name)) for name in columns):
         return False
     written = record.updated_at or record.created_at
     return written is None or (now - written).total_seconds() >= MEASURE_INTERVAL_SECONDS
 
 
-def _has_moved(before: Any, after: Any) -> bool:
-    """Tell whether a measurement moved by more than a hundredth, or came or went."""
+def _is_significant(before: Any, after: Any) -> bool:
+    """Return whether a measurement changed by more than 1 %, or appeared or disappeared."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return before.keys() != after.keys() or any(
-            _has_moved(before[key], after[key]) for key in before
+            _is_significant(before[key], after[key]) for key in before
         )
     if before is None or after is None:
         return bool(before != after)
-    return bool(abs(after - before) * _MOVED_FRACTION > abs(before))
+    return bool(abs(after - before) * _SIGNIFICANT_FRACTION > abs(before))
 
 
 def _items_diff(
-    before: Mapping[str, T], wanted: Mapping[str, T], key: str, storable: Callable[[T], T]
+    before: Mapping[str, T], wanted: Mapping[str, T], key: str, sanitize: Callable[[T], T]
 ) -> ItemDiff[T]:
     if before == wanted:
         return ItemDiff()
     after = {
-        name: item if before.get(name) == item else storable(item) for name, item in wanted.items()
+        name: item if before.get(name) == item else sanitize(item) for name, item in wanted.items()
     }
     return ItemDiff(
         added=tuple(item for name, item in after.items() if name not in before),
@@ -193,17 +193,17 @@ def _history_diff(
 
 
 def _items_history(diff: ItemDiff[T], before: Mapping[str, T], key: str) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    history: dict[str, Any] = {}
     if diff.added:
-        told["added"] = [to_plain(item) for item in diff.added]
+        history["added"] = [to_plain(item) for item in diff.added]
     if diff.changed:
-        told["changed"] = [
+        history["changed"] = [
             {key: getattr(item, key)} | _fields_diff(before[getattr(item, key)], item)
             for item in diff.changed
         ]
     if diff.removed:
-        told["removed"] = [getattr(item, key) for item in diff.removed]
-    return told
+        history["removed"] = [getattr(item, key) for item in diff.removed]
+    return history
 
 
 def _fields_diff(before: T, after: T) -> dict[str, Any]:

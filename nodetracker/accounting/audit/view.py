@@ -1,4 +1,4 @@
-"""One node accounted: a snapshot and what is stored become what the row should say."""
+"""Build the view of a node from its snapshot and its stored record."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
-"""Without these a row would claim zeros; it is not made before they are known once."""
+"""A row without these would show zeros, so it is created only when all were read once."""
 
 
 def account(
@@ -34,19 +34,19 @@ def account(
     now: datetime,
     time: ListingTime | None = None,
 ) -> NodeView:
-    """Say what a node's row should say.
+    """Return the view of a node: the content that its row should have.
 
-    A fresh fact decides its columns; a failed one leaves them as stored. Used
-    is reserved, claims and unclaimed guests together.
+    A fresh fact determines its columns; a failed one leaves them as stored.
+    Usage is the sum of reserved amounts, claims and unclaimed guests.
 
     Args:
-        stored: the row as last read or written, None when there is none.
+        stored: the row as last read or written, None without a row.
         now: the database's time.
-        time: of the listing of guests; None = it began now and is the first.
+        time: times of the guest listing; None = it started now and is the first.
 
     Returns:
-        A view whose `missing` names the facts that keep a first row from
-        being made, if any.
+        A view whose `missing` names the facts that prevent the creation of a
+        first row, if any.
     """
     cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
     snapshot = replace(
@@ -164,9 +164,9 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
 
 
 def _with_known_engine(snapshot: HostSnapshot, before: NodeValues) -> HostSnapshot:
-    """Return the snapshot with the engine that the row has as failed where nobody said it is gone.
+    """Return the snapshot with a failed engine fact if the row has an engine that may still exist.
 
-    A driver that fails as a whole does not tell whether it has one.
+    A driver that fails completely does not report whether it has an engine.
     """
     guests = snapshot.guests
     if snapshot.engine is not None or guests.error is None or "engine" not in before.facts:
@@ -175,9 +175,9 @@ def _with_known_engine(snapshot: HostSnapshot, before: NodeValues) -> HostSnapsh
 
 
 def _metrics(snapshot: HostSnapshot, before: NodeValues) -> dict[str, int]:
-    """Return what is measured now, and as it was what could not be.
+    """Return the current measurements, with the stored values of those that failed.
 
-    A driver that could not list all guests does not tell what it measures.
+    A driver that could not list all guests does not report its measurements.
     """
     measured = snapshot.measured
     held = {
@@ -190,7 +190,7 @@ def _metrics(snapshot: HostSnapshot, before: NodeValues) -> dict[str, int]:
 
 
 def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
-    """Warn of CPUs that are configured and not online; no probe failed that would have said it."""
+    """Warn about configured CPUs that are offline, as no failed probe reports them."""
     if snapshot.cpu.value is None:
         return []
     return [
@@ -200,7 +200,7 @@ def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarnin
             option,
             f"{option}: none of {render_cpu_set(lacking)} is online; the CPU fact is held"
             if none_left
-            else f"{option}: {render_cpu_set(lacking)} is not online and left out",
+            else f"{option}: {render_cpu_set(lacking)} is offline and ignored",
         )
         for option, lacking, none_left in inventory.unusable_cpu_sets(
             snapshot.cpu.value.online, policy
@@ -233,11 +233,14 @@ def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
 
 
 def _memory_mismatch(total_mb: int, cells_mb: int) -> str | None:
-    """Say that the cells' sum and the kernel's total differ by more than a tenth.
+    """Return a warning if the cells' sum and the kernel's total differ by more than 10 %.
 
-    Less than that is ordinary: the kernel keeps memory back per cell, and its
-    share moves from boot to boot.
+    Smaller differences are normal: the kernel reserves memory per cell, and
+    the amount varies from boot to boot.
     """
     if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
         return None
-    return f"the NUMA cells say {cells_mb} MiB, the kernel {total_mb} MiB; the row has the kernel's"
+    return (
+        f"the NUMA cells report {cells_mb} MiB in total and the kernel {total_mb} MiB; "
+        "the row has the kernel's value"
+    )

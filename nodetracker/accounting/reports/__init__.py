@@ -1,1 +1,1 @@
-"""What operators and listeners are shown: summaries, drift, health, notifications."""
+"""Reports for operators and notification listeners: summaries, drift, health, notifications."""

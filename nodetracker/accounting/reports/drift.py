@@ -1,6 +1,6 @@
-"""What a node's row, its ledger and its hypervisor each say is used, side by side.
+"""Compare a node's usage according to its row, its ledger and its hypervisor.
 
-Pure; for operators who ask which of them is off, and because of which workloads.
+The report shows operators which of them differ, and because of which workloads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,17 +27,17 @@ from nodetracker.units import (
 
 @dataclass(frozen=True, slots=True)
 class DriftLine:
-    """One resource of a node, in the resource class's unit, what is reserved included.
+    """Usage of one resource of a node in the resource class's unit, including reserved amounts.
 
     Attributes:
-        row_used: what the row shows; None for classes that it has no column for.
-        ledger: claims that count and guests without one, added up from nothing.
-        hypervisor: what the guests listed last say of themselves; None for what
-            guests do not tell.
-        difference: row_used - hypervisor, or - ledger where that is None.
-        workloads: those that the ledger charges otherwise than the hypervisor,
-            each with by how much, e.g. ``web (6a0e…) +2``; ``row`` stands for
-            what no workload explains.
+        row_used: usage in the row; None for classes without a column.
+        ledger: sum of active claims and unclaimed guests.
+        hypervisor: sum over the guests listed last; None for classes that
+            guests do not report.
+        difference: row_used minus hypervisor, or minus ledger if that is None.
+        workloads: workloads whose charge in the ledger differs from the
+            hypervisor, with the difference, e.g. ``web (6a0e…) +2``; ``row`` is
+            the difference that no workload explains.
     """
 
     resource: str
@@ -48,13 +48,13 @@ class DriftLine:
     workloads: str
 
     def as_row(self) -> dict[str, Any]:
-        """Return it as column -> value, in order."""
+        """Return the line as column -> value, in order."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """One workload as the ledger charges it and as its guest would be charged."""
+    """One workload with its charge in the ledger and the charge of its guest."""
 
     label: str
     ledger: Charge
@@ -62,11 +62,11 @@ class _Workload:
 
 
 def compare_usage(record: NodeRecord) -> list[DriftLine]:
-    """Return a line for each resource class, the four that rows have columns for first.
+    """Return a line for each resource class, starting with the four that rows have columns for.
 
     Args:
-        record: with its guests and claims; a guest that complete listings lack
-            is not listed.
+        record: with its guests and claims; guests that are missing from
+            complete listings count as not listed.
     """
     workloads = _list_workloads(record)
     ledger = sum_charges(workload.ledger for workload in workloads)
@@ -74,34 +74,34 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
     row = _row_charge(record)
     reserved: Mapping[str, Any] = record.values.reserved
     lines = []
-    for resource, name, parts, kept in (
+    for resource, name, parts, reserved_parts in (
         (VCPU, "vcpu_milli", MILLI, int(reserved.get("vcpus", 0)) * MILLI),
         (PCPU, "pcpus", 1, 0),
         (MEMORY, "memory_mb", 1, int(reserved.get("memory_mb", 0))),
         (DISK, "disk_mb", MIB_PER_GIB, int(reserved.get("disk_mb", 0))),
     ):
-        shown, added = getattr(row, name), getattr(ledger, name)
-        told = None if resource == PCPU else getattr(hypervisor, name)
-        apart = [
+        in_row, in_ledger = getattr(row, name), getattr(ledger, name)
+        listed = None if resource == PCPU else getattr(hypervisor, name)
+        differences = [
             (workload.label, getattr(workload.ledger, name) - getattr(workload.hypervisor, name))
             for workload in workloads
-            if told is not None
+            if listed is not None
         ]
         lines.append(
             DriftLine(
                 resource=resource,
-                row_used=whole_units(kept + shown, parts),
-                ledger=whole_units(kept + added, parts),
-                hypervisor=None if told is None else whole_units(kept + told, parts),
-                difference=whole_units(shown - (added if told is None else told), parts),
-                workloads=_render_causes([("row", shown - added), *apart], parts),
+                row_used=whole_units(reserved_parts + in_row, parts),
+                ledger=whole_units(reserved_parts + in_ledger, parts),
+                hypervisor=None if listed is None else whole_units(reserved_parts + listed, parts),
+                difference=whole_units(in_row - (in_ledger if listed is None else listed), parts),
+                workloads=_render_causes([("row", in_row - in_ledger), *differences], parts),
             )
         )
     return lines + _further_lines(record)
 
 
 def _list_workloads(record: NodeRecord) -> list[_Workload]:
-    """Return every workload that a claim holds or the hypervisor lists, in order of names."""
+    """Return every workload that has a claim or that the hypervisor lists, sorted by name."""
     overhead_mb = int(record.values.overhead.get("memory_mb", 0))
     claims: dict[str, list[Claim]] = {}
     for claim in record.claims.values():
@@ -126,7 +126,7 @@ def _list_workloads(record: NodeRecord) -> list[_Workload]:
 
 
 def _row_charge(record: NodeRecord) -> Charge:
-    """Return what the row shows as charged: to the part, unless its whole units differ."""
+    """Return the charge in the row: its fractional columns, unless its whole units differ."""
     values = record.values
     exact = charge_of_row(values)
     vcpus, disk_mb = (int(values.reserved.get(name, 0)) for name in ("vcpus", "disk_mb"))
@@ -139,7 +139,7 @@ def _row_charge(record: NodeRecord) -> Charge:
 
 
 def _further_lines(record: NodeRecord) -> list[DriftLine]:
-    """Return lines of further classes, of which only claims tell."""
+    """Return lines of further resource classes, which only claims have."""
     held = [claim.amounts.resources for claim in record.claims.values() if claim.is_active]
     inventory: Mapping[str, Any] = record.values.inventory
     return [

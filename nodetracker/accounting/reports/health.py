@@ -1,4 +1,4 @@
-"""Judges whether an agent can do its job, from what it knows already."""
+"""Evaluate an agent's health from its current status."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from nodetracker.model.health import Health, HealthCheck, HealthState
 from nodetracker.model.status import AgentStatus
 
 MISSED_INTERVALS = 3
-"""Audits that may be missed before what the rows say is no longer current."""
+"""Audits that may be missed before the rows count as outdated."""
 
 MAX_CLOCK_SKEW_SECONDS = 5.0
-"""A host's clock that is further off the database's is warned of."""
+"""Difference between a host's clock and the database's above which a warning is reported."""
 
 
 def evaluate_health(status: AgentStatus) -> Health:
-    """Judge an agent: ``fail`` when it cannot do its job, ``warn`` when parts are not fine.
+    """Evaluate an agent: ``fail`` when it does not work, ``warn`` when parts of it fail.
 
-    Nothing is asked of anybody, so the answer comes at once whatever hangs.
+    Only the given status is used, so the result is immediate even if something hangs.
 
     Returns:
         The checks ``audit``, ``database``, ``driver``, ``heartbeat``, ``nodes``, ``clock``,
@@ -29,8 +29,8 @@ def evaluate_health(status: AgentStatus) -> Health:
             "heartbeat": _evaluate_heartbeat(status),
             "nodes": _evaluate_nodes(status),
             "clock": _evaluate_clock(status),
-            "rpc": _evaluate_side_line(status.rpc_error),
-            "notifications": _evaluate_side_line(status.notifications_error),
+            "rpc": _evaluate_optional(status.rpc_error),
+            "notifications": _evaluate_optional(status.notifications_error),
         }
     )
 
@@ -39,7 +39,7 @@ def _evaluate_audit(status: AgentStatus) -> HealthCheck:
     age, interval = status.audit.age_seconds, status.audit_interval
     details = {"age_seconds": _rounded(age), "interval_seconds": interval}
     if not status.has_started:
-        return _failed("the agent starts; no audit has been tried yet", details)
+        return _failed("the agent is starting; no audit has been attempted yet", details)
     if age is None:
         return _failed("no audit has been stored since the start", details)
     if interval is not None and age > MISSED_INTERVALS * interval:
@@ -52,7 +52,7 @@ def _evaluate_database(status: AgentStatus) -> HealthCheck:
 
 
 def _evaluate_driver(status: AgentStatus) -> HealthCheck:
-    """Judge the listing of nodes; while some nodes are fine, some sources answer."""
+    """Evaluate the listing of nodes; while some nodes are fine, some sources respond."""
     if status.driver_error is None:
         return HealthCheck()
     if status.fine_nodes:
@@ -79,7 +79,7 @@ def _evaluate_nodes(status: AgentStatus) -> HealthCheck:
     if not nodes:
         return HealthCheck(details=details)
     total = len(nodes) + status.fine_nodes
-    return HealthCheck(HealthState.WARN, f"{len(nodes)} of {total} nodes are not fine", details)
+    return HealthCheck(HealthState.WARN, f"{len(nodes)} of {total} nodes are failing", details)
 
 
 def _evaluate_clock(status: AgentStatus) -> HealthCheck:
@@ -92,8 +92,8 @@ def _evaluate_clock(status: AgentStatus) -> HealthCheck:
     return HealthCheck(HealthState.WARN, output, details)
 
 
-def _evaluate_side_line(error: str | None) -> HealthCheck:
-    """Judge what neither audits nor heartbeats wait for."""
+def _evaluate_optional(error: str | None) -> HealthCheck:
+    """Evaluate a subsystem that audits and heartbeats do not depend on."""
     return HealthCheck() if error is None else HealthCheck(HealthState.WARN, error)
 
 

@@ -1,7 +1,7 @@
-"""What of the events that wait is told by newer ones of the same thing: pure.
+"""Merge waiting notifications that newer ones of the same subject supersede.
 
-Most events tell their thing's whole state, so the newest is enough. An update tells
-only what changed, and is merged with what it follows.
+Most notifications contain the whole state of their subject, so the newest is
+enough. An update contains only changes and is merged with its predecessor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,27 +10,27 @@ from typing import Any
 from nodetracker.model.notification import Notification
 
 _ITEM_KEYS = {"guests": "uuid", "devices": "address"}
-"""What an update tells of what is below a node, and what tells one item there from others."""
+"""Fields of an update for items of a node -> the key that identifies an item."""
 
 
 def merge_waiting(waiting: Iterable[Notification]) -> list[Notification]:
-    """Return what tells the same in fewer events, each where the newest of its parts stood."""
+    """Return equivalent but fewer notifications, each at the position of its newest part."""
     kept: dict[str, list[tuple[int, Notification]]] = {}
-    for place, item in enumerate(waiting):
+    for position, item in enumerate(waiting):
         before = kept.setdefault(item.subject, [])
         while before and (merged := merge(before[-1][1], item)) is not None:
             before.pop()
             item = merged
-        before.append((place, item))
-    placed = [entry for entries in kept.values() for entry in entries]
-    return [item for _, item in sorted(placed, key=lambda entry: entry[0])]
+        before.append((position, item))
+    positioned = [entry for entries in kept.values() for entry in entries]
+    return [item for _, item in sorted(positioned, key=lambda entry: entry[0])]
 
 
 def merge(older: Notification, newer: Notification) -> Notification | None:
-    """Return one event that tells what two of one subject do; None when it takes both.
+    """Return one notification that replaces two of one subject; None when both are needed.
 
-    What changed to and fro stays in an update: the older of the two may have been
-    sent, its answer only not have come.
+    A value that changed back and forth is kept in an update: the older
+    notification may have been sent although its confirmation was lost.
     """
     before, after = _action(older), _action(newer)
     if after != "update":
@@ -45,7 +45,7 @@ def merge(older: Notification, newer: Notification) -> Notification | None:
 
 
 def _action(notification: Notification) -> str:
-    """Return what happened; an update that tells the whole state is none."""
+    """Return the action; ``whole`` for an update that contains the whole state."""
     action = notification.event_type.rpartition(".")[2]
     return "whole" if action == "update" and "new" not in notification.payload else action
 
@@ -62,7 +62,7 @@ def _merge_updates(older: Notification, newer: Notification) -> dict[str, Any]:
 def _merge_items(
     older: Mapping[str, Any], newer: Mapping[str, Any], key: str
 ) -> dict[str, list[Any]]:
-    """Merge what was added, changed and removed; what came back counts as added."""
+    """Merge added, changed and removed items; an item that reappeared counts as added."""
     added = {item[key]: item for item in older.get("added", ())}
     changed = {item[key]: item for item in older.get("changed", ())}
     removed = dict.fromkeys(older.get("removed", ()))

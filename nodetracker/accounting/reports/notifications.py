@@ -1,4 +1,4 @@
-"""What listeners are told of each change: pure, one function a noun; see docs/notifications.md."""
+"""Build notifications of changes, one function per noun; see docs/notifications.md."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,47 +26,47 @@ _CLAIM_EVENTS = {
 
 
 def build_change_notifications(change: NodeChange) -> list[Notification]:
-    """Tell what an audit changed of a node, of its claims and of moves."""
-    told = _notify_node(change)
-    told += [build_claim_notification(claim) for claim in change.claims]
-    told += [build_migration_notification(move.migration) for move in change.moves]
-    return told
+    """Build the notifications of an audit's change: of the node, its claims and moves."""
+    notifications = _build_node_notifications(change)
+    notifications += [build_claim_notification(claim) for claim in change.claims]
+    notifications += [build_migration_notification(move.migration) for move in change.moves]
+    return notifications
 
 
-def _notify_node(change: NodeChange) -> list[Notification]:
+def _build_node_notifications(change: NodeChange) -> list[Notification]:
     node = {"host": change.host, "nodename": change.nodename, "uuid": change.uuid}
-    told = []
+    built = []
     if change.kind is ChangeKind.CREATE:
         values = {name: to_plain(getattr(change.values, name)) for name in NODE_COLUMNS}
-        told.append(Notification("compute_node.create", _node(change.uuid), node | values))
+        built.append(Notification("compute_node.create", _node(change.uuid), node | values))
     elif change.kind is ChangeKind.UPDATE:
         columns = {name: pair for name, pair in change.diff.items() if isinstance(pair, list)}
-        below = {name: dict(item) for name, item in change.diff.items() if name not in columns}
+        items = {name: dict(item) for name, item in change.diff.items() if name not in columns}
         body = {
             "old": {name: pair[0] for name, pair in columns.items()},
             "new": {name: pair[1] for name, pair in columns.items()},
         }
-        told.append(Notification("compute_node.update", _node(change.uuid), node | body | below))
+        built.append(Notification("compute_node.update", _node(change.uuid), node | body | items))
     elif change.kind is ChangeKind.DELETE:
-        told.append(Notification("compute_node.delete", _node(change.uuid), node))
+        built.append(Notification("compute_node.delete", _node(change.uuid), node))
     if VOLATILE_COLUMNS & set(change.columns):
         measured = {
             name: to_plain(getattr(change.values, name)) for name in sorted(VOLATILE_COLUMNS)
         }
-        told.append(
+        built.append(
             Notification("compute.metrics.update", f"metrics {change.uuid}", node | measured)
         )
-    return told
+    return built
 
 
 def build_node_deleted_notification(record: NodeRecord) -> Notification:
-    """Tell that an operator deleted a node's row."""
+    """Build the notification that an operator deleted a node's row."""
     node = {"host": record.host, "nodename": record.nodename, "uuid": record.uuid}
     return Notification("compute_node.delete", _node(record.uuid), node)
 
 
 def build_claim_notification(claim: Claim) -> Notification:
-    """Tell what a claim is now; its state names the event."""
+    """Build the notification of a claim's current state, which determines the event type."""
     amounts = claim.amounts
     return Notification(
         _CLAIM_EVENTS[claim.state],
@@ -96,7 +96,7 @@ def build_claim_notification(claim: Claim) -> Notification:
 def build_refusal_notification(
     request: ClaimRequest, host: str, nodename: str, reasons: Sequence[str]
 ) -> Notification:
-    """Tell that a claim was refused, and all reasons."""
+    """Build the notification that a claim was refused, with all reasons."""
     return Notification(
         "claim.refuse",
         f"claim {request.uuid}",
@@ -111,7 +111,7 @@ def build_refusal_notification(
 
 
 def build_migration_notification(migration: Migration) -> Notification:
-    """Tell how far a migration is."""
+    """Build the notification of a migration's current status."""
     return Notification(
         "migration.update",
         f"migration {migration.uuid}",
@@ -133,7 +133,11 @@ def build_migration_notification(migration: Migration) -> Notification:
 def build_service_notification(
     before: ServiceRecord | None, after: ServiceRecord | None
 ) -> Notification:
-    """Tell that a service came, changed or went; at least one of the two is there."""
+    """Build the notification that a service was created, changed or deleted.
+
+    Args:
+        before, after: at least one is not None.
+    """
     service = after or before
     assert service is not None
     subject = f"service {service.host} {service.binary}"
@@ -153,7 +157,7 @@ def build_service_notification(
 def build_raised_notifications(
     host: str, before: Iterable[HostWarning], after: Iterable[HostWarning]
 ) -> list[Notification]:
-    """Tell which warnings of a host began."""
+    """Build the notifications of a host's new warnings."""
     was = {warning.key for warning in before}
     now = {warning.key: warning for warning in after}
     return [
@@ -163,7 +167,7 @@ def build_raised_notifications(
 
 
 def build_warning_notification(event_type: str, host: str, warning: HostWarning) -> Notification:
-    """Tell of one warning, by the name that the store has for it."""
+    """Build the notification of one warning, with its texts as stored."""
     warning = warning.as_stored()
     return Notification(
         event_type,

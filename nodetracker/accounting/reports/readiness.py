@@ -1,6 +1,6 @@
-"""Whether a host is ready for this version: one verdict a subject, each judged for itself.
+"""Evaluate whether a host is ready for this version, with one verdict per subject.
 
-Behind ``nodetracker-status upgrade check``, which reads what is judged here.
+``nodetracker-status upgrade check`` gathers the data that is evaluated here.
 """
 
 import enum
@@ -20,7 +20,7 @@ from nodetracker.units import MIB_PER_GIB, capacity_gib_from_mib
 
 
 class Level(enum.IntEnum):
-    """How bad a finding is; the numbers are oslo.upgradecheck's."""
+    """The severity of a finding, with oslo.upgradecheck's codes."""
 
     SUCCESS = 0
     WARNING = 1
@@ -29,7 +29,7 @@ class Level(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that an operator should know, with what to do where that is known."""
+    """One problem, with its solution where known."""
 
     level: Level
     text: str
@@ -37,56 +37,56 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one check: no finding is success."""
+    """The outcome of one check; without findings it succeeded."""
 
     findings: tuple[Finding, ...] = ()
 
     @property
     def level(self) -> Level:
-        """The worst of the findings."""
+        """The highest severity of the findings."""
         return max((finding.level for finding in self.findings), default=Level.SUCCESS)
 
     @property
     def details(self) -> str | None:
-        """The findings in one line, the worst first; None when there is none."""
+        """The findings in one line, the most severe first; None without findings."""
         ordered = sorted(self.findings, key=lambda finding: -finding.level)
         return "; ".join(finding.text for finding in ordered) or None
 
 
 def failure(text: str) -> Verdict:
-    """Build the verdict of one finding that has to be mended."""
+    """Build the verdict of one finding that must be resolved."""
     return Verdict((Finding(Level.FAILURE, text),))
 
 
 def warning(text: str) -> Verdict:
-    """Build the verdict of one finding that should be looked at."""
+    """Build the verdict of one finding that needs attention."""
     return Verdict((Finding(Level.WARNING, text),))
 
 
 def evaluate_schema(differences: Sequence[str]) -> Verdict:
-    """Judge how the database's schema differs from what this version expects.
+    """Evaluate the differences between the database's schema and this version's.
 
     Args:
-        differences: a line each.
+        differences: one line each.
     """
     return Verdict(tuple(Finding(Level.FAILURE, line) for line in differences))
 
 
 def evaluate_listing(listing: NodeListing) -> Verdict:
-    """Judge whether the driver listed every node, and any at all."""
+    """Evaluate whether the driver listed every node, and at least one."""
     if listing.unreachable:
         return warning(f"not every node could be listed: {'; '.join(listing.unreachable)}")
-    return Verdict() if listing.nodenames else warning("the driver lists no node")
+    return Verdict() if listing.nodenames else warning("the driver lists no nodes")
 
 
 def evaluate_liveness(service_down_time: int, report_interval: int) -> Verdict:
-    """Judge whether heartbeats come often enough; both are in seconds."""
+    """Evaluate whether heartbeats are frequent enough; both arguments are in seconds."""
     problem = explain_short_down_time(service_down_time, report_interval)
     return Verdict() if problem is None else failure(problem)
 
 
 def evaluate_host_name(host: str, agent_id: str, services: Iterable[ServiceRecord]) -> Verdict:
-    """Judge whether this machine's agent stands under the host name that it now has.
+    """Evaluate whether this machine's agent is registered under its configured host name.
 
     Args:
         agent_id: the uuid in ``compute_id``.
@@ -103,8 +103,8 @@ def evaluate_host_name(host: str, agent_id: str, services: Iterable[ServiceRecor
         tuple(
             Finding(
                 Level.FAILURE,
-                f"this machine's agent {agent_id} is known as host {other} and is now called "
-                f"{host}: set [DEFAULT] host back, or stop it and run "
+                f"agent {agent_id} of this machine is registered as host {other} but configured "
+                f"as {host}: restore [DEFAULT] host, or stop the agent and run "
                 f"nodetracker-manage host rename {other} {host}",
             )
             for other in others
@@ -113,7 +113,7 @@ def evaluate_host_name(host: str, agent_id: str, services: Iterable[ServiceRecor
 
 
 def evaluate_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
-    """Judge whether the CPUs of ``cpu_shared_set`` and ``cpu_dedicated_set`` are online."""
+    """Evaluate whether the CPUs of ``cpu_shared_set`` and ``cpu_dedicated_set`` are online."""
     if policy.cpu_shared_set is None and policy.cpu_dedicated_set is None:
         return Verdict()
     findings: list[Finding] = []
@@ -131,17 +131,17 @@ def evaluate_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verd
                 if none_left
                 else Finding(
                     Level.WARNING,
-                    f"node {snapshot.nodename}: {option}: {cpus} is not online and left out",
+                    f"node {snapshot.nodename}: {option}: {cpus} is offline and ignored",
                 )
             )
     return Verdict(tuple(findings))
 
 
 def evaluate_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
-    """Judge whether each node has what is reserved on it.
+    """Evaluate whether each node has the capacity that is reserved on it.
 
-    To reserve more than there is is a failure, to reserve all of it a warning.
-    Capacity is what rows show: whole GiB of disk, and the shared CPUs.
+    Reserving more than the capacity is a failure, reserving all of it a
+    warning. Capacity is as in rows: whole GiB of disk, and the shared CPUs.
     """
     return Verdict(
         tuple(
@@ -220,7 +220,7 @@ def _evaluate_pool(
     where = f"node {snapshot.nodename}: reserved_huge_pages"
     cell = topology.cell(wanted.cell)
     if cell is None:
-        yield Finding(Level.FAILURE, f"{where}: there is no NUMA cell {wanted.cell}")
+        yield Finding(Level.FAILURE, f"{where}: NUMA cell {wanted.cell} does not exist")
         return
     pool = next((pool for pool in cell.pages if pool.size_kb == wanted.size_kb), None)
     if pool is None:
@@ -242,10 +242,11 @@ def _compare(
 ) -> Iterator[Finding]:
     where = f"node {snapshot.nodename}: {option}"
     if reserved > capacity:
-        yield Finding(Level.FAILURE, f"{where}: {reserved} is more than the {capacity} {what}")
+        yield Finding(Level.FAILURE, f"{where}: {reserved} exceeds the {capacity} {what}")
     elif reserved and reserved == capacity:
         yield Finding(
-            Level.WARNING, f"{where}: {reserved} is all of the {what}; nothing is left for guests"
+            Level.WARNING,
+            f"{where}: {reserved} reserves all {capacity} {what}; nothing is left for guests",
         )
 
 

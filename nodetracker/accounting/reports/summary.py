@@ -1,4 +1,4 @@
-"""What operators ask: a line a node, the fleet's sums, a host by project."""
+"""Summarize nodes, the fleet and hosts by project for operators."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ _SUMMED = (
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
-    """One line of ``node list``; state is liveness, status is the administrator's word."""
+    """One line of ``node list``; state is liveness, status is set by the administrator."""
 
     host: str
     nodename: str
@@ -44,12 +44,12 @@ def state_of(
 ) -> str:
     """Return ``up``, ``down``, or ``unreachable``; a host without a service is down.
 
-    An agent is unreachable when the message broker, through which its
-    heartbeats come, carries nothing: nobody can tell whether it lives. It takes
-    no claims, as if it were down.
+    An agent is unreachable when its heartbeats are sent through the message
+    broker and the broker carries no messages, so its state is unknown. Like a
+    host that is down, it gets no claims.
 
     Args:
-        outage_since: of the broker, from `find_broker_outage`.
+        outage_since: start of the broker's outage, from `find_broker_outage`.
     """
     if service is None:
         return "down"
@@ -67,8 +67,8 @@ def status_of(service: ServiceRecord | None) -> str:
 def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetime) -> float | None:
     """Return the seconds since a node's last good reading; None = never.
 
-    The heartbeat carries the age it had then; what has passed since is added,
-    by the database's clock alone.
+    The heartbeat contains the age at its time; the time since then is added,
+    by the database's clock only.
     """
     if service is None or service.last_seen_up is None:
         return None
@@ -112,7 +112,7 @@ def sum_nodes(
     """Add up the nodes whose service is enabled, as Nova's hypervisor statistics do.
 
     Args:
-        services: by host; a node without one is left out.
+        services: host -> service; nodes without a service are left out.
     """
     counted = [
         record.values
@@ -126,7 +126,7 @@ def sum_nodes(
 
 @dataclass(frozen=True, slots=True)
 class HostUsage:
-    """One line of ``host show``: who uses how much of a host."""
+    """One line of ``host show``: a project's usage of a host."""
 
     host: str
     project: str
@@ -136,11 +136,11 @@ class HostUsage:
 
 
 def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
-    """Build the lines of ``host show``: capacity, what counts as used, and by whom.
+    """Build the lines of ``host show``: capacity, usage, and usage by project.
 
-    ``(used_max)`` is the sum of all workloads without what is reserved.
-    Workloads that no claim covers are ``(unclaimed)``; those whose driver
-    tells a project are shown under it as well.
+    ``(used_max)`` is the sum of all workloads without reserved amounts.
+    Workloads without a claim are ``(unclaimed)``; if their driver reports a
+    project, they are also included in its line.
     """
     values = [record.values for record in records]
     workloads = [line for record in records for line in list_workloads(record)]
@@ -161,7 +161,7 @@ def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
         ),
     ]
     projects = sorted({line.project_id for line in workloads if line.project_id})
-    everyone = [
+    groups = [
         ("(used_max)", workloads),
         ("(unclaimed)", [line for line in workloads if not line.claimed]),
         *(
@@ -169,14 +169,14 @@ def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
             for project in projects
         ),
     ]
-    for label, some in everyone:
+    for label, lines in groups:
         rows.append(
             HostUsage(
                 host,
                 label,
-                math.ceil(sum(line.vcpus for line in some)),
-                sum(line.memory_mb for line in some),
-                math.ceil(sum(line.disk_gb for line in some)),
+                math.ceil(sum(line.vcpus for line in lines)),
+                sum(line.memory_mb for line in lines),
+                math.ceil(sum(line.disk_gb for line in lines)),
             )
         )
     return rows

@@ -1,4 +1,4 @@
-"""Workloads of a node: what claims hold and what its driver sees, one line each."""
+"""List the workloads of a node from its claims and unclaimed guests."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,9 +13,9 @@ class WorkloadLine:
     """One workload on one node.
 
     Attributes:
-        power_state: None when no guest was seen.
-        details: what its driver tells of it beside that.
-        claimed: whether a claim holds its amounts; else they are its guest's own.
+        power_state: None when its guest has not been listed.
+        details: further data from its driver.
+        claimed: whether the amounts are those of a claim; otherwise they are the guest's.
     """
 
     uuid: str
@@ -32,12 +32,12 @@ class WorkloadLine:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def as_row(self) -> dict[str, Any]:
-        """Return it as column -> value, in order."""
+        """Return the line as column -> value, in order."""
         return asdict(self)
 
 
 def list_workloads(record: NodeRecord) -> list[WorkloadLine]:
-    """Return a node's workloads in order of their names; each active claim is one."""
+    """Return a node's workloads sorted by name, one per active claim or unclaimed guest."""
     lines = []
     for claim in record.claims.values():
         if not claim.is_active:

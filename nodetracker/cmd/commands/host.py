@@ -9,7 +9,7 @@ from typing import Any
 from cliff.command import Command
 from cliff.lister import Lister
 
-from nodetracker.accounting.liveness import is_heard_of
+from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import build_roots, check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
@@ -139,7 +139,7 @@ class RenameHost(StoreCommand, Command):
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:
         """Refuse if the host's agent has sent a heartbeat recently and sends another."""
-        if not is_heard_of(service, self.store.now(), self.service_down_time):
+        if not has_recent_heartbeat(service, self.store.now(), self.service_down_time):
             return
         interval = service.incarnation.report_interval
         self.app.stderr.write(

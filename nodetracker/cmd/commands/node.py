@@ -9,7 +9,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.audit.planner import to_plain
-from nodetracker.accounting.liveness import find_broker_outage, is_heard_of
+from nodetracker.accounting.liveness import find_broker_outage, has_recent_heartbeat
 from nodetracker.accounting.reports.drift import DriftLine, compare_usage
 from nodetracker.accounting.reports.summary import (
     NodeSummary,
@@ -175,7 +175,9 @@ class DeleteNode(StoreCommand, Command):
         host, nodename = parsed_args.host, parsed_args.nodename
         find_node(self.store, host, nodename)
         service = services_by_host(self.store).get(host)
-        if service is not None and is_heard_of(service, self.store.now(), self.service_down_time):
+        if service is not None and has_recent_heartbeat(
+            service, self.store.now(), self.service_down_time
+        ):
             raise RefusedError(
                 f"host {host} is up and would make node {nodename} again; stop its agent first"
             )

@@ -1,4 +1,4 @@
-"""Who is up, who is down, and who is only cut off by the broker."""
+"""Test which services are up, down, or only cut off from the broker."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ DOWN = 60
 
 
 def make_conductor(age: float | str | None = "fine", seen: datetime = NOW) -> ServiceRecord:
-    """Build a conductor that got through the broker `age` seconds before it was seen."""
+    """Build a conductor whose last successful call was `age` seconds before its heartbeat."""
     nodes = {} if age == "fine" else {BROKER: {"age_seconds": age, "error": "no answer"}}
     audit = {"age_seconds": None, "nodes": nodes}
     return make_service(host="c-1", binary=CONDUCTOR_BINARY, last_seen_up=seen, last_audit=audit)
@@ -35,7 +35,7 @@ def make_conductor(age: float | str | None = "fine", seen: datetime = NOW) -> Se
         "the other one is down", "it never did",
     ],
 )  # fmt: skip
-def test_an_outage_is_what_no_conductor_gets_through(
+def test_an_outage_means_that_no_conductor_gets_through(
     services: list[ServiceRecord], since: datetime | None
 ) -> None:
     assert find_broker_outage(services, NOW, DOWN) == since
@@ -56,13 +56,13 @@ def test_an_outage_is_what_no_conductor_gets_through(
         "never heard of",
     ],
 )  # fmt: skip
-def test_who_was_heard_of_until_the_broker_was_lost_is_unreachable(
+def test_an_agent_with_heartbeats_until_the_broker_s_outage_is_unreachable(
     changes: dict[str, object], state: str
 ) -> None:
     service = make_service(**{"last_audit": {"by_broker": True}} | changes)
     assert state_of(service, NOW, DOWN, later(-90)) == state
 
 
-def test_without_an_outage_the_silent_are_down() -> None:
+def test_without_an_outage_an_agent_without_heartbeats_is_down() -> None:
     service = make_service(last_seen_up=later(-95), last_audit={"by_broker": True})
     assert state_of(service, NOW, DOWN) == "down"

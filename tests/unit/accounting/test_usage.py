@@ -29,7 +29,7 @@ def test_order_does_not_change_a_sum(charges, random):
     assert sum_charges(charges) == sum_charges(shuffled)
 
 
-def test_a_powered_off_guest_costs_as_much_as_a_running_one():
+def test_a_powered_off_guest_is_charged_like_a_running_one():
     running = charge_of_guest(make_guest(power_state=PowerState.RUNNING), 0)
     assert charge_of_guest(make_guest(power_state=PowerState.SHUTDOWN), 0) == running
 
@@ -39,13 +39,13 @@ def test_the_drivers_overhead_is_charged_with_each_instance():
 
 
 @pytest.mark.parametrize("kind", WorkloadKind)
-def test_a_guest_costs_the_same_with_a_claim_of_its_amounts_and_without(kind):
+def test_a_guest_is_charged_the_same_with_and_without_a_claim(kind):
     guest = make_guest(kind=kind)
     amounts = Amounts(guest.vcpu_milli, 0, guest.memory_mb, guest.disk_mb)
     assert charge_of_guest(guest, 128) == charge_of_claim(amounts, kind, 128)
 
 
-def test_used_is_reserved_and_charges_together():
+def test_usage_is_the_sum_of_reserved_amounts_and_charges():
     reserved = {"vcpus": 1, "memory_mb": 512, "disk_mb": 100}
     columns = usage_columns(Charge(1500, 2048, 1000), reserved, 8192, 10)
     assert columns == {
@@ -66,7 +66,7 @@ def test_free_may_be_negative():
     assert columns["free_disk_gb"] == -10
 
 
-def test_container_counts_add_up_whatever_the_states():
+def test_container_counts_add_up_in_all_states():
     guests = [
         make_guest(number, kind=WorkloadKind.CONTAINER, power_state=state)
         for number, state in enumerate(PowerState)

@@ -1,4 +1,4 @@
-"""Several drivers' readings of one node: one row, nothing twice, each failing for itself."""
+"""Test merging several drivers' readings: one row, no duplicates, independent failures."""
 
 import dataclasses
 
@@ -64,7 +64,7 @@ def test_two_domains_and_three_containers_are_one_row():
     assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
 
 
-def test_the_first_gives_the_facts():
+def test_the_first_driver_provides_the_facts():
     other = docker(memory=fresh("x", MemoryInfo(1, 1)))
     merged = merge_readings([libvirt(), other])
     assert merged.nodename == "node-1"
@@ -78,12 +78,12 @@ def test_disk_on_another_filesystem_is_not_charged():
     assert values.memory_mb_used == 512 + 2 * 1024 + 3 * 64
 
 
-def test_disk_on_a_filesystem_that_is_not_known_is_charged():
+def test_disk_on_an_unknown_filesystem_is_charged():
     readings = [libvirt(storage=on_disk(1)), docker(*BOX, storage=failed("srv", "x"))]
     assert account(merge_readings(readings), None, Policy(), NOW).values.disk_used == 3
 
 
-def test_a_guest_that_both_list_counts_once_and_is_warned_of():
+def test_a_guest_listed_twice_counts_once_with_a_warning():
     twin = dataclasses.replace(BOX[0], uuid=VM[0].uuid)
     merged = merge_readings([libvirt(*VM), docker(twin)])
     view = account(merged, None, Policy(), NOW)
@@ -91,7 +91,7 @@ def test_a_guest_that_both_list_counts_once_and_is_warned_of():
     assert [warning.kind for warning in view.warnings] == [WarningKind.GUEST_LISTED_TWICE]
 
 
-def test_one_that_fails_holds_its_own_guests_and_the_others_are_fresh():
+def test_a_failed_driver_s_guests_are_held_and_the_others_are_fresh():
     record = stored(libvirt(*VM), docker(*BOX))
     view = account(merge_readings([libvirt(VM[0]), away(docker())]), record, Policy(), NOW)
     assert names(view) == ["c11", "c12", "c13", "vm-1"]
@@ -101,7 +101,7 @@ def test_one_that_fails_holds_its_own_guests_and_the_others_are_fresh():
     assert view.values.labels == {"rack": "7"}
 
 
-def test_a_first_that_fails_holds_the_facts_and_its_guests_alone():
+def test_if_the_first_driver_fails_only_the_facts_and_its_guests_are_held():
     record = stored(libvirt(*VM), docker(*BOX))
     view = account(merge_readings([away(libvirt()), docker(BOX[0])]), record, Policy(), NOW)
     assert names(view) == ["c11", "vm-1", "vm-2"]
@@ -110,7 +110,7 @@ def test_a_first_that_fails_holds_the_facts_and_its_guests_alone():
     assert view.values.facts["engine"].state is FactState.FRESH
 
 
-def test_a_row_is_not_made_before_every_driver_was_read_once():
+def test_a_row_is_not_created_before_every_driver_was_read_once():
     view = account(merge_readings([libvirt(*VM), away(docker())]), None, Policy(), NOW)
     assert view.missing == ("guests",)
 
@@ -122,7 +122,7 @@ def test_when_all_fail_the_listing_fails():
     assert "docker" in merged.guests.error
 
 
-def test_what_one_could_not_read_is_no_matter_for_the_others():
+def test_unreadable_guests_of_one_driver_do_not_affect_the_others():
     record = stored(libvirt(*VM), docker(*BOX))
     part = GuestListing((BOX[0],), ("container c12: odd",))
     readings = [libvirt(VM[0]), docker(guests=fresh("sock", part))]
@@ -132,7 +132,7 @@ def test_what_one_could_not_read_is_no_matter_for_the_others():
     assert [warning.kind for warning in view.warnings] == [WarningKind.GUEST_UNREADABLE]
 
 
-def test_the_source_of_guests_stays_the_same_while_one_fails():
+def test_the_source_of_guests_is_constant_while_one_driver_fails():
     whole = merge_readings([libvirt(), docker()]).guests.source
     assert merge_readings([libvirt(), docker()]).guests.source == whole
 
@@ -150,7 +150,7 @@ def test_measures_traits_overhead_and_warnings_of_all_are_kept():
     assert merged.warnings == (dataclasses.replace(warning, nodename="node-1"),)
 
 
-def test_claims_of_a_kind_that_was_not_read_neither_expire_nor_vanish():
+def test_claims_of_a_kind_that_was_not_read_do_not_expire():
     claims = {
         kind.value: Claim(
             uuid=kind.value,

@@ -27,7 +27,7 @@ def stored(snapshot, **changes):
     return make_record(view.values, guests=view.guests, devices=view.devices, **changes)
 
 
-def test_a_row_that_says_what_it_should_gives_nothing():
+def test_a_row_that_equals_its_view_needs_no_change():
     assert (
         plan_one(
             make_snapshot("node-1", make_guest()), stored(make_snapshot("node-1", make_guest()))
@@ -51,7 +51,7 @@ def test_a_node_without_its_essential_facts_is_not_created():
     assert plan_one(make_snapshot(cpu=failed(SOURCE, "boom")), None) == []
 
 
-def test_one_guest_more_changes_its_columns_and_no_others():
+def test_a_new_guest_changes_only_the_usage_columns():
     record = stored(make_snapshot())
     (change,) = plan_one(make_snapshot("node-1", make_guest()), record)
     assert change.kind is ChangeKind.UPDATE
@@ -63,7 +63,7 @@ def test_one_guest_more_changes_its_columns_and_no_others():
     assert change.diff["guests"]["added"][0]["name"] == "vm-1"
 
 
-def test_a_changed_guest_is_told_by_what_changed():
+def test_the_history_of_a_changed_guest_has_its_changed_fields():
     record = stored(make_snapshot("node-1", make_guest()))
     (change,) = plan_one(make_snapshot("node-1", make_guest(power_state=PowerState.PAUSED)), record)
     assert change.diff["guests"] == {
@@ -71,7 +71,7 @@ def test_a_changed_guest_is_told_by_what_changed():
     }
 
 
-def test_a_guest_that_left_is_removed():
+def test_a_missing_guest_is_removed():
     record = stored(make_snapshot("node-1", make_guest()))
     (change,) = plan_one(make_snapshot(), record)
     assert change.guests.removed == (make_guest(),)
@@ -92,7 +92,9 @@ class TestMeasurements:
         [(60500, 3600, False), (61000, 299, False), (61000, 300, True), (30000, 10, False)],
         ids=["moved by less than a hundredth", "too early", "due", "moved far but too early"],
     )
-    def test_are_written_alone_seldom_and_only_when_they_moved(self, available_mb, age, is_written):
+    def test_are_written_separately_only_rarely_and_when_changed(
+        self, available_mb, age, is_written
+    ):
         # The metrics have the used memory: 5536 of 65536, so a hundredth of it is 55.
         record = stored(make_snapshot())
         record = dataclasses.replace(
@@ -110,7 +112,7 @@ class TestMeasurements:
         assert [change.kind for change in changes] == ([ChangeKind.MEASURE] if is_written else [])
         assert all(change.diff == {} for change in changes)
 
-    def test_ride_along_with_a_structural_write(self):
+    def test_are_written_with_any_structural_change(self):
         record = stored(make_snapshot())
         snapshot = make_snapshot(
             "node-1", make_guest(), memory=fresh(SOURCE, MemoryInfo(65536, 60001))

@@ -28,7 +28,7 @@ def kinds(view):
     return [warning.kind for warning in view.warnings]
 
 
-def test_a_fresh_snapshot_decides_every_column():
+def test_a_fresh_snapshot_determines_every_column():
     values = account(make_snapshot("node-1", make_guest()), None, Policy(), NOW).values
     assert (values.vcpus, values.memory_mb, values.local_gb) == (16, 65536, 500)
     assert (values.vcpus_used, values.memory_mb_used, values.local_gb_used) == (2, 2560, 20)
@@ -63,12 +63,12 @@ def test_a_node_that_cannot_be_read_at_all_keeps_its_row():
 
 
 @pytest.mark.parametrize("name", ["cpu", "memory", "storage", "guests"])
-def test_a_first_row_is_not_made_from_half_a_reading(name):
+def test_a_first_row_is_not_created_from_a_partial_reading(name):
     view = account(make_snapshot(**{name: BOOM}), None, Policy(), NOW)
     assert view.missing == (name,)
 
 
-def test_a_first_row_may_lack_what_is_not_essential():
+def test_a_first_row_may_lack_facts_that_are_not_essential():
     assert account(make_snapshot(numa=BOOM, pci=BOOM), None, Policy(), NOW).missing == ()
 
 
@@ -100,7 +100,7 @@ class TestCpuSets:
         ],
         ids=["neither", "shared alone", "dedicated alone", "both"],
     )
-    def test_offer_as_nova_does(self, shared, dedicated, vcpus, pcpus):
+    def test_are_available_as_in_nova(self, shared, dedicated, vcpus, pcpus):
         policy = Policy(
             cpu_shared_set=shared and frozenset(shared),
             cpu_dedicated_set=dedicated and frozenset(dedicated),
@@ -109,12 +109,12 @@ class TestCpuSets:
         assert (values.vcpus, values.pcpus) == (vcpus, pcpus)
         assert values.enable_cpu_pinning is bool(dedicated)
 
-    def test_cpus_that_are_not_online_are_left_out_with_a_warning(self):
+    def test_offline_cpus_are_ignored_with_a_warning(self):
         policy = Policy(cpu_shared_set=frozenset({6, 7, 8, 9}))
         view = account(make_snapshot(cpu=self.cpu), None, policy, NOW)
         assert view.values.vcpus == 2
         assert [warning.message for warning in view.warnings] == [
-            "cpu_shared_set: 8-9 is not online and left out"
+            "cpu_shared_set: 8-9 is offline and ignored"
         ]
 
     def test_a_set_without_an_online_cpu_holds_the_fact(self):
@@ -138,7 +138,7 @@ class TestRatios:
         values = account(make_snapshot(), record, policy, NOW).values
         assert values.cpu_allocation_ratio == expected
 
-    def test_the_row_says_where_each_comes_from(self):
+    def test_the_row_records_the_origin_of_each(self):
         policy = Policy(configured_ratios=AllocationRatios(cpu=8.0))
         values = account(make_snapshot(), None, policy, NOW).values
         assert values.ratio_origins == {"cpu": "configured", "ram": "initial", "disk": "initial"}
@@ -169,7 +169,7 @@ class TestNuma:
     @pytest.mark.parametrize(
         ("total_mb", "warned"), [(64000, False), (70000, False), (72000, True), (20000, True)]
     )
-    def test_cells_that_disagree_with_the_kernel_by_over_a_tenth_are_a_warning(
+    def test_cells_that_differ_from_the_kernel_by_over_a_tenth_are_a_warning(
         self, total_mb, warned
     ):
         snapshot = make_snapshot(
@@ -187,7 +187,7 @@ def test_devices_are_addressed_by_pci_address():
     assert view.devices == {"0000:81:00.0": track_device(device)}
 
 
-def test_the_boot_time_stays_while_the_boot_does():
+def test_the_boot_time_is_kept_while_the_boot_id_is_the_same():
     def snapshot(boot_id, seconds):
         system = SystemInfo("h", "linux", "Debian", "6.1", boot_id, later(seconds))
         return make_snapshot(system=fresh(SOURCE, system))
@@ -213,7 +213,7 @@ ENGINE = ContainerEngine(
 )
 
 
-def test_an_engine_gives_its_columns_and_a_failed_one_leaves_them():
+def test_an_engine_sets_its_columns_and_a_failed_one_keeps_them():
     snapshot = make_snapshot(engine=fresh("sock", ENGINE))
     view = account(snapshot, None, Policy(), NOW)
     assert view.values.labels == {"rack": "7"}
@@ -229,7 +229,7 @@ def test_an_engine_gives_its_columns_and_a_failed_one_leaves_them():
     assert held.values.facts["engine"].state is FactState.HELD
 
 
-def test_an_engine_that_is_there_no_more_leaves_nothing_behind():
+def test_a_removed_engine_clears_its_columns():
     with_engine = account(make_snapshot(engine=fresh("sock", ENGINE)), None, Policy(), NOW)
     record = make_record(with_engine.values)
     nothing = account(make_snapshot(), None, Policy(), NOW).values
@@ -245,7 +245,7 @@ def test_an_engine_that_is_there_no_more_leaves_nothing_behind():
     ],
     ids=["one driver of two", "the only driver"],
 )
-def test_a_driver_that_fails_as_a_whole_leaves_its_engine_held(away):
+def test_the_engine_is_held_when_its_driver_fails_completely(away):
     before = account(make_snapshot(engine=fresh("sock", ENGINE)), None, Policy(), NOW).values
     values = account(away, make_record(before), Policy(), NOW).values
     for name in ("engine", "labels", "runtimes", "disk_quota_supported"):
@@ -254,11 +254,11 @@ def test_a_driver_that_fails_as_a_whole_leaves_its_engine_held(away):
     assert "engine" not in account(away, make_stored(), Policy(), NOW).values.facts
 
 
-def test_a_node_without_an_engine_has_no_fact_of_one():
+def test_a_node_without_an_engine_has_no_engine_fact():
     assert "engine" not in account(make_snapshot(), None, Policy(), NOW).values.facts
 
 
-def test_disk_that_the_driver_keeps_is_reserved_also_while_the_storage_is_held():
+def test_disk_reserved_by_the_driver_is_kept_while_the_storage_is_held():
     storage = StorageInfo(Filesystem("/srv", 512000, 12000, 500000), reserved_mb=51200)
     policy = Policy(reserved_disk_mb=1024)
     view = account(make_snapshot(storage=fresh("srv", storage)), None, policy, NOW)
@@ -268,7 +268,7 @@ def test_disk_that_the_driver_keeps_is_reserved_also_while_the_storage_is_held()
     assert held.values.reserved == view.values.reserved
 
 
-def test_what_a_driver_measured_joins_the_metrics():
+def test_measurements_of_a_driver_are_added_to_the_metrics():
     view = account(make_snapshot(measured={"images_disk_used_mb": 7}), None, Policy(), NOW)
     assert view.values.metrics["images_disk_used_mb"] == 7
     assert "memory_used_mb" in view.values.metrics
@@ -283,7 +283,7 @@ class TestWhatADriverMeasured:
         after = account(make_snapshot(**changes), make_record(before.values), Policy(), NOW)
         return {name: after.values.metrics.get(name) for name in self.TAKEN}
 
-    def test_goes_when_it_is_not_measured_any_more(self):
+    def test_is_removed_when_it_is_no_longer_measured(self):
         assert self.metrics() == dict.fromkeys(self.TAKEN)
         assert self.metrics(measured={"images_disk_used_mb": 8}) == {
             "containers_memory_used_mb": None,
@@ -299,20 +299,20 @@ class TestWhatADriverMeasured:
         ],
         ids=["no number this time", "no listing", "a driver of two does not answer"],
     )
-    def test_stays_while_it_cannot_be_measured(self, changes):
+    def test_is_kept_while_it_cannot_be_measured(self, changes):
         assert self.metrics(**changes) == self.TAKEN
 
 
 @pytest.mark.parametrize(
     ("name", "metric"), [("memory", "swap_used_mb"), ("storage", "disk_used_mb")]
 )
-def test_what_the_host_measures_stays_while_its_fact_is_held(name, metric):
+def test_a_measurement_of_the_host_is_kept_while_its_fact_is_held(name, metric):
     stored = make_stored()
     values = account(make_snapshot(**{name: BOOM}), stored, Policy(), NOW).values
     assert values.metrics[metric] == stored.values.metrics[metric]
 
 
-def test_a_listing_read_in_part_is_taken_and_its_fact_is_held():
+def test_a_partial_listing_is_used_and_its_fact_is_held():
     both = make_snapshot("node-1", make_guest(1), make_guest(2, kind=WorkloadKind.CONTAINER))
     before = account(both, None, Policy(), NOW)
     record = make_record(before.values, guests=before.guests)
@@ -325,7 +325,7 @@ def test_a_listing_read_in_part_is_taken_and_its_fact_is_held():
     assert "connection refused" in after.warnings[0].message
 
 
-def test_mediated_devices_stand_in_the_row_while_the_devices_can_be_read():
+def test_mediated_devices_are_in_the_row_while_devices_are_readable():
     kinds = {"0000:41:00.0": (MdevType("nvidia-11", "GRID M60-0B", "vfio-pci", 16),)}
     values = account(make_snapshot(mdev_types=kinds), None, Policy(), NOW).values
     assert values.mdev_types == {

@@ -46,7 +46,7 @@ def lines(*arguments, **shown):
     }
 
 
-def test_a_node_without_workloads_has_what_is_reserved():
+def test_a_node_without_workloads_uses_the_reserved_amounts():
     assert lines() == {
         "VCPU": (1, 1, 1, 0, ""),
         "PCPU": (0, 0, None, 0, ""),
@@ -56,13 +56,13 @@ def test_a_node_without_workloads_has_what_is_reserved():
     }
 
 
-def test_an_unclaimed_guest_is_no_difference():
+def test_an_unclaimed_guest_is_not_a_difference():
     found = lines((), (WEB,))
     assert found["VCPU"] == (3, 3, 3, 0, "")
     assert found["MEMORY_MB"] == (1636, 1636, 1636, 0, "")
 
 
-def test_a_claim_is_compared_with_what_its_guest_says():
+def test_a_claim_is_compared_with_its_guest():
     claim = make_claim(vcpu_milli=1500, memory_mb=1024, disk_mb=11 * 1024, pcpus=2)
     guest = make_guest(1, name="web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240,
                        claim_uuid=claim.uuid)  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_claim_is_compared_with_what_its_guest_says():
 
 
 @pytest.mark.parametrize("guests", [(), (make_guest(1, claim_uuid="c", missing_since=NOW),)])
-def test_a_claim_whose_guest_is_not_listed_is_all_difference(guests):
+def test_a_claim_whose_guest_is_not_listed_is_a_difference(guests):
     found = lines((make_claim(vcpu_milli=2000, resources={"CUSTOM_FPGA": 2}),), guests)
     assert found["VCPU"][:4] == (3, 3, 1, 2)
     assert found["VCPU"][4].endswith(" +2")
@@ -82,11 +82,11 @@ def test_a_claim_whose_guest_is_not_listed_is_all_difference(guests):
     assert found["CUSTOM_FPGA"] == (None, 3, None, None, "")
 
 
-def test_a_claim_that_was_released_counts_nowhere():
+def test_a_released_claim_does_not_count():
     assert lines((make_claim(state=ClaimState.RELEASED, vcpu_milli=2000),)) == lines()
 
 
-def test_what_no_workload_explains_is_the_row_s():
+def test_a_difference_without_a_workload_is_attributed_to_the_row():
     found = lines((), (WEB,), vcpus_used=5, memory_mb_used=1700, pcpus_used=1)
     assert found["VCPU"] == (5, 3, 3, 2, "row +2")
     assert found["MEMORY_MB"] == (1700, 1636, 1636, 64, "row +64")

@@ -26,7 +26,7 @@ def evaluate(**changes):
     return evaluate_health(dataclasses.replace(FINE, **changes))
 
 
-def test_an_agent_that_is_fine_passes_and_shows_its_ages():
+def test_a_healthy_agent_passes_and_shows_its_ages():
     assert evaluate().as_json() == {
         "status": "pass",
         "checks": {
@@ -45,7 +45,7 @@ def test_an_agent_that_is_fine_passes_and_shows_its_ages():
 @pytest.mark.parametrize(
     ("state", "check", "output", "changes"),
     [
-        ("fail", "audit", "no audit has been tried yet", {"has_started": False}),
+        ("fail", "audit", "no audit has been attempted yet", {"has_started": False}),
         ("fail", "audit", "no audit has been stored", {"audit": AuditState()}),
         ("fail", "audit", "stored 181 s ago", {"audit": AuditState(181)}),
         ("fail", "database", "connection refused", {"database_error": "connection refused"}),
@@ -59,15 +59,15 @@ def test_an_agent_that_is_fine_passes_and_shows_its_ages():
         ("warn", "driver", "qemu: no", {"driver_error": "qemu: no", "fine_nodes": 1}),
         ("fail", "heartbeat", "no heartbeat has been written", {"heartbeat_age_seconds": None}),
         ("fail", "heartbeat", "written 61 s ago", {"heartbeat_age_seconds": 61}),
-        ("warn", "nodes", "1 of 2 nodes are not fine", {"audit": AuditState(1, HELD), "fine_nodes": 1}),
-        ("warn", "nodes", "1 of 1 nodes are not fine", {"audit": AuditState(1, HELD), "fine_nodes": 0}),
+        ("warn", "nodes", "1 of 2 nodes are failing", {"audit": AuditState(1, HELD), "fine_nodes": 1}),
+        ("warn", "nodes", "1 of 1 nodes are failing", {"audit": AuditState(1, HELD), "fine_nodes": 0}),
         ("warn", "rpc", "refused", {"rpc_error": "login was refused"}),
         ("warn", "notifications", "refused", {"notifications_error": "login was refused"}),
         ("warn", "clock", "5.1 s ahead of the database's", {"clock_skew_seconds": 5.1}),
         ("warn", "clock", "3600.0 s behind the database's", {"clock_skew_seconds": -3600}),
     ],
 )  # fmt: skip
-def test_what_is_wrong_has_its_state_and_its_words(state, check, output, changes):
+def test_a_problem_has_its_state_and_output(state, check, output, changes):
     health = evaluate(**changes)
     assert health.state.value == state
     assert health.checks[check].state.value == state
@@ -93,17 +93,17 @@ def test_what_is_wrong_has_its_state_and_its_words(state, check, output, changes
         "no node",
     ],
 )
-def test_what_is_still_fine_passes(changes):
+def test_tolerated_values_pass(changes):
     assert evaluate(**changes).as_json()["status"] == "pass"
 
 
-def test_a_node_that_is_not_fine_is_named_with_its_age_and_error():
+def test_a_failing_node_is_listed_with_its_age_and_error():
     nodes = evaluate(audit=AuditState(1, HELD), fine_nodes=1).as_json()["checks"]["nodes"]
     assert nodes == {
         "status": "warn",
         "fine": 1,
         "nodes": {"node-2": {"age_seconds": 90.0, "output": "memory: /proc/meminfo: no such file"}},
-        "output": "1 of 2 nodes are not fine",
+        "output": "1 of 2 nodes are failing",
     }
 
 

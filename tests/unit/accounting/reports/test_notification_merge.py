@@ -1,4 +1,4 @@
-"""Events of one thing that wait become fewer, and tell the same state."""
+"""Test that waiting notifications of one subject are merged without losing state."""
 
 import pytest
 
@@ -46,17 +46,17 @@ BOTH = update({"vcpus": 8, "memory_mb_used": 0}, {"vcpus": 16, "memory_mb_used":
         ([metrics(1), MORE, metrics(2), USED], [metrics(2), BOTH]),
     ],
     ids=[
-        "a creation takes what changed", "updates become one", "to and fro is told",
-        "a creation does not tell of guests", "a deletion is all", "a creation tells all",
+        "a creation includes later changes", "updates become one", "changes back and forth are kept",
+        "a creation has no guests", "a deletion replaces all", "a creation replaces all",
         "what came again is created again", "and is gone again", "an update after a deletion",
-        "what is told whole, and in order",
+        "the whole state, and in order",
     ],
 )  # fmt: skip
-def test_events_of_one_thing_are_merged(waiting, left):
+def test_notifications_of_one_subject_are_merged(waiting, left):
     assert merge_waiting(waiting) == left
 
 
-def test_a_service_that_is_created_and_changed_is_created_as_it_is():
+def test_a_creation_and_a_change_of_a_service_become_one_creation():
     row = {"uuid": "s", "host": "h", "binary": "b", "disabled": False, "epoch": 1}
     named = {"uuid": "s", "host": "h", "binary": "b"}
     change = {"old": {"disabled": False}, "new": {"disabled": True}}
@@ -93,7 +93,7 @@ def change(old, new, uuid="g"):
         "a field twice", "two fields", "others",
     ],
 )  # fmt: skip
-def test_what_updates_tell_of_guests_is_merged(older, newer, both):
+def test_changes_of_guests_in_updates_are_merged(older, newer, both):
     waiting = [update({}, {}, guests=older), update({}, {}, guests=newer)]
     assert merge_waiting(waiting) == [update({}, {}, guests=both)]
 

@@ -1,4 +1,4 @@
-"""What listeners are told, whole: each payload as it stands in tests/golden/notifications.json.
+"""Test that each notification's payload equals the one in tests/golden/notifications.json.
 
 ``GOLDEN=write`` in the environment renews the file.
 """
@@ -98,9 +98,9 @@ def list_examples() -> list[Notification]:
     ]
 
 
-def test_each_payload_is_as_it_is_documented():
-    told = {item.event_type: dict(item.payload) for item in list_examples()}
-    text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+def test_each_payload_equals_the_documented_one():
+    payloads = {item.event_type: dict(item.payload) for item in list_examples()}
+    text = json.dumps(payloads, indent=1, ensure_ascii=False) + "\n"
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
@@ -113,14 +113,14 @@ def test_every_type_is_documented():
         assert all(f"`{name}`" in documented for name in notification.payload)
 
 
-def test_an_audits_claims_and_moves_are_told_with_its_nodes():
+def test_claims_and_moves_of_an_audit_are_notified_with_its_nodes():
     change = dataclasses.replace(change_of(make_snapshot()), claims=(CLAIM,))
     assert [item.event_type for item in notifications.build_change_notifications(change)][
         -1
     ] == "claim.create"
 
 
-def test_events_of_one_thing_share_a_subject_and_those_of_others_do_not():
+def test_notifications_share_a_subject_only_for_the_same_object():
     by_subject: dict[str, set[str]] = {}
     for item in list_examples():
         by_subject.setdefault(item.subject, set()).add(item.event_type.partition(".")[0])
@@ -131,7 +131,7 @@ def test_events_of_one_thing_share_a_subject_and_those_of_others_do_not():
 def test_a_warning_is_raised_once():
     other = HostWarning(WarningKind.STATE_PATH, "", "", "full")
     same = dataclasses.replace(WARNING, message="this host's clock is about 12 s ahead")
-    told = notifications.build_raised_notifications("host-1", [WARNING], [same, other])
-    assert [(item.event_type, item.payload["kind"]) for item in told] == [
+    raised = notifications.build_raised_notifications("host-1", [WARNING], [same, other])
+    assert [(item.event_type, item.payload["kind"]) for item in raised] == [
         ("warning.raise", "state_path")
     ]

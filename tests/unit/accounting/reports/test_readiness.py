@@ -29,7 +29,7 @@ CELL = NumaCell(
 NUMA = fresh("test", NumaTopology((CELL,)))
 
 
-def judged(verdict):
+def level_and_details(verdict):
     return verdict.level, verdict.details
 
 
@@ -45,42 +45,42 @@ def cpus(*ids):
         (
             Policy(reserved_memory_mb=65536),
             Level.WARNING,
-            "node node-1: reserved_host_memory_mb: 65536 is all of the MiB of memory; "
+            "node node-1: reserved_host_memory_mb: 65536 reserves all 65536 MiB of memory; "
             "nothing is left for guests",
         ),
         (
             Policy(reserved_memory_mb=65537),
             Level.FAILURE,
-            "node node-1: reserved_host_memory_mb: 65537 is more than the 65536 MiB of memory",
+            "node node-1: reserved_host_memory_mb: 65537 exceeds the 65536 MiB of memory",
         ),
         (
             Policy(reserved_disk_mb=512001),
             Level.FAILURE,
-            "node node-1: reserved_host_disk_mb: 512001 is more than the 512000 MiB of disk at /srv",
+            "node node-1: reserved_host_disk_mb: 512001 exceeds the 512000 MiB of disk at /srv",
         ),
         (
             Policy(reserved_cpus=16),
             Level.WARNING,
-            "node node-1: reserved_host_cpus: 16 is all of the CPUs that guests share; "
+            "node node-1: reserved_host_cpus: 16 reserves all 16 CPUs that guests share; "
             "nothing is left for guests",
         ),
         (
             Policy(reserved_cpus=3, cpu_shared_set=cpus(0, 1, 99)),
             Level.FAILURE,
-            "node node-1: reserved_host_cpus: 3 is more than the 2 CPUs that guests share",
+            "node node-1: reserved_host_cpus: 3 exceeds the 2 CPUs that guests share",
         ),
         (Policy(reserved_cpus=0, cpu_dedicated_set=cpus(0)), Level.SUCCESS, None),
         (Policy(reserved_pages=(ReservedPages(0, 2048, 499),)), Level.SUCCESS, None),
         (
             Policy(reserved_pages=(ReservedPages(0, 2048, 500),)),
             Level.WARNING,
-            "node node-1: reserved_huge_pages: 500 is all of the pages of 2048 KiB in cell 0; "
+            "node node-1: reserved_huge_pages: 500 reserves all 500 pages of 2048 KiB in cell 0; "
             "nothing is left for guests",
         ),
         (
             Policy(reserved_pages=(ReservedPages(0, 2048, 300), ReservedPages(0, 2048, 201))),
             Level.FAILURE,
-            "node node-1: reserved_huge_pages: 501 is more than the 500 pages of 2048 KiB in cell 0",
+            "node node-1: reserved_huge_pages: 501 exceeds the 500 pages of 2048 KiB in cell 0",
         ),
         (
             Policy(reserved_pages=(ReservedPages(0, 1048576, 1),)),
@@ -90,13 +90,13 @@ def cpus(*ids):
         (
             Policy(reserved_pages=(ReservedPages(7, 2048, 1),)),
             Level.FAILURE,
-            "node node-1: reserved_huge_pages: there is no NUMA cell 7",
+            "node node-1: reserved_huge_pages: NUMA cell 7 does not exist",
         ),
         (
             Policy(reserved_cpus=16, reserved_memory_mb=70000),
             Level.FAILURE,
-            "node node-1: reserved_host_memory_mb: 70000 is more than the 65536 MiB of memory; "
-            "node node-1: reserved_host_cpus: 16 is all of the CPUs that guests share; "
+            "node node-1: reserved_host_memory_mb: 70000 exceeds the 65536 MiB of memory; "
+            "node node-1: reserved_host_cpus: 16 reserves all 16 CPUs that guests share; "
             "nothing is left for guests",
         ),
     ],
@@ -118,16 +118,16 @@ def cpus(*ids):
     ],
 )
 def test_reserved_is_compared_with_what_the_row_would_show(policy, level, text):
-    assert judged(evaluate_reserved([make_snapshot(numa=NUMA)], policy)) == (level, text)
+    assert level_and_details(evaluate_reserved([make_snapshot(numa=NUMA)], policy)) == (level, text)
 
 
 def test_reserved_disk_is_compared_with_whole_gib():
     storage = fresh("test", StorageInfo(Filesystem("/srv", 2047, 0, 2047)))
     verdict = evaluate_reserved([make_snapshot(storage=storage)], Policy(reserved_disk_mb=1025))
-    assert "1025 is more than the 1024 MiB of disk" in (verdict.details or "")
+    assert "1025 exceeds the 1024 MiB of disk" in (verdict.details or "")
 
 
-def test_every_node_is_judged():
+def test_every_node_is_evaluated():
     verdict = evaluate_reserved(
         [make_snapshot("a"), make_snapshot("b")], Policy(reserved_memory_mb=65537)
     )
@@ -143,7 +143,7 @@ def test_every_node_is_judged():
         ("numa", Policy(reserved_pages=(ReservedPages(0, 4, 1),))),
     ],
 )
-def test_what_could_not_be_read_is_a_warning_where_it_matters(fact, policy):
+def test_a_failed_fact_is_a_warning_where_it_is_needed(fact, policy):
     snapshot = make_snapshot(**{fact: failed("/sys/x", "boom")})
     verdict = evaluate_reserved([snapshot], policy)
     assert verdict.level is Level.WARNING
@@ -160,7 +160,7 @@ def test_what_could_not_be_read_is_a_warning_where_it_matters(fact, policy):
         (
             Policy(cpu_shared_set=cpus(15, 16, 17)),
             Level.WARNING,
-            "node node-1: cpu_shared_set: 16-17 is not online and left out",
+            "node node-1: cpu_shared_set: 16-17 is offline and ignored",
         ),
         (
             Policy(cpu_dedicated_set=cpus(16, 17)),
@@ -171,16 +171,16 @@ def test_what_could_not_be_read_is_a_warning_where_it_matters(fact, policy):
             Policy(cpu_shared_set=cpus(0, 20), cpu_dedicated_set=cpus(16)),
             Level.FAILURE,
             "node node-1: cpu_dedicated_set: none of 16 is online; "
-            "node node-1: cpu_shared_set: 20 is not online and left out",
+            "node node-1: cpu_shared_set: 20 is offline and ignored",
         ),
     ],
     ids=["none configured", "all online", "some offline", "none online", "both"],
 )
-def test_cpu_sets_are_compared_with_the_cpus_that_are_online(policy, level, text):
-    assert judged(evaluate_cpu_sets([make_snapshot()], policy)) == (level, text)
+def test_cpu_sets_are_compared_with_the_online_cpus(policy, level, text):
+    assert level_and_details(evaluate_cpu_sets([make_snapshot()], policy)) == (level, text)
 
 
-def test_cpu_sets_without_a_reading_are_a_warning_only_when_there_are_some():
+def test_a_failed_cpu_fact_is_a_warning_only_with_configured_cpu_sets():
     snapshot = make_snapshot(cpu=failed("/sys", "boom"))
     assert evaluate_cpu_sets([snapshot], Policy()) == Verdict()
     assert evaluate_cpu_sets([snapshot], Policy(cpu_shared_set=cpus(0))).level is Level.WARNING

@@ -31,7 +31,7 @@ from tests.builders import NOW, later, make_guest, make_record, make_service, ma
         "the database's clock was set back",
     ],
 )
-def test_a_service_is_up_while_it_was_heard_of_and_is_not_forced_down(changes, age, is_up):
+def test_a_service_is_up_with_recent_heartbeats_unless_forced_down(changes, age, is_up):
     assert is_service_up(make_service(**changes), later(age), 60) is is_up
 
 
@@ -47,11 +47,11 @@ def test_a_service_is_up_while_it_was_heard_of_and_is_not_forced_down(changes, a
     ],
     ids=["no audit yet", "never", "fine", "not fine", "never fine", "another is not fine"],
 )
-def test_audit_age_is_what_the_heartbeat_carried_and_what_passed_since(last_audit, expected):
+def test_audit_age_is_the_heartbeat_s_age_plus_the_time_since(last_audit, expected):
     assert audit_age_seconds(make_service(last_audit=last_audit), "node-1", later(5)) == expected
 
 
-def test_audit_age_does_not_fall_below_what_was_carried_when_the_clock_is_set_back():
+def test_audit_age_is_never_less_than_the_heartbeat_s():
     service = make_service(last_audit={"age_seconds": 3.0, "nodes": {}})
     assert audit_age_seconds(service, "node-1", later(-3600)) == 3.0
 
@@ -61,7 +61,7 @@ def stored(*guests, **changes):
     return make_record(view.values, guests=view.guests, **changes)
 
 
-def test_a_line_has_liveness_as_state_and_the_administrators_word_as_status():
+def test_state_is_liveness_and_status_is_set_by_the_administrator():
     line = summarize_node(stored(), make_service(disabled=True), later(90), 60)
     assert (line.state, line.status) == ("down", "disabled")
 
@@ -70,7 +70,7 @@ def test_a_node_without_a_service_is_down():
     assert summarize_node(stored(), None, NOW, 60).state == "down"
 
 
-def test_the_sums_leave_disabled_services_out():
+def test_the_sums_exclude_disabled_services():
     records = [stored(host="a"), stored(host="b"), stored(host="c")]
     services = {"a": make_service(host="a"), "b": make_service(host="b", disabled=True)}
     sums = sum_nodes(records, services)
