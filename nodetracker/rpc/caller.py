@@ -14,7 +14,7 @@ from typing import Any
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
 from nodetracker.rpc.answers import decode_error
-from nodetracker.rpc.interface import Interface, Method
+from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.transport import Transport
 from nodetracker.workers import HangGuard
 
@@ -29,10 +29,17 @@ SLACK_SECONDS = 1.0
 IDLE_TIMEOUT = 10
 """A server at work says so; one that is silent for this long has died with the call."""
 
+FIRST_VERSION = "1.0"
+"""The version of every interface in the releases whose servers do not name theirs."""
+
 _THREADS = 64
 
 _BROKER = "broker"
 """Key of all calls at the guard: they share one broker, which lets them hang."""
+
+
+class _UnnamedVersionError(RpcVersionError):
+    """The server supports another version and does not name it."""
 
 
 class RpcCaller:
@@ -73,7 +80,7 @@ class RpcCaller:
         """
         if server is not None and not interface.is_name(server):
             raise RpcUnavailableError(
-                f"nobody can be called as {_name(interface, server)}: the name is too long"
+                f"nobody can be called as {interface.describe(server)}: the name is too long"
             )
         self._refuse_when_stuck()
         client = self._client(interface)
@@ -88,15 +95,18 @@ class RpcCaller:
             )
             return prepared.call(context, method.name, **arguments)
 
-        plain = self._read(
-            self._bound(send, _name(interface, server), method.name, timeout_seconds)
-        )
+        name = interface.describe(server)
+        try:
+            answer = self._bound(send, name, method.name, timeout_seconds)
+        except _UnnamedVersionError:
+            text = describe_mismatch(name, FIRST_VERSION, interface.version)
+            raise RpcVersionError(text) from None
+        plain = self._read(answer)
         try:
             return method.read_result(plain, "")
         except RequestError as error:
             raise RpcVersionError(
-                f"{_name(interface, server)} answered {method.name} with what this version "
-                f"cannot read: {error}"
+                f"{name} answered {method.name} with what this version cannot read: {error}"
             ) from None
 
     def delete_queue(self, interface: Interface, server: str, timeout_seconds: float) -> None:
@@ -172,10 +182,6 @@ class RpcCaller:
         return answer["value"]
 
 
-def _name(interface: Interface, server: str | None) -> str:
-    return f"{interface.topic} {server}" if server else interface.topic
-
-
 def _translate(
     error: BaseException, name: str, method: str, timeout_seconds: float, waited_seconds: float
 ) -> RpcError:
@@ -192,13 +198,11 @@ def _translate(
                 "it does not run, or hangs"
             )
         return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")
-    if kind == "RemoteError":
-        remote = str(getattr(error, "exc_type", ""))
+    remote = str(getattr(error, "exc_type", "")) if kind == "RemoteError" else ""
+    if "UnsupportedVersion" in (kind, remote):
+        return _UnnamedVersionError(name)
+    if remote:
         text = f"{name} failed at {method}: {remote}: {getattr(error, 'value', '')}"
-        if remote in ("UnsupportedVersion", "NoSuchMethod"):
-            return RpcVersionError(text)
-        return RpcError(text)
-    if kind in ("UnsupportedVersion", "RPCVersionCapError"):
-        return RpcVersionError(f"{name} does not know {method} in this version")
+        return RpcVersionError(text) if remote == "NoSuchMethod" else RpcError(text)
     LOG.debug("A call failed", exc_info=error)
     return RpcUnavailableError(f"{name} cannot be asked {method}: {kind}: {error}")

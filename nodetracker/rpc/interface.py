@@ -81,8 +81,24 @@ class Interface:
         return f"{self.topic}.{server}"
 
     def is_name(self, server: str) -> bool:
-        """Tell whether a broker has room for the name of a server's queue."""
+        """Return whether a broker has room for the name of a server's queue."""
         return len(self.queue_of(server).encode()) <= _LONGEST_QUEUE_NAME
+
+    def describe(self, server: str | None) -> str:
+        """Return how messages name a server, or any server if None."""
+        return f"{self.topic} {server}" if server else self.topic
+
+
+def describe_mismatch(server: str, served: str, called: str) -> str:
+    """Return the message about a call whose version the server does not support.
+
+    >>> describe_mismatch("conductor c-1", "2.0", "1.0")
+    'conductor c-1 serves interface version 2.0 and was called with 1.0: upgrade the older side'
+    """
+    return (
+        f"{server} serves interface version {served} and was called with {called}: "
+        "upgrade the older side"
+    )
 
 
 def _make_method(function: Callable[..., Any]) -> Method:

@@ -18,9 +18,10 @@ from nodetracker.errors import (
     RpcEndingError,
     RpcError,
     RpcUnavailableError,
+    RpcVersionError,
 )
 from nodetracker.rpc.answers import encode_error
-from nodetracker.rpc.interface import Interface, Method
+from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.serializer import encode
 from nodetracker.rpc.transport import Transport
 
@@ -139,6 +140,7 @@ class RpcServer:
         )
         endpoint = _make_endpoint(library, self._interface, self._answer)
         server = library.get_rpc_server(transport.rpc, target, [endpoint])
+        server.dispatcher = _Dispatcher(server.dispatcher, library, self._interface, self._name)
         server.start(override_pool_size=self._threads)
         self._server = server
 
@@ -190,6 +192,31 @@ class RpcServer:
 
 def _fault(name: str, method: Method, error: Exception) -> str:
     return f"{name} failed at {method.name}: {type(error).__name__}; see its log"
+
+
+class _Dispatcher:
+    """The library's dispatcher; a call that it cannot dispatch is answered with both versions.
+
+    The library alone answers with the caller's version only, and logs a traceback here.
+    """
+
+    def __init__(self, dispatcher: Any, library: Any, interface: Interface, name: str) -> None:
+        self._dispatcher = dispatcher
+        self._library = library
+        self._interface = interface
+        self._server = interface.describe(name)
+
+    def dispatch(self, incoming: Any) -> Any:
+        """Carry out a call and return its answer."""
+        try:
+            return self._dispatcher.dispatch(incoming)
+        except self._library.UnsupportedVersion as error:
+            text = describe_mismatch(self._server, self._interface.version, error.version)
+        except self._library.NoSuchMethod as error:
+            text = (
+                f"{self._server}, version {self._interface.version}, has no method {error.method}"
+            )
+        return {"error": encode_error(RpcVersionError(text))}
 
 
 Answer = Callable[[Method, Any, dict[str, Any]], dict[str, Any]]

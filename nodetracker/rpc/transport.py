@@ -1,6 +1,5 @@
 """The way to the broker: oslo.messaging, imported when it is used and set up for nodetracker."""
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -37,7 +36,6 @@ def import_library() -> Any:
     # and shows what is left of them in an error.
     driver: Any = impl_rabbit
     driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
-    logging.getLogger("oslo_messaging.rpc.server").addFilter(_is_no_other_version)
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
     cfg.set_defaults(messaging.transport._transport_opts, transport_url=None)  # as our own
@@ -47,12 +45,6 @@ def import_library() -> Any:
         rabbit_qos_prefetch_count=PREFETCH,
     )
     return messaging
-
-
-def _is_no_other_version(record: logging.LogRecord) -> bool:
-    """Keep out of the log, with its traceback, what is told to who asks in another version."""
-    error = record.exc_info[1] if record.exc_info else None
-    return type(error).__name__ not in ("UnsupportedVersion", "NoSuchMethod")
 
 
 def list_options() -> list[Any]:

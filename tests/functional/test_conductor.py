@@ -8,15 +8,24 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from oslo_config import cfg
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.clock import DatabaseClock
+from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
+from nodetracker.errors import RpcVersionError
 from nodetracker.model.service import BROKER, COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.ports import Store
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.transport import Transport
 from tests.contract.stores import make_url
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.rabbitmq import RabbitMQ
@@ -168,6 +177,62 @@ def test_without_a_conductor_calls_end_and_the_agent_goes_on_when_one_comes(
         assert time.monotonic() - began < 90
         with conductor.start_conductor():
             wait_until(lambda: bool(store.list_nodes()), 90)
+
+
+@pytest.fixture
+def transport(rabbitmq: RabbitMQ) -> Transport:
+    return Transport(cfg.CONF, rabbitmq.url)
+
+
+@pytest.fixture
+def old_conductor(transport: Transport) -> Iterator[Any]:
+    """A server as conductors were before interface 2.0: the library alone refuses other versions."""
+    library = transport.library
+    endpoint = SimpleNamespace(target=library.Target(version="1.0"))
+    target = library.Target(topic=CONDUCTOR.topic, server="c-0", version="1.0")
+    server = library.get_rpc_server(transport.rpc, target, [endpoint])
+    server.start()
+    yield server
+    server.stop()
+    server.wait()
+
+
+def test_an_agent_beside_an_older_conductor_names_both_versions_once_and_recovers(
+    conductor: Conductor, remote: Remote, store: SqlStore, old_conductor: Any
+) -> None:
+    text = "conductor serves interface version 1.0 and was called with 2.0"
+    with remote.start() as agent:
+        agent.wait_for(text)
+        time.sleep(4)  # some heartbeats and audits
+        done = remote.manage("node", "list")
+        assert (done.returncode, text in done.stderr) == (1, True)
+        assert "Traceback" not in done.stderr
+        problems = [line for line in agent.output().splitlines() if " INFO " not in line]
+        assert [text in line for line in problems] == [True], problems
+        old_conductor.stop()
+        old_conductor.wait()
+        with conductor.start_conductor():
+            agent.wait_for("The database is back")
+            wait_until(lambda: bool(store.list_nodes()))
+        assert "Traceback" not in agent.output()
+
+
+@pytest.mark.parametrize("version", ["1.0", "3.0"])
+def test_a_conductor_names_both_versions_to_an_agent_of_another(
+    conductor: Conductor, transport: Transport, version: str
+) -> None:
+    other = Interface(Store, CONDUCTOR.topic, version, CONDUCTOR.local)
+    caller = RpcCaller(lambda: transport, DatabaseClock())
+    with conductor.start_conductor() as running:
+        with pytest.raises(RpcVersionError) as raised:
+            caller.call(other, None, other.methods["now"], {}, 10)
+        assert str(raised.value) == (
+            f"conductor c-1 serves interface version 2.0 and was called with {version}: "
+            "upgrade the older side"
+        )
+        assert "Traceback" not in running.output()
+        same = RpcCaller(lambda: transport, DatabaseClock())
+        assert same.call(CONDUCTOR, None, CONDUCTOR.methods["now"], {}, 10)
 
 
 def test_a_heartbeat_that_comes_late_does_not_revive_a_dead_agent(

@@ -1,5 +1,6 @@
 """Calls over a real RabbitMQ, and what they do while it is away, frozen, full or another's."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -160,11 +161,12 @@ def test_an_argument_that_nobody_knows_is_refused(peers: ServerAndClient) -> Non
 
 
 @pytest.mark.parametrize("version", ["1.99", "2.0"])
-def test_a_version_that_the_other_side_does_not_know_is_said(
+def test_a_version_that_the_other_side_does_not_support_is_named_with_its_own(
     peers: ServerAndClient, version: str
 ) -> None:
     newer = Interface(HostAgent, COMPUTE.topic, version)
-    with pytest.raises(RpcVersionError):
+    text = f"compute host-1 serves interface version 1.0 and was called with {version}"
+    with pytest.raises(RpcVersionError, match=re.escape(text)):
         peers.caller.call(newer, "host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
 
 

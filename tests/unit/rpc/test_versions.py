@@ -1,0 +1,109 @@
+"""Servers and clients of different interface versions, over the library's in-memory transport."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+from oslo_config import cfg
+
+from nodetracker.clock import DatabaseClock
+from nodetracker.conductor.client import open_conductor_store
+from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import RpcVersionError, StoreUnavailableError
+from nodetracker.ports import Store
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.server import RpcServer
+from nodetracker.rpc.transport import Transport
+from tests.builders import NOW
+from tests.programs import wait_until
+
+OLD = Interface(Store, CONDUCTOR.topic, "1.0", CONDUCTOR.local)
+
+
+class Wanted(Protocol):
+    def invent(self) -> None: ...
+
+
+class OldEndpoint:
+    """An endpoint as releases before 2.0 served it: the library refuses other versions itself."""
+
+    def __init__(self, library: Any) -> None:
+        self.target = library.Target(version="1.0")
+
+    def now(self, context: Any) -> dict[str, Any]:
+        return {"value": NOW.isoformat()}
+
+
+@pytest.fixture
+def transport() -> Transport:
+    return Transport(cfg.CONF, "fake://")
+
+
+@pytest.fixture
+def caller(transport: Transport) -> RpcCaller:
+    clock = DatabaseClock()
+    clock.set(NOW)
+    return RpcCaller(lambda: transport, clock)
+
+
+@pytest.fixture
+def server(transport: Transport) -> Iterator[RpcServer]:
+    server = RpcServer(lambda: transport, CONDUCTOR, "c-1", MemoryStore(), DatabaseClock(), 1)
+    server.start()
+    wait_until(lambda: server.is_serving)
+    yield server
+    server.stop(2)
+
+
+@pytest.fixture
+def old_server(transport: Transport) -> Iterator[None]:
+    library = transport.library
+    target = library.Target(topic=CONDUCTOR.topic, server="c-0", version="1.0")
+    server = library.get_rpc_server(transport.rpc, target, [OldEndpoint(library)])
+    server.start()
+    yield
+    server.stop()
+    server.wait()
+
+
+def test_the_same_version_is_served(server: RpcServer, caller: RpcCaller) -> None:
+    assert open_conductor_store(caller, 5.0).list_nodes() == []
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.1", "3.0"])
+def test_a_server_names_both_versions_to_a_client_of_another(
+    server: RpcServer, caller: RpcCaller, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Interface(Store, CONDUCTOR.topic, version)
+    with pytest.raises(RpcVersionError) as raised:
+        caller.call(other, None, other.methods["list_nodes"], {}, 5.0)
+    assert str(raised.value) == (
+        f"conductor c-1 serves interface version 2.0 and was called with {version}: "
+        "upgrade the older side"
+    )
+    assert not caplog.records
+
+
+def test_a_client_names_both_versions_of_a_server_that_does_not_name_its_own(
+    old_server: None, caller: RpcCaller
+) -> None:
+    caller.call(OLD, None, OLD.methods["now"], {}, 5.0)
+    other = RpcCaller(lambda: caller._get_transport(), caller.clock)
+    with pytest.raises(StoreUnavailableError) as raised:
+        open_conductor_store(other, 5.0).list_nodes()
+    assert str(raised.value) == (
+        "conductor serves interface version 1.0 and was called with 2.0: upgrade the older side"
+    )
+
+
+def test_a_method_that_a_server_of_the_same_version_lacks_is_named(
+    server: RpcServer, caller: RpcCaller, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Interface(Wanted, CONDUCTOR.topic, CONDUCTOR.version)
+    with pytest.raises(
+        RpcVersionError, match=r"^conductor c-1, version 2\.0, has no method invent$"
+    ):
+        caller.call(other, None, other.methods["invent"], {}, 5.0)
+    assert not caplog.records
