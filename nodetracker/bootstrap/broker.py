@@ -1,4 +1,4 @@
-"""One process's way to the message broker, by its configuration."""
+"""Build a process's connection to the message broker from its configuration."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from nodetracker.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.ports import AgentDirectory, HostAgent
 
-if TYPE_CHECKING:  # imported late: not every program speaks to others
+if TYPE_CHECKING:  # imported late: not every program uses the broker
     from nodetracker.rpc.caller import RpcCaller
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # imported late: not every program speaks to others
 
 _DELETE_SECONDS = 10.0
 _AGENT_CALLS = 4
-"""Calls that an agent answers side by side."""
+"""Calls that an agent answers concurrently."""
 
 
 class Broker:
-    """The process's way to the message broker; the library is imported when it is first used."""
+    """The process's connection to the message broker; the library is imported at its first use."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
@@ -35,10 +35,10 @@ class Broker:
 
     @property
     def is_configured(self) -> bool:
-        """Whether there is a broker at all.
+        """Whether a broker is configured.
 
         Raises:
-            ConfigError: ``transport_url`` cannot be read.
+            ConfigError: ``transport_url`` is invalid.
         """
         return bool(read_value(self._conf, "DEFAULT", "transport_url"))
 
@@ -46,21 +46,21 @@ class Broker:
         """Return the transport.
 
         Raises:
-            ConfigError: ``transport_url`` is unset, or it or that of notifications
-                cannot be used.
+            ConfigError: ``transport_url`` is unset, or it or the one of notifications
+                is invalid.
         """
         from nodetracker.rpc.transport import Transport
 
         with self._lock:
             if self._transport is None:
                 if not self.is_configured:
-                    raise ConfigError("[DEFAULT] transport_url: is unset, and this needs a broker")
+                    raise ConfigError("[DEFAULT] transport_url: not set, but this needs a broker")
                 self._transport = Transport(self._conf, self._conf.transport_url)
             return self._transport
 
     @property
     def caller(self) -> "RpcCaller":
-        """What makes this process's calls.
+        """The caller of this process.
 
         Raises:
             ConfigError: as `connect`.
@@ -83,12 +83,12 @@ class Broker:
         return RpcAgentDirectory(self.caller)
 
     def delete_service_queues(self, host: str, binary: str) -> None:
-        """Delete the queues in which calls of a service that is gone would wait for it.
+        """Delete the queues in which calls for a deleted service would wait.
 
-        Without a broker there are none.
+        Do nothing without a broker.
 
         Raises:
-            RpcError: the broker did not do it.
+            RpcError: they may exist still.
             ConfigError: as `connect`.
         """
         if not self.is_configured:
@@ -102,9 +102,9 @@ class Broker:
             self.caller.delete_queue(interface, host, _DELETE_SECONDS)
 
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
-        """Return what sends notifications, None without a broker.
+        """Return the sender of notifications, None without a broker.
 
-        Whether the configuration wants any is found out at the first.
+        The first notification finds out whether any are configured.
         """
         if not self.is_configured:
             return None
@@ -125,7 +125,7 @@ class Broker:
         clock: DatabaseClock,
         read_time: Callable[[], datetime],
     ) -> "RpcServer":
-        """Return the server of an agent; it is not started."""
+        """Return the server of an agent, not started."""
         from nodetracker.rpc.client import COMPUTE
         from nodetracker.rpc.server import RpcServer
 
@@ -133,7 +133,7 @@ class Broker:
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
-    """Return (group, options) of the messaging library; nothing where it is not installed."""
+    """Return (group, options) of the messaging library; empty if it is not installed."""
     from nodetracker.rpc.transport import list_options
 
     try:

@@ -1,4 +1,4 @@
-"""A conductor out of its configuration."""
+"""Build a conductor from its configuration."""
 
 import uuid
 from dataclasses import replace
@@ -29,10 +29,10 @@ from nodetracker.rpc.server import RpcServer
 
 
 def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
-    """Put a conductor together; nothing is connected or started.
+    """Build a conductor; nothing is connected or started.
 
     Raises:
-        ConfigError: a value cannot be used; the message names it.
+        ConfigError: a value is invalid; the message names it.
     """
     check_conductor_values(conf)
     require_database(conf)

@@ -1,4 +1,4 @@
-"""The store of a process: the database's, or the conductors'."""
+"""Build the store of a process: over its database, or over conductors."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 def build_store(
     conf: cfg.ConfigOpts, is_read_only: bool = False, broker: Broker | None = None
 ) -> Store:
-    """Make the store that the configuration names: the database's, or the conductors'.
+    """Build the store that is configured, over a database or conductors.
 
     It connects at its first use.
 
     Args:
-        is_read_only: for a program that only looks; it leaves no file behind.
+        is_read_only: for a program that only reads; no file is created.
         broker: the process's own, if it has one already.
 
     Raises:
-        ConfigError: the URL cannot be used, or its database module is missing.
+        ConfigError: the URL is invalid, or its database module is missing.
     """
     if conf.conductor.use_local:
         return build_sql_store(conf, is_read_only)
@@ -39,24 +39,24 @@ def build_store(
 
 
 def require_database(conf: cfg.ConfigOpts) -> None:
-    """Refuse where conductors have the database and none is configured.
+    """Require a configured database where the store is that of conductors.
 
-    Without that, the default would be taken for it: an SQLite file of this host's own.
+    The default, an SQLite file on this host, would be a different database.
 
     Raises:
-        ConfigError: so it is.
+        ConfigError: ``[database] connection`` is not set.
     """
     found = conf.get_location("connection", DATABASE_GROUP)
     is_set = found is not None and found.location.is_user_controlled
     if not conf.conductor.use_local and not is_set:
         raise ConfigError(
-            "[database] connection: is not set, as [conductor] use_local is false; "
-            "run this where the database is known, as on a conductor"
+            "[database] connection: not set, and [conductor] use_local is false; "
+            "run this where the database is configured, such as on a conductor"
         )
 
 
 def build_sql_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> "SqlStore":
-    """Make the store over the database that ``[database]`` names; see `build_store`."""
+    """Build the store over the configured database; see `build_store`."""
     from nodetracker.db.store import open_store
 
     return open_store(replace(build_database_settings(conf), is_read_only=is_read_only))

@@ -1,4 +1,4 @@
-"""Warns of agents that the broker cuts off, for as long as it does."""
+"""Warn of agents that the broker cuts off, for as long as it does."""
 
 from nodetracker.accounting.liveness import find_broker_outage, is_cut_off, is_service_up
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
@@ -7,9 +7,9 @@ from nodetracker.ports import AgentStore
 
 
 class FleetWatch:
-    """Looks at the services of all hosts while the broker carries nothing.
+    """Checks the services of all hosts while the broker delivers nothing.
 
-    Of several conductors the first by name warns.
+    Of several conductors, the first by name warns.
 
     Args:
         host: this conductor's name.
@@ -19,23 +19,23 @@ class FleetWatch:
         self._store = store
         self._host = host
         self._service_down_time = service_down_time
-        self._told: set[str] = set()
-        self._may_stand = True  # also what a conductor that died has left
+        self._warned: set[str] = set()
+        self._may_be_active = True  # a conductor that died may have left some
 
-    def look(self, is_broker_out: bool) -> None:
-        """Raise what is new, and end it all when the broker is back.
+    def check(self, is_broker_out: bool) -> None:
+        """Raise new warnings, and resolve all when the broker is back.
 
         Raises:
-            StoreError: the database did not take it; the next look does.
+            StoreError: the database operation failed; the next check repeats it.
         """
-        if not is_broker_out and not self._may_stand:
+        if not is_broker_out and not self._may_be_active:
             return
         services, now = self._store.list_services(), self._store.now()
         outage = find_broker_outage(services, now, self._service_down_time)
         if outage is None:
             if not is_broker_out:
                 self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
-                self._may_stand, self._told = False, set()
+                self._may_be_active, self._warned = False, set()
             return
         conductors = [
             service.host
@@ -45,13 +45,13 @@ class FleetWatch:
         ]
         if min(conductors) != self._host:
             return
-        self._may_stand = True
+        self._may_be_active = True
         for service in services:
-            if service.binary != COMPUTE_BINARY or service.host in self._told:
+            if service.binary != COMPUTE_BINARY or service.host in self._warned:
                 continue
             if is_cut_off(service, now, self._service_down_time, outage):
                 self._store.raise_warning(service.host, _describe(outage.isoformat()))
-                self._told.add(service.host)
+                self._warned.add(service.host)
 
 
 def _describe(since: str) -> HostWarning:
@@ -59,6 +59,6 @@ def _describe(since: str) -> HostWarning:
         WarningKind.AGENT_UNREACHABLE,
         WHOLE_HOST,
         NO_ITEM,
-        f"the message broker, through which this host's heartbeats come, carries nothing since "
-        f"{since}; its agent may well be alive",
+        "the message broker, through which this host's heartbeats come, has delivered nothing "
+        f"since {since}; its agent may well be alive",
     )

@@ -1,4 +1,4 @@
-"""The services row of a process that answers for no nodes, such as a conductor or an API."""
+"""Keep the services row of a process without nodes, such as a conductor."""
 
 import logging
 from collections.abc import Callable
@@ -16,15 +16,15 @@ def _nothing() -> AuditState:
 
 
 class Membership:
-    """Shows by heartbeats that this process lives, and keeps the database's time.
+    """Reports by heartbeats that this process is alive, and keeps the database's time.
 
     Nothing depends on the row, so two processes that share a host name do no
-    harm: they take the row from one another, and the log says so.
+    harm: each takes the row over from the other, and logs a warning.
 
     Args:
-        topic: under which it is called, "" when it is not.
-        clock: is told the database's time with each heartbeat.
-        state: what is not fine, for the row.
+        topic: under which it is called, "" if it is not.
+        clock: set to the database's time with each heartbeat.
+        state: returns the problems to store in the row.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Membership:
         self._state = state
         self._key: AgentKey | None = None
         self._count = 0
-        self._has_told = False
+        self._has_warned = False
 
     def report_state(self) -> None:
-        """Write one heartbeat, taking the row first when it is not this process's.
+        """Write one heartbeat, after taking over the row if it is not this process's.
 
         Raises:
-            StoreError: the database did not take it; the next one may.
+            StoreError: the database operation failed; the next heartbeat repeats it.
         """
         key = self._key or self._register()
         self._count += 1  # never the same twice: one whose answer was lost may have been written
@@ -62,13 +62,13 @@ class Membership:
             self._store.report_state(key, self._count, self._state())
         except FencedError:
             self._key = None
-            if not self._has_told:
+            if not self._has_warned:
                 LOG.warning(
-                    "Another %s uses the host name %s; give each its own [DEFAULT] host",
+                    "Another %s uses the host name %s; set a different [DEFAULT] host for each",
                     self._binary,
                     self._host,
                 )
-                self._has_told = True
+                self._has_warned = True
         self._clock.set(self._store.now())
 
     def _register(self) -> AgentKey:

@@ -1,4 +1,4 @@
-"""The conductor: serves the store to those without a database, and shows that it lives."""
+"""Run a conductor, which serves the store to processes without a database."""
 
 import logging
 import time
@@ -22,11 +22,11 @@ class ConductorService:
     """Runs one conductor, for the daemon.
 
     Args:
-        host: whose name it has.
-        servers: what answers calls; the first one those to the store.
-        notifier: sends what the store tells, None without a broker.
-        report_interval: seconds between heartbeats, and between looks at the broker.
-        graceful_shutdown_timeout: seconds that running calls get to end.
+        host: its name.
+        servers: answer calls; the first one those to the store.
+        notifier: sends the store's notifications, None without a broker.
+        report_interval: seconds between heartbeats, and between checks of the broker.
+        graceful_shutdown_timeout: seconds for running calls to end.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class ConductorService:
         self._database = OutageLog("The database", StoreError, LOG)
         self._loops = (
             PeriodicLoop("heartbeats", self._report_state, report_interval, self._fail),
-            PeriodicLoop("broker", self._look, report_interval, self._fail),
+            PeriodicLoop("broker", self._check_broker, report_interval, self._fail),
         )
         self._on_fatal: Callable[[BaseException], None] | None = None
 
     def start(
         self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """Begin in the background; the broker and the database may come later."""
+        """Start in the background; the broker and the database may become available later."""
         self._on_fatal = on_fatal
         for server in self._servers:
             server.start()
@@ -70,38 +70,38 @@ class ConductorService:
         on_started()
 
     def stop(self) -> bool:
-        """Take no more calls, let those that run end and send what they told.
+        """Accept no more calls, let running ones end and send their notifications.
 
         Returns:
-            False when one still runs at the timeout.
+            Whether all ended in time.
         """
         deadline = time.monotonic() + self.graceful_shutdown_timeout
         for loop in self._loops:
             loop.stop()
         stopped = [server.stop(deadline - time.monotonic()) for server in self._servers]
-        has_beaten = self._loops[0].join(deadline - time.monotonic())
+        has_reported = self._loops[0].join(deadline - time.monotonic())
         is_answered = all(stopped)
         if is_answered:
             self._store.close()
         if self._notifier is not None:
             self._notifier.flush(min(FLUSH_SECONDS, deadline - time.monotonic()))
-        return is_answered and has_beaten
+        return is_answered and has_reported
 
     def is_making_progress(self) -> bool:
-        """Tell whether its own threads live and get on."""
+        """Return whether its own threads are alive and make progress."""
         return all(loop.is_making_progress(_STALL_SECONDS) for loop in self._loops)
 
     def describe(self) -> str:
-        """Return a line on how it does, for systemd."""
+        """Return a line about its state, for systemd."""
         problem = self._database.error or self._watch.error
         return f"Conductor {self._host}: {problem or 'fine'}"
 
     def _report_state(self) -> None:
         self._database.run("heartbeat", self._membership.report_state)
 
-    def _look(self) -> None:
-        self._watch.look()
-        self._database.run("fleet", lambda: self._fleet.look(self._watch.is_out))
+    def _check_broker(self) -> None:
+        self._watch.check()
+        self._database.run("fleet", lambda: self._fleet.check(self._watch.is_out))
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:

@@ -1,4 +1,4 @@
-"""What an agent is asked by others, and whom it tells."""
+"""Ports between an agent and other processes: calls to it, and observers of its work."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,71 +13,71 @@ from nodetracker.model.service import ServiceRecord
 
 
 class AuditObserver(Protocol):
-    """Is told of every audit, stored or not; must not block and must not raise."""
+    """Observes every audit, stored or not; must not block and must not raise."""
 
     def audited(self, report: AuditReport) -> None:
-        """Take note of one audit."""
+        """Process the report of one audit."""
 
 
 class Notifier(Protocol):
-    """Tells listeners what happened; must not block and must not raise."""
+    """Sends notifications; must not block and must not raise."""
 
     def notify(self, notification: Notification) -> None:
-        """Take one notification, to be sent as soon as it can be."""
+        """Queue one notification, to be sent as soon as possible."""
 
 
 class HostAgent(Protocol):
-    """What the agent of one host does for others; served over RPC, called by `AgentDirectory`.
+    """Operations of one host's agent for other processes, served over RPC; see `AgentDirectory`.
 
-    Every method may raise StoreError: the agent's database did not take it.
+    Every method may raise StoreError: the agent's database operation failed.
     """
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
-        """Audit the host now and say how it went.
+        """Audit the host now and return the outcome.
 
         Args:
-            nodename: say it of this node alone.
+            nodename: return the outcome of this node only.
 
         Raises:
-            NotFoundError: the driver lists no such node and there is no row of it.
+            NotFoundError: the driver lists no such node, and no row of it exists.
         """
 
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
-        """Hold what a workload asks for on a node of this host; see `Store.create_claim`.
+        """Claim what a workload requests on a node of this host; see `LedgerStore.create_claim`.
 
         Args:
-            request: as JSON; without a nodename it is the host's only node.
+            request: as JSON; without a nodename the host's only node is used.
 
         Raises:
             RequestError: the request is invalid.
             NotFoundError: the request names no node and the host has none.
             RefusedError: the request is for another host, does not name one of
-                several nodes, or its claim was granted before and is released by now.
+                several nodes, or its claim was granted before and is released since.
         """
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
-        """See `Store.confirm_claim`."""
+        """See `LedgerStore.confirm_claim`."""
 
     def abort_claim(self, claim_uuid: str) -> Claim:
-        """See `Store.abort_claim`."""
+        """See `LedgerStore.abort_claim`."""
 
     def renew_claim(self, claim_uuid: str) -> Claim:
-        """See `Store.renew_claim`."""
+        """See `LedgerStore.renew_claim`."""
 
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
-        """Hold a move's destination on a node of this host; see `Store.create_migration`."""
+        """Claim a move's destination on a node of this host; see `LedgerStore.create_migration`."""
 
     def confirm_migration(self, uuid: str) -> Migration:
-        """See `Store.confirm_migration`."""
+        """See `LedgerStore.confirm_migration`."""
 
     def revert_migration(self, uuid: str) -> Migration:
-        """See `Store.revert_migration`."""
+        """See `LedgerStore.revert_migration`."""
 
     def set_host_enabled(self, enabled: bool, reason: str | None = None) -> ServiceRecord:
-        """Take the host out of, or back into, what is scheduled to."""
+        """Let schedulers use the host, or exclude it."""
 
     def host_maintenance_mode(self, mode: bool) -> ServiceRecord:
-        """Take no new claims, or again; what runs stays, and moves nowhere by itself."""
+        """Refuse new claims, or accept them again; workloads are neither stopped nor moved."""
 
     def host_power_action(self, action: str) -> None:
         """See `Driver.host_power_action`."""
@@ -89,25 +89,25 @@ class HostAgent(Protocol):
         """Return a node as it is stored, with guests, devices and claims.
 
         Raises:
-            NotFoundError: this host has none.
+            NotFoundError: this host has no such node.
         """
 
 
 class CallServer(Protocol):
-    """Answers calls of others in threads of its own."""
+    """Answers calls of other processes in its own threads."""
 
     def start(self) -> None:
-        """Begin in the background; returns at once."""
+        """Start in the background; return immediately."""
 
     def stop(self, timeout_seconds: float) -> bool:
-        """Take no more calls and let those that run end; False when some still run then."""
+        """Accept no more calls; return whether all running ones ended in time."""
 
 
 class AgentDirectory(Protocol):
     """Finds the agents of other hosts."""
 
     def agent_of(self, host: str) -> HostAgent:
-        """Return the agent of a host; it is not asked before a method is called.
+        """Return the agent of a host; nothing is sent before one of its methods is called.
 
-        Its methods raise RpcUnavailableError when no answer comes in time.
+        Its methods raise RpcUnavailableError when no answer arrives in time.
         """

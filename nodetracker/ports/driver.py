@@ -1,4 +1,4 @@
-"""What a driver is asked."""
+"""Port to the drivers: nodes, their facts and guests, events and power."""
 
 import enum
 from collections.abc import Callable
@@ -10,80 +10,80 @@ from nodetracker.model.node import HostSnapshot, NodeListing
 
 
 class DriverCapability(enum.Enum):
-    """What a driver can do; ask for one of these and never for a driver's name."""
+    """Features of drivers; code checks these and never a driver's name."""
 
-    REMOTE_NODES = "remote_nodes"  # its nodes are not necessarily this machine
+    REMOTE_NODES = "remote_nodes"  # its nodes may be other machines
     UPTIME = "uptime"
     POWER_ACTIONS = "power_actions"
     EVENTS = "events"
-    INSTANCES = "instances"  # its guests are instances alone
-    CONTAINERS = "containers"  # its guests are containers alone
+    INSTANCES = "instances"  # its guests are only instances
+    CONTAINERS = "containers"  # its guests are only containers
 
 
 POWER_ACTIONS = ("reboot", "shutdown", "startup")
 
 
 class Driver(Protocol):
-    """Facts and guests of the nodes that one hypervisor, engine or file stands for.
+    """Facts and guests of the nodes of one hypervisor, engine or file.
 
-    Called from several threads at once. Every call ends within the probe
+    Called from several threads concurrently. Every call ends within the probe
     budget, whatever the source does.
     """
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
-        """What this driver can do."""
+        """The features of this driver."""
 
     def init_host(self) -> None:
-        """Get ready; called once before anything else.
+        """Prepare the driver; called once before any other method.
 
         Raises:
-            ConfigError: the driver's own options cannot be used.
+            ConfigError: the driver's own options are invalid.
         """
 
     def get_available_nodes(self) -> NodeListing:
-        """Return the nodes that are there now, and which sources did not answer.
+        """Return the nodes that exist now, and the sources that did not answer.
 
         Raises:
-            DriverUnavailableError: no source answers; all rows stay.
-            ConfigError: two sources give one nodename; the message names both.
+            DriverUnavailableError: no source answers; all rows are kept.
+            ConfigError: two sources report the same nodename; the message names both.
         """
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read one node. A probe that fails is a failed fact, not an exception.
 
         Raises:
-            DriverUnavailableError: the node cannot be asked at all.
+            DriverUnavailableError: the node cannot be queried at all.
         """
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Begin to tell what changes, until `close`; called once, after `init_host`.
+        """Report changes until `close`; called once, after `init_host`.
 
-        An event says which node to read again, never what it has. Events may
-        be lost with the source's connection; its loss and return are events
+        An event names the node to read again, never its state. Events may be
+        lost with the source's connection; its loss and return are events
         themselves.
 
         Args:
-            callback: is called from the driver's own threads; it returns at
-                once and does not raise.
+            callback: is called in the driver's own threads; it returns
+                immediately and does not raise.
 
         Raises:
-            DriverFeatureError: this driver tells nothing of its own accord.
+            DriverFeatureError: this driver has no events.
         """
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return how long the node has been up.
 
         Raises:
-            DriverFeatureError: this driver cannot tell.
+            DriverFeatureError: this driver does not report it.
         """
 
     def host_power_action(self, action: str) -> None:
-        """Do ``reboot``, ``shutdown`` or ``startup`` to the host.
+        """Reboot, shut down or start up the host: one of `POWER_ACTIONS`.
 
         Raises:
-            DriverFeatureError: this driver cannot.
+            DriverFeatureError: this driver does not support it.
         """
 
     def close(self) -> None:
-        """Let go of connections; nothing is called afterwards."""
+        """Close all connections; no method is called afterwards."""

@@ -1,4 +1,4 @@
-"""Answers as they travel: a value, or an error of ours that is raised again at the caller."""
+"""Encode nodetracker's errors as answers, and decode them at the caller."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ _ERRORS: dict[str, type[NodetrackerError]] = {
 
 
 def encode_error(error: NodetrackerError) -> dict[str, Any]:
-    """Return an error with everything that makes it again.
+    """Return an error as plain JSON, with the arguments of its constructor.
 
     >>> encode_error(errors.RequestError("uuid", "is none"))
     {'type': 'RequestError', 'arguments': ['uuid', 'is none']}
     """
     kind = type(error)
-    if kind.__init__ is not Exception.__init__:  # its own arguments, kept under their names
+    if kind.__init__ is not Exception.__init__:  # has attributes named as its arguments
         _, *names = inspect.signature(kind.__init__).parameters
         arguments = [getattr(error, name) for name in names]
     else:
@@ -31,11 +31,11 @@ def encode_error(error: NodetrackerError) -> dict[str, Any]:
 
 
 def decode_error(plain: Mapping[str, Any]) -> NodetrackerError:
-    """Make an error again; one that this version does not know becomes its nearest relative."""
+    """Return the error of an answer; an unknown one becomes RpcVersionError."""
     kind = _ERRORS.get(str(plain.get("type")))
     arguments = plain.get("arguments")
     if kind is None or not isinstance(arguments, list):
-        return RpcVersionError(f"the other side answered with an unknown error: {dict(plain)}")
+        return RpcVersionError(f"unknown error in the answer: {dict(plain)}")
     try:
         return kind(*arguments)
     except TypeError as error:

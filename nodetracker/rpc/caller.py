@@ -1,8 +1,8 @@
-"""Calls to other processes, each bounded by a clock of our own.
+"""Call other processes, with a timeout that holds.
 
-The library's timeout does not bound a call: while a broker is away or frozen it
-connects, and waits, as long as that takes. So each call runs in a thread of
-its own, which is left behind at the end of its time.
+The library's timeout does not limit a call: while a broker is away or frozen,
+the library connects and waits for as long as that takes. So each call runs in
+its own thread, which is left behind when its time is over.
 """
 
 import logging
@@ -24,10 +24,10 @@ MAX_STUCK = 8
 """Number of hung calls while which no further call is started."""
 
 SLACK_SECONDS = 1.0
-"""What the library gets beyond its own timeout, to say more than we could."""
+"""Time for the library beyond its own timeout, as its errors say more than ours."""
 
 IDLE_TIMEOUT = 10
-"""A server at work says so; one that is silent for this long has died with the call."""
+"""Seconds after which a server that sends no sign of life has died during the call."""
 
 FIRST_VERSION = "1.0"
 """The version of every interface in the releases whose servers do not name theirs."""
@@ -46,8 +46,8 @@ class RpcCaller:
     """Makes the calls of one process.
 
     Args:
-        clock: the database's time; each answer that has it sets it.
-        get_transport: makes the transport at the first call.
+        clock: the database's time; set by each answer that has it.
+        get_transport: called for the first call.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class RpcCaller:
         """Make one call and return its result.
 
         Args:
-            server: which one; None = any that serves the interface.
+            server: its name; None = any server of the interface.
 
         Raises:
-            RpcUnavailableError: no answer came in time.
-            RpcVersionError: the other side is of another version, or its answer cannot be read.
-            NodetrackerError: what the other side raised.
+            RpcUnavailableError: no answer arrived in time.
+            RpcVersionError: the server has another version, or its answer cannot be read.
+            NodetrackerError: the error that the server raised.
         """
         if server is not None and not interface.is_name(server):
             raise RpcUnavailableError(
-                f"nobody can be called as {interface.describe(server)}: the name is too long"
+                f"{interface.describe(server)} cannot be called: the name is too long"
             )
         self._refuse_when_stuck()
         client = self._client(interface)
         context = self._make_context(timeout_seconds)
 
-        # The other side says that it is at work only where that prolongs the wait.
+        # Signs of life are requested only for calls that are longer than the wait for them.
         idle_timeout = IDLE_TIMEOUT if timeout_seconds > IDLE_TIMEOUT else None
 
         def send() -> Any:
@@ -110,10 +110,10 @@ class RpcCaller:
             ) from None
 
     def delete_queue(self, interface: Interface, server: str, timeout_seconds: float) -> None:
-        """Delete the queue of a server that is gone; one that somebody listens to stays.
+        """Delete the queue of a server that no longer exists, unless a server listens to it.
 
         Raises:
-            RpcUnavailableError: it is not known whether it is deleted.
+            RpcUnavailableError: it may exist still.
         """
         self._refuse_when_stuck()
         transport, queue = self._get_transport(), interface.queue_of(server)
@@ -124,7 +124,7 @@ class RpcCaller:
     def _bound(
         self, send: Callable[[], Any], name: str, method: str, timeout_seconds: float
     ) -> Any:
-        """Make a call that may hang in a thread that is left behind when its time is over.
+        """Run a call that may hang in a thread that is left behind when its time is over.
 
         Raises:
             RpcError: it failed, or did not end in time.
@@ -174,7 +174,7 @@ class RpcCaller:
     def _read(self, answer: Any) -> Any:
         """Return the value of an answer, or raise its error."""
         if not isinstance(answer, dict) or not answer.keys() & {"value", "error"}:
-            raise RpcVersionError("the answer is none that this version knows")
+            raise RpcVersionError("the answer has neither a value nor an error")
         if answer.get("now"):
             self.clock.set(datetime.fromisoformat(answer["now"]))
         if "error" in answer:
@@ -185,16 +185,16 @@ class RpcCaller:
 def _translate(
     error: BaseException, name: str, method: str, timeout_seconds: float, waited_seconds: float
 ) -> RpcError:
-    """Turn what the library and those below it raise into an error of ours."""
+    """Translate an error of the library, or of those below it, into nodetracker's."""
     kind = type(error).__name__
     if kind == "MessageUndeliverable":
         return RpcUnavailableError(
-            f"nobody listens as {name}: it does not run, or has no transport_url"
+            f"no server listens as {name}: it does not run, or has no transport_url"
         )
     if kind == "MessagingTimeout":
         if waited_seconds < timeout_seconds - SLACK_SECONDS:
             return RpcUnavailableError(
-                f"{name} did not answer {method} and is silent for {IDLE_TIMEOUT} s: "
+                f"{name} did not answer {method} and sent no sign of life for {IDLE_TIMEOUT} s: "
                 "it does not run, or hangs"
             )
         return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")
@@ -205,4 +205,4 @@ def _translate(
         text = f"{name} failed at {method}: {remote}: {getattr(error, 'value', '')}"
         return RpcVersionError(text) if remote == "NoSuchMethod" else RpcError(text)
     LOG.debug("A call failed", exc_info=error)
-    return RpcUnavailableError(f"{name} cannot be asked {method}: {kind}: {error}")
+    return RpcUnavailableError(f"{name} cannot be called for {method}: {kind}: {error}")

@@ -38,13 +38,13 @@ class Method:
         }
 
     def read_arguments(self, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments as they came, read by their types.
+        """Return received arguments, converted to their types.
 
         Raises:
             RequestError: one is unknown, missing or of another type.
         """
         for name in plain.keys() - self.readers.keys():
-            raise RequestError(name, "is no known argument")
+            raise RequestError(name, "unknown argument")
         arguments = {name: self.readers[name](value, name) for name, value in plain.items()}
         try:
             self.signature.bind(**arguments)
@@ -59,9 +59,9 @@ class Interface:
     Args:
         protocol: the class whose public methods these are; every argument and result is annotated.
         topic: under which its servers listen.
-        version: of the whole; the second number rises with what is added, the
-            first with what is changed.
-        local: methods that are no business of others.
+        version: of the whole; an addition raises the second number, any other
+            change the first.
+        local: methods that are not served.
     """
 
     def __init__(

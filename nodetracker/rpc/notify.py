@@ -1,8 +1,8 @@
-"""Sends notifications from a bounded queue, in a thread of its own.
+"""Send notifications from a bounded queue, in a separate thread.
 
-The library loses what it cannot send, and waits while a broker hangs. Here it
-is tried again until it is sent; while it waits, older events of a thing are
-merged into newer ones, so that the newest state of each is not lost.
+The library loses notifications that it cannot send, and blocks while a broker
+hangs. Here each is retried until it is sent; in a full queue, older events of
+an object are merged into newer ones, so that its newest state is not lost.
 """
 
 import logging
@@ -20,21 +20,21 @@ LOG = logging.getLogger(__name__)
 QUEUE_LENGTH = 1000
 RETRY_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
-"""How long a process that ends waits for the broker to take its notifications."""
+"""How long a process that is ending waits for its notifications to be sent."""
 
 
 class Send(Protocol):
     """Sends one notification."""
 
     def __call__(self, event_type: str, payload: dict[str, Any]) -> None:
-        """Send it; raises whatever the library and those below it raise."""
+        """Send it; raises any error of the library and those below it."""
 
 
 class NotificationQueue:
-    """What waits to be sent; safe for several threads.
+    """Notifications that wait to be sent; safe for several threads.
 
     Args:
-        length: the most that may wait.
+        length: the maximum number that may wait.
     """
 
     def __init__(self, length: int = QUEUE_LENGTH) -> None:
@@ -45,11 +45,11 @@ class NotificationQueue:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting notifications."""
         return len(self._waiting)
 
     def put(self, notification: Notification) -> None:
-        """Append one; a full queue first merges events of one thing, then drops what is oldest."""
+        """Append one; a full queue merges events of the same object, then drops the oldest."""
         with self._changed:
             if self._is_closed:
                 return
@@ -59,20 +59,20 @@ class NotificationQueue:
             self._changed.notify()
 
     def first(self, timeout_seconds: float | None) -> Notification | None:
-        """Return the oldest, which stays until it is taken; None when there is none in time."""
+        """Return the oldest, which `take` removes; None if none arrives in time."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._waiting), timeout_seconds)
             return self._waiting[0] if self._waiting else None
 
     def take(self, notification: Notification) -> None:
-        """Take away what was sent; it may have been dropped meanwhile."""
+        """Remove one that was sent; it may have been dropped meanwhile."""
         with self._changed:
             if self._waiting and self._waiting[0] is notification:
                 self._waiting.popleft()
             self._changed.notify()
 
     def close(self) -> None:
-        """Want none: what waits is forgotten, nothing was dropped, and nothing more is taken."""
+        """Discard all, now and later, without counting them as dropped."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -90,8 +90,8 @@ class NotificationSender:
     """`nodetracker.ports.Notifier` over the broker.
 
     Args:
-        make_send: connects at the first notification; None of it when the
-            configuration wants no notifications.
+        make_send: connects at the first notification; returns None if
+            notifications are not configured.
     """
 
     def __init__(
@@ -106,26 +106,26 @@ class NotificationSender:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._told_dropped = 0
+        self._logged_dropped = 0
         self._error: str | None = None
 
     @property
     def error(self) -> str | None:
-        """Why they wait, None while they are sent."""
+        """Why notifications wait, None while they are sent."""
         return self._error
 
     @property
     def dropped(self) -> int:
-        """How many were dropped since the start because the queue was full."""
+        """Number of those dropped since the start because the queue was full."""
         return self._queue.dropped
 
     @property
     def waiting(self) -> int:
-        """How many wait to be sent."""
+        """Number of those that wait to be sent."""
         return len(self._queue)
 
     def notify(self, notification: Notification) -> None:
-        """Queue one."""
+        """Queue one notification."""
         self._queue.put(notification)
         with self._lock:
             if self._thread is None:
@@ -133,14 +133,14 @@ class NotificationSender:
                 self._thread.start()
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until all is sent; say how many are left when it is not in time."""
+        """Wait until all are sent; log the number of those left at the timeout."""
         deadline = time.monotonic() + timeout_seconds
         while self.waiting and time.monotonic() < deadline:
             time.sleep(0.01)
         self._stopping.set()
         left = self.waiting
         if left:
-            LOG.warning("%d notifications were not sent: the broker did not take them", left)
+            LOG.warning("%d notifications were not sent: the broker did not accept them", left)
         return not left
 
     def _run(self) -> None:
@@ -155,7 +155,7 @@ class NotificationSender:
                     self._queue.close()
                     return
                 send(notification.event_type, {"version": VERSION, **notification.payload})
-            except Exception as error:  # whatever the library raises, it is tried again
+            except Exception as error:  # any error of the library is retried
                 text = f"{type(error).__name__}: {error}"
                 if self._error is None:
                     LOG.warning("Notifications wait for the broker: %s", text)
@@ -170,10 +170,10 @@ class NotificationSender:
 
     def _log_dropped(self) -> None:
         dropped = self._queue.dropped
-        if dropped != self._told_dropped and not self.waiting:
+        if dropped != self._logged_dropped and not self.waiting:
             LOG.warning(
                 "%d notifications were dropped while the broker was away, "
                 "first those that were merged into newer ones",
-                dropped - self._told_dropped,
+                dropped - self._logged_dropped,
             )
-            self._told_dropped = dropped
+            self._logged_dropped = dropped

@@ -1,9 +1,8 @@
-"""Values as JSON and back: what travels is written by its own shape and read by its type.
+"""Convert values to JSON by their shape, and back by their annotated types.
 
-A type is read by its annotations, so that a field that is added to a
-dataclass travels without a line here. What does not fit its type, a field that
-nobody knows and one that is missing without a default are refused with the path;
-only of results, which a newer process may give, fields that nobody knows are left out.
+A field that is added to a dataclass needs no change here. A value of the wrong
+type, an unknown field and a missing field without a default are rejected with
+the path. Unknown fields of results are ignored: the server may be newer.
 """
 
 import dataclasses
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 from nodetracker.errors import RequestError
 
 Reader = Callable[[Any, str], Any]
-"""Turns plain JSON into a value; is given the path for what it refuses."""
+"""Converts plain JSON to a value; the second argument is the path for errors."""
 
 _PLAIN = (str, bool, int, float, type(None))
 _SEQUENCES = (tuple, list, Sequence, Collection)
@@ -33,7 +32,7 @@ def encode(value: object) -> Any:
     {'1': ['2026-03-01T00:00:00+00:00', ['a', 'b']]}
 
     Raises:
-        TypeError: there is no JSON for it.
+        TypeError: its type has no JSON form.
     """
     if isinstance(value, enum.Enum):
         return value.value
@@ -53,21 +52,21 @@ def encode(value: object) -> Any:
         return {item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Collection):
         return [encode(item) for item in value]
-    raise TypeError(f"{type(value).__name__} cannot travel")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 @cache
 def make_reader(hint: Any, is_strict: bool = True) -> Reader:
-    """Return what reads a type.
+    """Return the reader of a type.
 
     Args:
-        is_strict: refuse fields that nobody knows.
+        is_strict: reject unknown fields.
 
     >>> make_reader(dict[int, float | None])({"1": 2, "3": None}, "")
     {1: 2, 3: None}
 
     Raises:
-        TypeError: values of this type cannot travel.
+        TypeError: values of this type have no JSON form.
     """
     if hint is Any or hint is object:
         return lambda plain, path: plain
@@ -86,11 +85,11 @@ def make_reader(hint: Any, is_strict: bool = True) -> Reader:
         return _make_mapping(arguments[0], arguments[1], is_strict)
     if isinstance(hint, type):
         return _make_scalar(hint)
-    raise TypeError(f"{hint} cannot travel")
+    raise TypeError(f"{hint} has no JSON form")
 
 
 def _refuse(path: str, plain: object, what: str) -> typing.NoReturn:
-    raise RequestError(path, f"{str(plain)[:80]!r} is no {what}")
+    raise RequestError(path, f"invalid value {str(plain)[:80]!r}: expected {what}")
 
 
 def _read_none(plain: Any, path: str) -> None:
@@ -109,7 +108,7 @@ def _make_scalar(hint: type) -> Reader:
         )
     accepted: tuple[type, ...] = (int, float) if hint is float else (hint,)
     if hint not in (str, bool, int, float):
-        raise TypeError(f"{hint} cannot travel")
+        raise TypeError(f"{hint} has no JSON form")
 
     def read(plain: Any, path: str) -> Any:
         if not isinstance(plain, accepted) or (isinstance(plain, bool) and hint is not bool):
@@ -138,7 +137,7 @@ def _make_union(arguments: tuple[Any, ...], is_strict: bool) -> Reader:
             try:
                 return reader(plain, path)
             except RequestError:
-                pass  # it is one of the others, or the last one says what is wrong
+                pass  # the last reader raises its own error
         return readers[-1](plain, path)
 
     return read
@@ -174,7 +173,7 @@ def _make_fixed_tuple(readers: tuple[Reader, ...]) -> Reader:
 
 
 def _read_integer_key(plain: Any, path: str) -> Any:
-    """Read a key that was an integer; JSON has none but texts."""
+    """Read a key that was an integer: JSON has only strings as keys."""
     return _convert(int, plain, path, "integer")
 
 
@@ -195,7 +194,7 @@ def _make_mapping(key_hint: Any, item_hint: Any, is_strict: bool) -> Reader:
 
 
 class _Lazy:
-    """Reads a dataclass; its fields are looked at when the first one comes, as types may nest."""
+    """Reads a dataclass; prepared with the first value, as types may refer to themselves."""
 
     def __init__(self, hint: Any, is_strict: bool) -> None:
         self._hint = hint
@@ -214,9 +213,9 @@ class _Lazy:
         prefix = f"{path}." if path else ""
         unknown = plain.keys() - readers.keys()
         if unknown and self._is_strict:
-            raise RequestError(f"{prefix}{min(unknown)}", "is no known field")
+            raise RequestError(f"{prefix}{min(unknown)}", "unknown field")
         for name in self._required - plain.keys():
-            raise RequestError(f"{prefix}{name}", "is missing")
+            raise RequestError(f"{prefix}{name}", "missing")
         return self._class(
             **{
                 name: readers[name](item, f"{prefix}{name}")
@@ -247,7 +246,7 @@ class _Lazy:
 
 
 def _bind(hint: Any, bound: Mapping[Any, Any]) -> Any:
-    """Put a generic dataclass's own types where its type variables stand."""
+    """Replace the type variables of a generic dataclass by its type arguments."""
     if isinstance(hint, TypeVar):
         return bound.get(hint, Any)
     variables = getattr(hint, "__parameters__", ())

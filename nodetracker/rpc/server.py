@@ -1,7 +1,7 @@
-"""Serves an interface over the broker, in threads of its own.
+"""Serve an interface over the broker, in its own threads.
 
-Starting waits for the broker as long as that takes, so it is done in a thread;
-whoever starts a server goes on at once, with or without a broker.
+The start waits for the broker for as long as that takes, so it is done in a
+thread; the caller continues immediately, with or without a broker.
 """
 
 import logging
@@ -29,22 +29,22 @@ LOG = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10.0
 PATIENCE_SECONDS = 5.0
-"""A broker that is not there by then is said once."""
+"""A broker that is not reached by then is logged once."""
 LIBRARY_SECONDS = 3.0
-"""What the library gets at the end to send answers and to take its leave."""
+"""Time for the library to send the last answers and to disconnect."""
 
 
 class RpcServer:
     """Answers the calls of one interface.
 
     Args:
-        name: under which this one is called alone.
+        name: of this server among those of the interface.
         served: has the interface's methods.
         clock: the database's time; a call that has expired by it is refused.
-        threads: calls answered side by side.
-        read_time: asks the database for its time, for a call that expires while
-            the clock was never told: it may have waited here since long before this
-            server began. None: such calls do no harm however late they come.
+        threads: number of calls that are answered concurrently.
+        read_time: reads the database's time for a call with an expiry while the
+            clock is not set: the call may have waited since long before this server
+            started. None = late calls do no harm.
 
     Raises:
         ConfigError: the name is longer than a broker allows.
@@ -61,7 +61,7 @@ class RpcServer:
         read_time: Callable[[], datetime] | None = None,
     ) -> None:
         if not interface.is_name(name):
-            raise ConfigError(f"host: {name!r} is too long to be called by over a message broker")
+            raise ConfigError(f"host: {name!r} is too long for the name of a queue")
         self._get_transport = get_transport
         self._interface = interface
         self._name = name
@@ -77,7 +77,7 @@ class RpcServer:
 
     @property
     def is_serving(self) -> bool:
-        """True once it has begun to listen."""
+        """True once it listens."""
         return self._is_serving.is_set()
 
     @property
@@ -88,12 +88,12 @@ class RpcServer:
         return self._error or "the message broker has not been reached yet"
 
     def start(self) -> None:
-        """Begin in the background."""
+        """Start in the background."""
         threading.Thread(target=self._run, name="rpc", daemon=True).start()
         threading.Thread(target=self._complain, name="rpc-patience", daemon=True).start()
 
     def stop(self, timeout_seconds: float) -> bool:
-        """Take no more calls and let those that run end; False when some still run then."""
+        """Accept no more calls; return whether all running ones ended in time."""
         deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
         if not self._is_serving.is_set():
@@ -104,7 +104,7 @@ class RpcServer:
             try:
                 self._server.stop()
                 self._server.wait()
-            except Exception:  # nothing is asked of the broker any more
+            except Exception:  # the broker is not used any more
                 LOG.debug("The RPC server did not stop cleanly", exc_info=True)
             done.set()
 
@@ -112,19 +112,17 @@ class RpcServer:
         done.wait(max(0.0, min(LIBRARY_SECONDS, timeout_seconds)))
         while self._running and not done.is_set() and time.monotonic() < deadline:
             done.wait(0.05)
-        # Without a call that runs, it is the broker that hangs, and not waited for.
+        # If no call is running, the broker hangs, and waiting for it is pointless.
         return done.is_set() or not self._running
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._listen()
-            except Exception as error:  # also what a broker with other queues says
+            except Exception as error:  # also of a broker with another type of queues
                 text = f"{type(error).__name__}: {error}"
                 if text != self._error:
-                    LOG.error(
-                        "RPC cannot be served, trying again every %g s: %s", RETRY_SECONDS, text
-                    )
+                    LOG.error("RPC is not served; retrying every %g s: %s", RETRY_SECONDS, text)
                     self._error = text
                 self._stopping.wait(RETRY_SECONDS)
             else:
@@ -148,25 +146,25 @@ class RpcServer:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_serving.is_set() and not self._stopping.is_set():
             if self._error is not None:
-                return  # which has been said
+                return  # it has been logged
             if time.monotonic() >= deadline:
-                LOG.warning("The message broker cannot be reached yet; all else goes on without it")
+                LOG.warning("The message broker cannot be reached yet; continuing without it")
                 return
             self._is_serving.wait(0.1)
 
     def _answer(self, method: Method, context: Any, plain: dict[str, Any]) -> dict[str, Any]:
-        """Carry one call out; errors of ours travel as answers."""
+        """Execute one call; nodetracker's errors travel as answers."""
         answer: dict[str, Any]
         self._running.add(threading.get_ident())
         try:
             if self._stopping.is_set():
-                raise RpcEndingError(f"{self._name} ends; nothing was done")
+                raise RpcEndingError(f"{self._name} is ending; nothing was done")
             self._refuse_expired(context, method)
             call = getattr(self._served, method.name)
             answer = {"value": encode(call(**method.read_arguments(plain)))}
         except NodetrackerError as error:
             answer = {"error": encode_error(error)}
-        except Exception as error:  # a fault of ours; the caller is told its name and no more
+        except Exception as error:  # a bug; the caller gets its name only
             LOG.exception("%s failed", method.name)
             answer = {"error": encode_error(RpcError(_fault(self._name, method, error)))}
         finally:
@@ -186,8 +184,10 @@ class RpcServer:
             self._clock.set(now)
         late = (now - datetime.fromisoformat(expires_at)).total_seconds()
         if late > 0:
-            LOG.warning("Call of %s came %.1f s too late and was refused", method.name, late)
-            raise RpcUnavailableError(f"{method.name} came {late:.1f} s too late; nothing was done")
+            LOG.warning("Call of %s arrived %.1f s too late and was refused", method.name, late)
+            raise RpcUnavailableError(
+                f"{method.name} arrived {late:.1f} s too late; nothing was done"
+            )
 
 
 def _fault(name: str, method: Method, error: Exception) -> str:
@@ -207,7 +207,7 @@ class _Dispatcher:
         self._server = interface.describe(name)
 
     def dispatch(self, incoming: Any) -> Any:
-        """Carry out a call and return its answer."""
+        """Execute a call and return its answer."""
         try:
             return self._dispatcher.dispatch(incoming)
         except self._library.UnsupportedVersion as error:
@@ -223,7 +223,7 @@ Answer = Callable[[Method, Any, dict[str, Any]], dict[str, Any]]
 
 
 def _make_endpoint(library: Any, interface: Interface, answer: Answer) -> Any:
-    """Return what the library calls: an object with a method for each of the interface's."""
+    """Return the endpoint for the library: an object with each method of the interface."""
 
     def make(method: Method) -> Callable[..., dict[str, Any]]:
         def handle(self: Any, context: Any, **arguments: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The way to the broker: oslo.messaging, imported when it is used and set up for nodetracker."""
+"""Connect to the broker through oslo.messaging, which is imported when it is first used."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +11,9 @@ from nodetracker.errors import ConfigError
 EXCHANGE = "nodetracker"
 NOTIFICATIONS_GROUP = "oslo_messaging_notifications"
 HEARTBEAT_SECONDS = 20
-"""After twice this without a sign of life a broker is given up and connected to anew."""
+"""After twice this without a sign of life, the broker is connected to again."""
 PREFETCH = 32
-"""Calls that one server takes from its queue ahead; the others are left to its like."""
+"""Calls that one server fetches ahead of work; the rest is left to other servers."""
 _HOW = (
     "write rabbit://USER:PASSWORD@HOST:5672/, with %2F for a / in USER or PASSWORD, "
     "%40 for an @ and so on"
@@ -21,24 +21,26 @@ _HOW = (
 
 
 def import_library() -> Any:
-    """Return oslo.messaging, its service library told to use threads first.
+    """Return oslo.messaging, with its service library set to threads.
 
-    Without that it takes eventlet, or refuses to be imported.
+    By default that uses eventlet, or fails to be imported.
     """
     from oslo_service import backend
 
     backend.init_backend(backend.BackendType.THREADING)
     import oslo_messaging as library
     from oslo_config import cfg
-    from oslo_messaging._drivers import impl_rabbit  # where its options stand
+    from oslo_messaging._drivers import impl_rabbit  # has its options
 
-    # The library leaves "/" in user names and passwords, by which kombu then cuts its URL,
-    # and shows what is left of them in an error.
+    # The library leaves "/" in user names and passwords; kombu then cuts its URL there
+    # and shows the rest of them in an error.
     driver: Any = impl_rabbit
     driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
-    cfg.set_defaults(messaging.transport._transport_opts, transport_url=None)  # as our own
+    cfg.set_defaults(
+        messaging.transport._transport_opts, transport_url=None
+    )  # the default of our own option
     cfg.set_defaults(
         impl_rabbit.rabbit_opts,
         heartbeat_timeout_threshold=HEARTBEAT_SECONDS,
@@ -48,7 +50,7 @@ def import_library() -> Any:
 
 
 def list_options() -> list[Any]:
-    """Return (group, options) of the library, defaults as nodetracker has them.
+    """Return (group, options) of the library, with nodetracker's defaults.
 
     Raises:
         ImportError: the library is not installed.
@@ -61,19 +63,19 @@ def list_options() -> list[Any]:
 
 
 class Transport:
-    """One connection pool to the broker; nothing is connected before it is used.
+    """One connection pool to the broker; it connects at its first use.
 
     Args:
-        conf: the process's own configuration, from which the library reads its options.
+        conf: the process's configuration, from which the library reads its options.
         url: of the broker, with its password.
 
     Attributes:
-        rpc: the library's transport of calls.
-        notifications: that of notifications, which may have a broker of its own;
-            None when no driver of them is configured.
+        rpc: the library's transport for calls.
+        notifications: the one for notifications, which may have their own broker;
+            None if no driver for them is configured.
 
     Raises:
-        ConfigError: a URL cannot be used, or the library is missing; the message
+        ConfigError: a URL is invalid, or the library is missing; the message
             shows no part of the URL.
     """
 
@@ -97,15 +99,17 @@ class Transport:
             )
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue with what waits in it, unless somebody listens to it.
+        """Delete a queue with its messages, unless a server listens to it.
 
-        Raises: whatever the library and those below it raise.
+        Raises: any error of the library and those below it.
         """
         connect = getattr(self.rpc._driver, "_get_connection", None)
         if connect is None:
-            return  # of a driver without queues
+            return  # a driver without queues
         with connect() as pooled:
-            connection = pooled.connection.connection.clone()  # those of the pool have threads
+            connection = (
+                pooled.connection.connection.clone()
+            )  # connections of the pool have threads
         with connection:
             connection.default_channel.queue_delete(queue=name, if_unused=True)
 
@@ -114,9 +118,7 @@ class Transport:
         try:
             return make(self._conf, url=url)
         except self.library.DriverLoadFailure as error:
-            raise ConfigError(
-                f"[{group}] transport_url: there is no driver {error.driver!r}"
-            ) from None
+            raise ConfigError(f"[{group}] transport_url: unknown driver {error.driver!r}") from None
 
     def _check(self, group: str, url: str) -> None:
         try:
@@ -124,19 +126,19 @@ class Transport:
             known = bool(parsed.transport) and (
                 parsed.hosts or parsed.transport in ("fake", "kombu+memory")
             )
-        except Exception as error:  # the library and what it parses with raise what they like
+        except Exception as error:  # the library and its parsers raise many types
             raise ConfigError(
-                f"[{group}] transport_url: cannot be used: {type(error).__name__}; {_HOW}"
+                f"[{group}] transport_url: invalid URL ({type(error).__name__}): {_HOW}"
             ) from None
         if not known:
-            raise ConfigError(f"[{group}] transport_url: names no broker; {_HOW}")
+            raise ConfigError(f"[{group}] transport_url: no broker in the URL: {_HOW}")
 
 
 class LibraryNotifier:
-    """Sends through the library's notifier, and raises what that would only log.
+    """Sends through the library's notifier, and raises errors that it would only log.
 
     Args:
-        transport: has one of notifications, that is, some are wanted.
+        transport: with a transport for notifications.
     """
 
     def __init__(self, transport: Transport, publisher: str) -> None:
@@ -157,7 +159,7 @@ class LibraryNotifier:
         self._notifier = notifier(watched, publisher_id=publisher, retry=0)
 
     def __call__(self, event_type: str, payload: dict[str, Any]) -> None:
-        """Send one."""
+        """Send one notification."""
         self._failure = None
         self._notifier.info({}, event_type, payload)
         if self._failure is not None:

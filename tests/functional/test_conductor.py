@@ -160,7 +160,7 @@ def test_a_host_without_a_database_makes_none(remote: Remote) -> None:
     for command in ("sync", "version", "check"):
         done = remote.manage("db", command)
         assert done.returncode == 78
-        assert "[database] connection: is not set" in done.stderr
+        assert "[database] connection: not set" in done.stderr
     assert remote.run("nodetracker-conductor").returncode == 78
     assert not list(remote.directory.rglob("*.sqlite"))
 

@@ -156,7 +156,7 @@ def test_an_agent_that_does_not_run_is_said_in_time(tmp_path: Path, rabbitmq: Ra
     began = time.monotonic()
     done = host.manage("node", "audit", "nobody-7")
     assert done.returncode == 1
-    assert "nobody listens as compute nobody-7" in done.stderr
+    assert "no server listens as compute nobody-7" in done.stderr
     assert time.monotonic() - began < 20
 
 
@@ -164,7 +164,7 @@ def test_without_a_broker_in_the_configuration_there_is_none_to_ask(tmp_path: Pa
     host = Host(tmp_path / "host", None)
     assert host.run("nodetracker-compute", "--once").returncode == 0
     done = host.manage("node", "audit", "host-1")
-    assert (done.returncode, "[DEFAULT] transport_url: is unset" in done.stderr) == (78, True)
+    assert (done.returncode, "[DEFAULT] transport_url: not set" in done.stderr) == (78, True)
     assert host.manage("host", "set", "host-1", "--disable").returncode == 0
 
 
@@ -227,7 +227,7 @@ class TestPower:
         done = host.manage("host", "action", "host-1", "reboot")
         assert done.returncode == 1
         assert done.stderr == (
-            "compute host-1 did not answer host_power_action and is silent for 10 s: "
+            "compute host-1 did not answer host_power_action and sent no sign of life for 10 s: "
             "it does not run, or hangs\n"
         )
 

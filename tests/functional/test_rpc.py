@@ -156,7 +156,7 @@ def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(
 
 def test_an_argument_that_nobody_knows_is_refused(peers: ServerAndClient) -> None:
     method = COMPUTE.methods["confirm_claim"]
-    with pytest.raises(RequestError, match="colour: is no known argument"):
+    with pytest.raises(RequestError, match="colour: unknown argument"):
         peers.caller.call(COMPUTE, "host-1", method, {"claim_uuid": "x", "colour": "red"}, 5)
 
 
@@ -172,7 +172,7 @@ def test_a_version_that_the_other_side_does_not_support_is_named_with_its_own(
 
 def test_a_host_that_nobody_serves_is_said_at_once(peers: ServerAndClient) -> None:
     began = time.monotonic()
-    with pytest.raises(RpcUnavailableError, match="nobody listens as compute nobody-9"):
+    with pytest.raises(RpcUnavailableError, match="no server listens as compute nobody-9"):
         peers.directory.agent_of("nobody-9").get_host_uptime("n")
     assert time.monotonic() - began < 4
 
@@ -184,7 +184,7 @@ def test_a_host_is_called_by_its_name_to_the_letter(
     peers = open_world(rabbitmq.url, host=host)
     peers.serve()
     assert peers.answers()
-    with pytest.raises(RpcUnavailableError, match="nobody listens"):
+    with pytest.raises(RpcUnavailableError, match="no server listens"):
         peers.directory.agent_of(host.swapcase()).get_host_uptime("n")
 
 
@@ -192,7 +192,7 @@ def test_a_name_that_no_broker_takes_is_refused(open_world: Callable[..., Server
     name = "h" * 248
     with pytest.raises(ConfigError, match="host: 'hhh.*is too long"):
         open_world("rabbit://127.0.0.1:1/", host=name)
-    with pytest.raises(RpcUnavailableError, match="nobody can be called as compute hhh"):
+    with pytest.raises(RpcUnavailableError, match="compute hhh.* cannot be called"):
         open_world("rabbit://127.0.0.1:1/").directory.agent_of(name).get_host_uptime("n")
 
 
@@ -205,7 +205,7 @@ def test_the_queue_of_a_server_that_is_gone_is_deleted_and_that_of_one_that_serv
     peers.caller.delete_queue(COMPUTE, "nobody-9", 10)
     assert peers.server.stop(5)
     peers.caller.delete_queue(COMPUTE, peers.host, 10)
-    with pytest.raises(RpcUnavailableError, match="nobody listens as compute host-1"):
+    with pytest.raises(RpcUnavailableError, match="no server listens as compute host-1"):
         peers.client.get_host_uptime("n")
 
 

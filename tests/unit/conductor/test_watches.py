@@ -28,12 +28,12 @@ class WatchedFleet:
         self.seconds = 0.0
         self.error = None
         self.store = MemoryStore(lambda: NOW + timedelta(seconds=self.seconds))
-        self.watch = BrokerWatch(self.ask, lambda: self.seconds)
+        self.watch = BrokerWatch(self.call_self, lambda: self.seconds)
         self.members = {}
         self.fleets = {}
         self.add_conductor("c-1")
 
-    def ask(self):
+    def call_self(self):
         if self.error is not None:
             raise self.error
 
@@ -54,10 +54,10 @@ class WatchedFleet:
     def tick(self, seconds):
         """Let time pass and every conductor look and beat."""
         self.seconds += seconds
-        self.watch.look()
+        self.watch.check()
         for host, member in self.members.items():
             member.report_state()
-            self.fleets[host].look(self.watch.is_out)
+            self.fleets[host].check(self.watch.is_out)
 
     def cut_off(self):
         return [
@@ -113,7 +113,7 @@ def test_of_several_conductors_one_warns(watched):
 
 def test_a_broker_that_never_answered_is_not_known_to_be_lost(watched):
     watch = BrokerWatch(lambda: (_ for _ in ()).throw(RpcUnavailableError("no")), lambda: 5.0)
-    watch.look()
+    watch.check()
     assert watch.state().nodes[BROKER] == {"age_seconds": None, "error": "no"}
 
 

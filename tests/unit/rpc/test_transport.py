@@ -24,10 +24,10 @@ def make():
 
 
 BAD = [
-    ("rabbit://u:s3/cret@h:1/", "cannot be used: ValueError"),
-    ("nonsense", "cannot be used: InvalidTransportURL"),
-    ("rabbit://", "names no broker"),
-    ("nosuch://u:s3cret@h/", "there is no driver 'nosuch'"),
+    ("rabbit://u:s3/cret@h:1/", "invalid URL (ValueError)"),
+    ("nonsense", "invalid URL (InvalidTransportURL)"),
+    ("rabbit://", "no broker in the URL"),
+    ("nosuch://u:s3cret@h/", "unknown driver 'nosuch'"),
 ]
 
 
