@@ -1,5 +1,6 @@
 """Clocks: this host's time, and the database's time extrapolated from its last reading."""
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,18 @@ def utc_clock() -> datetime:
 def seconds_since_boot() -> float:
     """Return monotonic seconds that also count while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Timer:
+    """Monotonic seconds, and waiting by them; tests pass one whose time they advance."""
+
+    def now(self) -> float:
+        """Return seconds that never go back."""
+        return time.monotonic()
+
+    def wait(self, condition: threading.Condition, seconds: float) -> None:
+        """Wait until a condition, which the caller holds, is notified or the time is over."""
+        condition.wait(min(seconds, threading.TIMEOUT_MAX))
 
 
 class DatabaseClock:

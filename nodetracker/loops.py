@@ -1,4 +1,4 @@
-"""Threads that do one thing at an interval, such as the agent's audits and heartbeats."""
+"""Run one activity at an interval in a thread, such as an agent's audits or heartbeats."""
 
 import logging
 import random
@@ -11,19 +11,73 @@ from nodetracker.errors import StoppingError
 LOG = logging.getLogger(__name__)
 
 SPLAY_FRACTION = 0.1
-"""Ticks are spread by this much of the interval, so that hosts do not march in step."""
+"""Fraction of the interval over which first ticks are spread, so that hosts do not synchronize."""
+
+
+class Wakeup:
+    """Requests ticks of one loop; created before the loop and shared with its requesters."""
+
+    def __init__(self) -> None:
+        self._is_set = threading.Event()
+        self._has_request = False
+
+    def request(self) -> None:
+        """Request a tick now instead of at the end of the interval."""
+        self._has_request = True
+        self._is_set.set()
+
+    def interrupt(self) -> None:
+        """Let the loop check its interval and whether it is to stop, without a tick."""
+        self._is_set.set()
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait for a request or an interrupt."""
+        self._is_set.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        self._is_set.clear()
+
+    @property
+    def has_request(self) -> bool:
+        """Whether a tick is requested."""
+        return self._has_request
+
+    def clear(self) -> None:
+        """Forget the request, as its tick starts."""
+        self._has_request = False
+
+
+class Progress:
+    """When work last moved on; shared by the work itself and all loops that wait for it.
+
+    Args:
+        monotonic: seconds that never go back; the loops' own.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._noted_at = float("-inf")
+
+    @property
+    def noted_at(self) -> float:
+        """When `note` was last called."""
+        return self._noted_at
+
+    def note(self) -> None:
+        """Report that the work moves on; called at each step whose duration is limited."""
+        self._noted_at = self._monotonic()
 
 
 class PeriodicLoop:
-    """Calls something at an interval until told to stop; one failure never ends it.
+    """Calls a function at an interval until stopped; one failure never ends it.
 
     Args:
         name: of the thread.
-        tick: what to call; it runs in this loop's thread, never twice at once.
-        interval_seconds: from begin to begin; a tick that takes longer is
-            followed by the next at once. None = only when woken.
-        on_fatal: is given an error that `fatal` names; the loop then ends.
+        tick: the function; it runs in this loop's thread, never concurrently.
+        interval_seconds: from start to start; a tick that takes longer is
+            followed by the next immediately. None = only on request.
+        on_fatal: called with an error of a type in `fatal`; the loop then ends.
         fatal: errors that end the loop instead of being logged.
+        wakeup: requests ticks; None = only `wake` does.
+        progress: of the work that a tick does or waits for.
     """
 
     def __init__(
@@ -35,6 +89,8 @@ class PeriodicLoop:
         fatal: tuple[type[Exception], ...] = (),
         splay: Callable[[], float] = random.random,
         monotonic: Callable[[], float] = time.monotonic,
+        wakeup: Wakeup | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._tick = tick
         self._interval = interval_seconds
@@ -42,49 +98,45 @@ class PeriodicLoop:
         self._fatal = fatal
         self._splay = splay
         self._monotonic = monotonic
-        self._wake = threading.Event()
-        self._has_request = False
+        self._wakeup = wakeup or Wakeup()
+        self._progress = progress or Progress(monotonic)
         self._stopping = threading.Event()
-        self._moved_at: float | None = None  # None while it waits for the next tick
-        self._told: str | None = None
+        self._tick_began_at: float | None = None  # None while it waits for the next tick
+        self._logged_failure: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first tick comes after one interval."""
+        """Start the thread; the first tick comes after one interval."""
         self._thread.start()
 
     def wake(self) -> None:
         """Tick now instead of at the end of the interval."""
-        self._has_request = True
-        self._wake.set()
+        self._wakeup.request()
 
     def change_interval(self, seconds: float | None) -> None:
         """Tick at another interval from now on."""
         if seconds != self._interval:
             self._interval = seconds
-            self._wake.set()
-
-    def moved(self) -> None:
-        """Note that a running tick moves on, for `is_moving`."""
-        if self._moved_at is not None:
-            self._moved_at = self._monotonic()
+            self._wakeup.interrupt()
 
     def is_making_progress(self, stall_seconds: float) -> bool:
-        """Tell whether the loop waits for its next tick, or its tick moved on lately."""
+        """Return whether the loop waits for its next tick, or its tick moved on recently."""
         if self._stopping.is_set():
             return True
         if self._thread.ident is not None and not self._thread.is_alive():
             return False
-        moved_at = self._moved_at
-        return moved_at is None or self._monotonic() - moved_at <= stall_seconds
+        began_at = self._tick_began_at
+        if began_at is None:
+            return True
+        return self._monotonic() - max(began_at, self._progress.noted_at) <= stall_seconds
 
     def stop(self) -> None:
-        """Ask the loop to end after a running tick; `join` waits for it."""
+        """Request the loop's end after a running tick; `join` waits for it."""
         self._stopping.set()
-        self._wake.set()
+        self._wakeup.interrupt()
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for the loop's end; False when a tick still runs then."""
+        """Wait for the loop's end; return False if a tick still runs then."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, timeout_seconds))
         return not self._thread.is_alive()
@@ -97,26 +149,25 @@ class PeriodicLoop:
             if self._stopping.is_set():
                 return
             began_at, fraction = self._monotonic(), 1.0
-            self._moved_at = began_at
+            self._tick_began_at = began_at
             try:
                 if not self._run_tick():
                     return
             finally:
-                self._moved_at = None
+                self._tick_began_at = None
 
     def _wait_for_tick(self, began_at: float, fraction: float) -> None:
-        """Wait for the end of the interval, as it is now, or for a request."""
-        while not (self._has_request or self._stopping.is_set()):
+        """Wait for the end of the interval, which may change meanwhile, or for a request."""
+        while not (self._wakeup.has_request or self._stopping.is_set()):
             interval = self._interval
             left = None if interval is None else began_at + interval * fraction - self._monotonic()
             if left is not None and left <= 0:
                 break
-            self._wake.wait(left if left is None else min(left, threading.TIMEOUT_MAX))
-            self._wake.clear()
-        self._has_request = False
+            self._wakeup.wait(left)
+        self._wakeup.clear()
 
     def _run_tick(self) -> bool:
-        """Call; return False when the loop is to end. A failure is said once while it lasts."""
+        """Call the function; return False if the loop is to end. Log a lasting failure once."""
         failure: BaseException | None = None
         try:
             self._tick()
@@ -125,12 +176,12 @@ class PeriodicLoop:
         except self._fatal as error:
             self._on_fatal(error)
             return False
-        except BaseException as error:  # also SystemExit: the next tick may do better
+        except BaseException as error:  # also SystemExit: the next tick may succeed
             failure = error
-        told = None if failure is None else f"{type(failure).__name__}: {failure}"
-        if failure is not None and told != self._told:
+        text = None if failure is None else f"{type(failure).__name__}: {failure}"
+        if failure is not None and text != self._logged_failure:
             LOG.error("%s failed", self._thread.name, exc_info=failure)
-        elif failure is None and self._told is not None:
+        elif failure is None and self._logged_failure is not None:
             LOG.info("%s work again", self._thread.name)
-        self._told = told
+        self._logged_failure = text
         return True

@@ -4,7 +4,8 @@ Other packages take these values and do not read the configuration themselves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from nodetracker.cpuset import CpuSet
 from nodetracker.model.pci_request import Alias
@@ -12,6 +13,10 @@ from nodetracker.model.pci_spec import DeviceSpec
 
 DEFAULT_AUDIT_INTERVAL = 60
 """Seconds between audits unless configured."""
+
+
+NEVER_HELD: Final = -1
+"""As `Policy.held_fact_expiry`: a fact that fails is unknown immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,10 @@ class Policy:
     host_ip: str = "127.0.0.1"
     pci: PciPolicy = PciPolicy()
     numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    def without_held_facts(self) -> "Policy":
+        """Return this policy for a node that exists no longer: failed facts are not held."""
+        return replace(self, held_fact_expiry=NEVER_HELD)
 
 
 @dataclass(frozen=True, slots=True)

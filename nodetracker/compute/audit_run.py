@@ -1,43 +1,50 @@
-"""What one audit gathers on its way: errors and warnings, beside the rows that it writes."""
+"""Collect the errors and warnings of one audit."""
 
 from collections.abc import Collection, Sequence
 
+from nodetracker.compute.reading import NodeReading
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import NodeView
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AgentKey
 
 
 class AuditRun:
-    """One audit under way.
+    """One running audit.
 
     Args:
-        standing: warnings that its caller knows of.
-        began: seconds of the tracker's monotonic clock.
+        known_warnings: warnings that its caller found.
+        began: moment of the tracker's monotonic clock.
 
     Attributes:
-        errors: nodename -> why it is not fine.
+        errors: nodename -> the error of a node that is not fine.
+        read: names of the nodes that were read.
     """
 
-    def __init__(self, agent: AgentKey, standing: Sequence[HostWarning], began: float) -> None:
+    def __init__(
+        self, agent: AgentKey, known_warnings: Sequence[HostWarning], began: float
+    ) -> None:
         self.agent = agent
         self.began = began
         self.errors: dict[str, str] = {}
-        self.warnings = list(standing)
+        self.warnings = list(known_warnings)
+        self.read: set[str] = set()
 
-    def forget(self, nodenames: Collection[str]) -> None:
-        """Forget what an earlier reading of nodes in the same audit gave."""
-        self.warnings = [w for w in self.warnings if w.nodename not in nodenames]
-        for name in nodenames:
+    def start_nodes(self, readings: Collection[NodeReading]) -> None:
+        """Add nodes that were read, and forget the errors and warnings of earlier readings."""
+        names = {reading.nodename for reading in readings}
+        self.read |= names
+        self.warnings = [w for w in self.warnings if w.nodename not in names]
+        for name in names:
             self.errors.pop(name, None)
 
     def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
-        """Keep why a node's row was not written."""
-        self.warnings.append(HostWarning(kind, nodename, "", reason))
+        """Add the reason why a node's row was not written."""
+        self.warnings.append(HostWarning(kind, nodename, NO_ITEM, reason))
         self.errors[nodename] = reason
 
     def note(self, view: NodeView) -> None:
-        """Keep what is not fine about one node's reading."""
+        """Add the warnings and failed facts of a node."""
         self.warnings.extend(view.warnings)
         errors = {
             f"{name}: {entry.error}"

@@ -1,15 +1,14 @@
-"""Events that wait for their audit: a storm is one audit, half a reboot is none.
+"""Decide when the nodes of events are read: a storm is one reading, half a reboot is none.
 
 A node is read `QUIET_SECONDS` after an event, and `STOP_SECONDS` after one that
-may be half of a reboot, so that its other half comes first. Events that go on
-and on put the audit off no longer than `LONGEST_SECONDS`.
+may be half of a reboot, so that its other half comes first. Further events
+postpone the reading for at most `LONGEST_SECONDS`.
 """
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.event import ALL_NODES, AllNodes, EventKind, NodeEvent
 
 QUIET_SECONDS = 0.05
 STOP_SECONDS = 0.6
@@ -17,83 +16,80 @@ LONGEST_SECONDS = 0.8
 
 _ENDS = frozenset({EventKind.STOPPED, EventKind.GONE})
 
+NodeFilter = Callable[[str | AllNodes], bool]
+"""Whether the events of a node are wanted now."""
+
+
+def accept_any(_node: str | AllNodes) -> bool:
+    """Accept every node."""
+    return True
+
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Nodes that are to be read now.
+    """Nodes that events make due.
 
     Attributes:
-        nodenames: "" among them stands for all.
-        gone: nodename -> uuids of guests that were undefined or destroyed and
-            did not come back.
+        nodenames: of the nodes to be read.
+        has_all_nodes: whether all nodes of the host are to be read.
+        deleted: nodename -> uuids of guests that were undefined or destroyed and
+            not defined again.
     """
 
     nodenames: frozenset[str] = frozenset()
-    gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    has_all_nodes: bool = False
+    deleted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether any node is due."""
+        return self.has_all_nodes or bool(self.nodenames)
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """The events of one node that wait: by workload uuid when each is due, and who is gone."""
+    """Pending events of one node: when each workload's is due, and which guests are deleted."""
 
     first_at: float
     due: dict[str, float] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
 
     @property
     def due_at(self) -> float:
         return min(self.first_at + LONGEST_SECONDS, max(self.due.values()))
 
 
-def _is_any(_nodename: str) -> bool:
-    return True
+class PendingEvents:
+    """Events by node until they are due; not safe for several threads.
 
-
-class EventQueue:
-    """Takes events from any thread and gives them out by node when they are due.
-
-    Args:
-        monotonic: seconds that never go back.
+    All moments are seconds of one monotonic clock.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._nodes: dict[str, _Waiting] = {}
+    def __init__(self) -> None:
+        self._nodes: dict[str | AllNodes, _Waiting] = {}
 
-    def add(self, event: NodeEvent) -> None:
-        """Note an event; a later one of the same guest takes its place."""
-        now = self._monotonic()
-        with self._lock:
-            node = self._nodes.setdefault(event.nodename, _Waiting(now))
-            wait = STOP_SECONDS if event.kind in _ENDS else QUIET_SECONDS
-            node.due[event.workload_uuid] = now + wait
-            if event.kind is EventKind.GONE:
-                node.gone.add(event.workload_uuid)
-            elif event.kind is EventKind.CHANGED:
-                node.gone.discard(event.workload_uuid)
+    def add(self, event: NodeEvent, now: float) -> None:
+        """Add an event; it replaces an earlier one of the same guest."""
+        node = self._nodes.setdefault(event.nodename, _Waiting(now))
+        wait = STOP_SECONDS if event.kind in _ENDS else QUIET_SECONDS
+        node.due[event.workload_uuid] = now + wait
+        if event.kind is EventKind.GONE:
+            node.deleted.add(event.workload_uuid)
+        elif event.kind is EventKind.CHANGED:
+            node.deleted.discard(event.workload_uuid)
 
-    def delay(self) -> float | None:
-        """Return in how many seconds a node is due, 0 when one is now, None when none waits."""
-        with self._lock:
-            if not self._nodes:
-                return None
-            due_at = min(node.due_at for node in self._nodes.values())
-        return max(0.0, due_at - self._monotonic())
+    def due_at(self, is_wanted: NodeFilter = accept_any) -> float | None:
+        """Return when the first wanted node is due, None without one."""
+        moments = (node.due_at for name, node in self._nodes.items() if is_wanted(name))
+        return min(moments, default=None)
 
-    def take(self, is_wanted: Callable[[str], bool] = _is_any) -> EventBatch:
-        """Return the nodes that are due, and forget their events.
-
-        Args:
-            is_wanted: whether a node is read now; the events of others stay.
-        """
-        now = self._monotonic()
-        with self._lock:
-            due = [
-                name for name, node in self._nodes.items() if node.due_at <= now and is_wanted(name)
-            ]
-            taken = {name: self._nodes.pop(name) for name in due}
+    def take(self, now: float, is_wanted: NodeFilter = accept_any) -> EventBatch:
+        """Remove the events of the wanted nodes that are due, and return those nodes."""
+        due = [name for name, node in self._nodes.items() if node.due_at <= now and is_wanted(name)]
+        taken = {name: self._nodes.pop(name) for name in due}
+        has_all_nodes = taken.pop(ALL_NODES, None) is not None
+        named = {name: node for name, node in taken.items() if isinstance(name, str)}
         return EventBatch(
-            frozenset(taken),
-            {name: frozenset(node.gone) for name, node in taken.items() if node.gone},
+            frozenset(named),
+            has_all_nodes,
+            {name: frozenset(node.deleted) for name, node in named.items() if node.deleted},
         )

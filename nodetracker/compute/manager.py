@@ -1,27 +1,29 @@
-"""The compute manager: what the agent does at its start, at each tick and at its end."""
+"""Manage the agent of one host: the hooks of its start and end, audits, events, heartbeats."""
 
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from nodetracker.clock import DatabaseClock, utc_clock
+from nodetracker.clock import DatabaseClock, Timer, utc_clock
 from nodetracker.compute.audit_history import AuditHistory
-from nodetracker.compute.events import EventBatch, EventQueue
+from nodetracker.compute.audit_queue import AuditQueue
+from nodetracker.compute.events import EventBatch
 from nodetracker.compute.heartbeat import Heartbeat
 from nodetracker.compute.identity import find_state_problem
+from nodetracker.compute.observers import ReportQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
+from nodetracker.compute.service_mark import ServiceMark
 from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import StoreError
+from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
-from nodetracker.model.event import NodeEvent
-from nodetracker.model.service import AUTO_PREFIX, Incarnation
+from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.outage import OutageLog
 from nodetracker.ports import (
     AdmissionPolicy,
@@ -35,23 +37,27 @@ from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
 
-_BUSY_SECONDS = 0.02
-_UNKNOWN = ""  # no reason at all: what an earlier run of the agent left is not known
-
-
-def _ignore() -> None:
-    """Tell nobody."""
-
 
 class ComputeManager:
-    """Owns the audits of one host and tells the heartbeat how they go.
+    """Owns the audits and heartbeats of one host; several threads call it.
+
+    Whichever thread audits holds one lock, so one audit runs at a time. It
+    alone takes readings and events from the queue.
 
     Args:
         incarnation: this run of the agent.
         version: of the software, as the services row shows it.
-        observers: are told of every audit.
+        observers: notified of every audit.
         monotonic: seconds that never go back, for ages and pacing.
         clock: this host's own time, compared with the database's.
+        timer: by which events become due and readings time out.
+        stopping: set when the process is to end.
+
+    Attributes:
+        audit_requests: requested when an audit is needed before its interval ends.
+        event_arrivals: requested when `handle_events` has something to wait for.
+        audit_progress: of the running audit, or of a takeover that delays it.
+        heartbeat_progress: of a takeover that delays heartbeats.
     """
 
     def __init__(
@@ -64,179 +70,151 @@ class ComputeManager:
         observers: Sequence[AuditObserver] = (),
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_clock,
+        timer: Timer | None = None,
+        stopping: threading.Event | None = None,
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._driver = driver
-        self._store = store
-        self._observers = tuple(observers)
         self._monotonic = monotonic
-        self._stopping = threading.Event()
+        self._stopping = stopping or threading.Event()
+        self._queue = AuditQueue(timer)
+        self.audit_requests = Wakeup()
+        self.event_arrivals = self._queue.arrivals
+        self.audit_progress = Progress()
+        self.heartbeat_progress = Progress()
         self._audits = AuditHistory(monotonic)
         takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
         self._heartbeat = Heartbeat(
             settings.host, incarnation, takeover, store, self._audits, monotonic, clock
         )
-        self._events = EventQueue(monotonic)
-        self._tracker = ResourceTracker(settings, driver, store, monotonic, clock)
-        self._tracker.watch_events(self._take_urgent)
+        self._tracker = ResourceTracker(
+            settings, driver, store, monotonic, clock, self._queue, self.audit_progress
+        )
         self._database = OutageLog("The database", StoreError, LOG, monotonic)
-        self._want_audit: Callable[[], None] = _ignore
-        self._want_events_audit: Callable[[], None] = _ignore
-        self._watching: Callable[[], None] = _ignore
-        self._audit_lock = threading.Lock()
-        self._untold: deque[AuditReport] = deque()
-        self._telling = threading.Lock()
+        self._mark = ServiceMark(store)
+        self._reports = ReportQueue(observers)
+        self._auditing = threading.Lock()
         self._has_started = False
-        self._mark_told: str | None = _UNKNOWN
-
-    def bind(
-        self,
-        want_audit: Callable[[], None],
-        auditing: Callable[[], None],
-        watching: Callable[[], None],
-        want_events_audit: Callable[[], None] = _ignore,
-    ) -> None:
-        """Name whom to tell what goes on.
-
-        Args:
-            want_audit: is asked for an audit.
-            auditing: is told whenever a running audit moves on.
-            watching: is told while another agent's heartbeats are watched,
-                which keeps audits and heartbeats waiting.
-            want_events_audit: is asked for an audit of the nodes that events concern.
-        """
-        self._want_events_audit = want_events_audit
-        self._want_audit = want_audit
-        self._watching = watching
-        self._tracker.watch_progress(auditing)
 
     @property
     def database_clock(self) -> DatabaseClock:
-        """The database's time, as the last audit was told it."""
+        """The database's time, as the last audit loaded it."""
         return self._tracker.database_clock
 
     # The hooks, in the order in which the service calls them.
 
     def init_host(self) -> None:
-        """Get the driver ready.
+        """Initialize the driver.
 
         Raises:
-            ConfigError: the driver's options cannot be used.
+            ConfigError: the driver's options are invalid.
         """
         self._driver.init_host()
 
     def pre_start_hook(self) -> None:
-        """Audit once before anything is served, so that nothing is served from nothing.
+        """Audit once before anything is served.
 
-        A database that is away does not stop the start: the audits go on trying.
-        Events are taken from now on, so that none is lost behind that audit.
+        An unreachable database does not stop the start: later audits try again.
+        Events are received from now on, so that none is lost after that audit.
 
         Raises:
             ConfigError: the configuration does not fit the nodes.
         """
         if self.has_events:
-            self._driver.events(self._take_event)
+            self._driver.events(self._queue.put_event)
         try:
             self._try_audit(startup=True)
         finally:
             self._has_started = True
 
     def inventory_host(self) -> None:
-        """The periodic task: audit all nodes, and keep an outage to one log line."""
+        """Audit all nodes, as the periodic task; an outage is one log line."""
         self._try_audit(startup=False)
 
     @property
     def has_events(self) -> bool:
-        """Whether the driver tells events."""
+        """Whether the driver sends events."""
         return DriverCapability.EVENTS in self._driver.capabilities
 
     def handle_events(self) -> None:
-        """Audit the nodes whose events are due, after waiting until one is."""
-        while (delay := self._events.delay()) is not None:
-            # A running audit looks for events itself while it waits for slow nodes.
-            if delay == 0 and not self._audit_lock.locked():
-                self._database.run("audit", partial(self._audit_events, self._events.take()))
-            elif self._stopping.wait(delay or _BUSY_SECONDS):
-                return
+        """Audit the nodes of events as they become due, until none waits."""
+        while self._queue.wait_for_event():
+            try:
+                with self._auditing:
+                    # An audit that ran until now may have read some of them.
+                    batch = self._queue.take_events()
+                    self._tracker.mark_deleted(batch.deleted)  # known however the audit ends
+                    if batch:
+                        audit = partial(self._audit_batch, batch)
+                        self._database.run("audit", partial(self._run_audit, audit))
+            finally:
+                self._reports.notify()
 
     def post_start_hook(self) -> None:
-        """Say that the agent is at work."""
+        """Log that the agent runs."""
         LOG.info("Agent of host %s is at work", self._settings.host)
 
     def prepare_stop(self) -> None:
-        """Wait for nothing any more; what runs goes on to its end."""
+        """End all waiting; an audit that runs is completed."""
         self._stopping.set()
+        self._queue.close()
 
     def cleanup_host(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         self._driver.close()
 
     @property
     def policy(self) -> AdmissionPolicy:
-        """What this host's claims go by, as it is configured now."""
+        """The policy of this host's claims, as configured now."""
         return self._tracker.policy
 
     def reconfigure(self, settings: AgentSettings) -> None:
-        """Run the next audit by other settings."""
+        """Use other settings from the next audit on."""
         self._settings = settings
         self._tracker.reconfigure(settings)
 
-    # What the hooks and other threads ask for.
+    # Called by the hooks and by other threads.
 
     def update_available_resource(self, startup: bool = False) -> AuditReport:
-        """Run one audit now and tell the observers.
+        """Run one audit now and notify the observers.
 
         Raises:
             ConfigError: at startup only, see `ResourceTracker.audit`.
             IdentityError: another agent holds this host.
-            StoreError: the database did not take it; the observers are told that too.
+            StoreError: the database did not answer; observers are notified of that too.
         """
-        return self._audit(
-            lambda agent: self._tracker.audit(agent, startup, self._evaluate_state_path())
-        )
+        try:
+            with self._auditing:
+                return self._run_audit(
+                    lambda agent: self._tracker.audit(agent, startup, self._check_state_path())
+                )
+        finally:
+            self._reports.notify()
 
-    def _take_urgent(self, is_wanted: Callable[[str], bool]) -> frozenset[str]:
-        """Return nodes whose events are due, for the audit that runs now.
+    def _audit_batch(self, batch: EventBatch, agent: AgentKey) -> AuditReport:
+        known_warnings = self._check_state_path()
+        if batch.has_all_nodes:
+            return self._tracker.audit(agent, known_warnings=known_warnings)
+        return self._tracker.audit_nodes(agent, batch.nodenames, known_warnings)
 
-        The events of nodes that it does not want stay until it is over.
-        """
-        batch = self._events.take(is_wanted)
-        self._tracker.mark_deleted(batch.gone)
-        return batch.nodenames
-
-    def _audit_events(self, batch: EventBatch) -> AuditReport:
-        with self._audit_lock:  # first, so that it is known however this audit ends
-            self._tracker.mark_deleted(batch.gone)
-
-        def audit(agent: AgentKey) -> AuditReport:
-            if "" in batch.nodenames:
-                return self._tracker.audit(agent, standing=self._evaluate_state_path())
-            return self._tracker.audit_nodes(agent, batch.nodenames)
-
-        return self._audit(audit)
-
-    def _audit(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
-        """Run one audit at a time, keep how it went, and tell the observers in that order."""
+    def _run_audit(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
+        """Run one audit and keep its report; the caller holds the lock."""
         began = self._monotonic()
         try:
-            with self._audit_lock:
-                try:
-                    agent = self._heartbeat.hold_host()
-                    report = audit(agent)
-                except StoreError as error:
-                    duration = self._monotonic() - began
-                    self._untold.append(AuditReport(store_error=error, duration_seconds=duration))
-                    raise
-                self._untold.append(report)  # its rows are written, whatever comes now
-                self._audits.note(report)
-                self._mark(agent, report)
-        finally:
-            self._notify_all()
+            agent = self._heartbeat.hold_host()
+            report = audit(agent)
+        except StoreError as error:
+            duration = self._monotonic() - began
+            self._reports.add(AuditReport(store_error=error, duration_seconds=duration))
+            raise
+        self._reports.add(report)  # its rows are written, whatever fails now
+        self._audits.note(report)
+        self._mark.update(agent, report)
         return report
 
     def report_state(self) -> None:
-        """Write one heartbeat; one that gets through an outage asks for an audit.
+        """Write one heartbeat; the first one after an outage requests an audit.
 
         Raises:
             IdentityError: another agent holds this host.
@@ -245,10 +223,10 @@ class ComputeManager:
         before = self._heartbeat.report_count
         self._database.run("heartbeat", self._heartbeat.report_state)
         if was_out and self._heartbeat.report_count > before:
-            self._want_audit()
+            self.audit_requests.request()
 
     def status(self) -> AgentStatus:
-        """Tell what the agent knows of itself; nothing is asked to find out."""
+        """Return what the agent knows of itself, without any query."""
         agent = self._heartbeat.agent
         return AgentStatus(
             host=self._settings.host,
@@ -269,34 +247,14 @@ class ComputeManager:
     def _try_audit(self, startup: bool) -> None:
         self._database.run("audit", partial(self.update_available_resource, startup))
 
-    def _take_event(self, event: NodeEvent) -> None:
-        self._events.add(event)
-        self._want_events_audit()
-
     def _wait(self, seconds: float) -> bool:
-        self._watching()
+        """Wait while another agent's heartbeats are watched; return True at the process's end."""
+        self.audit_progress.note()
+        self.heartbeat_progress.note()
         return self._stopping.wait(seconds)
 
-    def _evaluate_state_path(self) -> list[HostWarning]:
+    def _check_state_path(self) -> list[HostWarning]:
         problem = find_state_problem(Path(self._settings.state_path))
-        return [HostWarning(WarningKind.STATE_PATH, "", "", problem)] if problem else []
-
-    def _notify_all(self) -> None:
-        """Tell what audits left, the oldest first, while the next audit may run already."""
-        with self._telling:
-            while self._untold:
-                self._notify(self._untold.popleft())
-
-    def _notify(self, report: AuditReport) -> None:
-        for observer in self._observers:
-            try:
-                observer.audited(report)
-            except Exception:  # who watches an audit cannot spoil it
-                LOG.exception("%s was told of an audit and failed", type(observer).__name__)
-
-    def _mark(self, agent: AgentKey, report: AuditReport) -> None:
-        """Take the host out of what is scheduled to while its driver's source is away."""
-        reason = None if report.is_driver_ready else f"{AUTO_PREFIX}{report.listing_error}"
-        if reason != self._mark_told:
-            self._store.mark_service(agent, reason)
-            self._mark_told = reason
+        if not problem:
+            return []
+        return [HostWarning(WarningKind.STATE_PATH, WHOLE_HOST, NO_ITEM, problem)]

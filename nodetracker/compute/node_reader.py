@@ -1,174 +1,144 @@
-"""Reads nodes side by side: quick ones at once, slow ones within a bound, hung ones not again."""
+"""Read nodes concurrently; a node whose reading hangs is not read again until that returns."""
 
+import itertools
 import logging
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+from nodetracker.compute.audit_queue import AuditQueue
+from nodetracker.compute.reading import NodeReading
 from nodetracker.errors import DriverUnavailableError
-from nodetracker.model.node import HostSnapshot, failed_snapshot
+from nodetracker.model.node import failed_snapshot
 from nodetracker.ports import Driver
-from nodetracker.workers import Task, WorkerPool
+from nodetracker.workers import HangGuard, Task
 
 LOG = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 1.0
-"""Nodes that are read by then are written at once and do not wait for slow ones."""
-
-_POLL_INTERVAL = 0.05
-"""How often events are looked for while a slow node is waited for."""
-
 _DOES_NOT_ANSWER = "does not answer"
 
-TakeUrgent = Callable[[Callable[[str], bool]], Collection[str]]
-"""Gives the nodes that events concern, of those for which the function it is given is true."""
 
+@dataclass(slots=True)
+class _Call:
+    """A reading that has not been accepted yet.
 
-def _ignore(*_: object) -> None:
-    """Tell nobody."""
+    Attributes:
+        reading: its value, with a failed snapshot until it ends.
+        started_at: moment of the timer, None while it waits for a thread.
+    """
 
-
-def _take_none(_is_wanted: Callable[[str], bool]) -> Collection[str]:
-    return ()
+    reading: NodeReading
+    task: Task[None] | None = None
+    started_at: float | None = None
 
 
 class NodeReader:
-    """Asks a driver for its nodes, and remembers which of them hang.
+    """Queries a driver for its nodes in threads that put the readings on a queue.
 
     Args:
-        probe_timeout: seconds that a driver's probe gets.
-        at_once: nodes that are read side by side.
-
-    Attributes:
-        progress: is called at each step of a reading; every step is bounded.
-        begins: is told of each node before it is read.
-        take_urgent: gives nodes that events concern, to be read while slow
-            ones are waited for; every one that it gives is read and written.
+        probe_timeout: timeout of a driver's probe in seconds.
+        max_concurrent: limit of nodes that are read concurrently; hung readings do not count.
     """
 
-    def __init__(self, driver: Driver, probe_timeout: float, at_once: int) -> None:
-        self.probe_timeout = probe_timeout
-        self.progress: Callable[[], None] = _ignore
-        self.begins: Callable[[str], None] = _ignore
-        self.take_urgent: TakeUrgent = _take_none
+    def __init__(
+        self, driver: Driver, queue: AuditQueue, probe_timeout: float, max_concurrent: int
+    ) -> None:
         self._driver = driver
-        self._readers = WorkerPool("audit", at_once)
-        self._hung: dict[str, Task[HostSnapshot]] = {}
-        self._told_failures: dict[str, str] = {}
+        self._queue = queue
+        self._probe_timeout = probe_timeout
+        self._guard: HangGuard[str] = HangGuard("audit", max_concurrent)
+        self._numbers = itertools.count()
+        self._first_number = 0
+        self._calls: dict[int, _Call] = {}  # in the order of their numbers
+        self._logged_failures: dict[str, str] = {}
 
-    def read(
-        self, nodenames: Sequence[str], is_known: Callable[[str], bool]
-    ) -> Iterator[list[HostSnapshot]]:
-        """Read nodes; give those that are quick first, then the others.
+    def change_timeout(self, probe_timeout: float) -> None:
+        """Use another timeout from now on."""
+        self._probe_timeout = probe_timeout
 
-        A node that cannot be read is given with every fact failed. One that an
-        event names meanwhile is read once more, unless it is itself waited
-        for, or hangs: its event waits for the next audit then.
+    def discard_earlier(self) -> None:
+        """Accept no reading that was started before: its audit was interrupted."""
+        self._first_number = next(self._numbers)
 
-        Args:
-            is_known: whether a node that an event names meanwhile may be read, too.
+    def start(
+        self, nodename: str, deleted_before: frozenset[str] = frozenset(), is_urgent: bool = False
+    ) -> None:
+        """Start to read a node.
+
+        The queue gets one reading of it: a failed one immediately if the last still hangs.
+        One that hangs now is returned by `accept` instead.
         """
-        tasks: dict[str, Task[HostSnapshot]] = {}
-        first: list[HostSnapshot] = []
-        for name in nodenames:
-            if self._is_hung(name):
-                first.append(self._failed(name, "driver", _DOES_NOT_ANSWER))
-            else:
-                tasks[name] = self._begin(name)
-        settle_at = time.monotonic() + SETTLE_SECONDS
-        slow: dict[str, Task[HostSnapshot]] = {}
-        for name, task in tasks.items():
-            if task.wait_until(settle_at):
-                first.append(self._outcome(name, task))
-            else:
-                slow[name] = task
-        if first or not slow:
-            yield first
-        rest: list[HostSnapshot] = []
-        late: dict[str, Task[HostSnapshot]] = {}
+        number = next(self._numbers)
+        unread = failed_snapshot(nodename, "driver", _DOES_NOT_ANSWER)
+        call = _Call(NodeReading(unread, number, deleted_before, is_urgent))
+        self._calls[number] = call
+        call.task = self._guard.start(nodename, partial(self._run, call))
+        if call.task is None:
+            self._queue.put_reading(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
+        self._fail_unstarted((call,))
 
-        def is_wanted(other: str) -> bool:
-            is_waited_for = other in slow or other in late
-            return is_known(other) and not is_waited_for and not self._is_hung(other)
+    def accept(self, readings: Sequence[NodeReading]) -> list[NodeReading]:
+        """Return those readings that are awaited, and failed ones of nodes that hang."""
+        known = [r for r in readings if self._calls.pop(r.number, None) is not None]
+        return [r for r in known + self._give_up_hung() if r.number >= self._first_number]
 
-        for name, task in slow.items():
-            self.progress()
-            yield from self._read_meanwhile(task, is_wanted, late)
-            rest.append(self._await(name, task))
-        # No event is taken while these are waited for: a storm keeps no audit from ending.
-        for name, task in late.items():
-            self.progress()
-            rest.append(self._await(name, task))
-        if rest:
-            yield rest
+    @property
+    def next_timeout(self) -> float:
+        """Moment of the timer at which `accept` is to be called even without a reading."""
+        oldest = next(iter(self._calls.values()), None)
+        started_at = None if oldest is None else oldest.started_at
+        return (self._queue.timer.now() if started_at is None else started_at) + self._budget
 
-    def _read_meanwhile(
-        self,
-        task: Task[HostSnapshot],
-        is_wanted: Callable[[str], bool],
-        late: dict[str, Task[HostSnapshot]],
-    ) -> Iterator[list[HostSnapshot]]:
-        """Give nodes whose events are due while a slow one is waited for, within its budget.
+    @property
+    def _budget(self) -> float:
+        # A driver's probes have timeouts of their own; this is for drivers that run none.
+        return self._probe_timeout * 2
 
-        Args:
-            late: takes those that turn out to be slow as well.
-        """
-        over_at = time.monotonic() + self.probe_timeout
-        while not task.is_done and time.monotonic() < over_at:
-            urgent = {name: self._begin(name) for name in self.take_urgent(is_wanted)}
-            settle_at = time.monotonic() + SETTLE_SECONDS
-            quick = []
-            for name, other in urgent.items():
-                if other.wait_until(settle_at):
-                    quick.append(self._outcome(name, other))
-                else:
-                    late[name] = other
-            if quick:
-                yield quick
-            task.wait_until(time.monotonic() + _POLL_INTERVAL)
+    def _give_up_hung(self) -> list[NodeReading]:
+        """Leave the calls behind that exceed their budget; return failed readings of them."""
+        hung = []
+        now = self._queue.timer.now()
+        # They start in their order, so the first one is the oldest.
+        while (call := next(iter(self._calls.values()), None)) is not None:
+            if call.started_at is None or now < call.started_at + self._budget:
+                break
+            if call.task is None or not self._guard.abandon(call.reading.nodename, call.task):
+                break  # it has just ended, and its reading is queued
+            del self._calls[call.reading.number]
+            hung.append(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
+        if hung:
+            self._fail_unstarted(self._calls.values())
+        return hung
 
-    def _is_hung(self, nodename: str) -> bool:
-        """Tell whether the reading of a node that hung has not returned yet."""
-        task = self._hung.get(nodename)
-        if task is not None and task.is_done:
-            del self._hung[nodename]
-        return nodename in self._hung
+    def _fail_unstarted(self, calls: Iterable[_Call]) -> None:
+        """Queue failed readings of calls that no thread could be started for."""
+        for call in calls:
+            error = None if call.task is None else call.task.error
+            if error is not None:
+                reason = f"{type(error).__name__}: {error}"
+                self._queue.put_reading(self._fail(call.reading, "driver", reason))
 
-    def _begin(self, nodename: str) -> Task[HostSnapshot]:
-        self.begins(nodename)
-        return self._readers.submit(partial(self._read_one, nodename))
+    def _run(self, call: _Call) -> None:
+        call.started_at = self._queue.timer.now()
+        self._queue.put_reading(self._read(call.reading))
 
-    def _read_one(self, nodename: str) -> HostSnapshot:
-        failure: tuple[str, str] | None = None
+    def _read(self, reading: NodeReading) -> NodeReading:
         try:
-            snapshot = self._driver.get_available_resource(nodename)
+            snapshot = self._driver.get_available_resource(reading.nodename)
         except DriverUnavailableError as error:
-            failure = error.source, error.reason
-        except Exception as error:  # a driver's fault costs its node this audit, no more
-            LOG.debug("Reading node %s failed", nodename, exc_info=True)
-            failure = "driver", f"{type(error).__name__}: {error}"
-        if failure is not None:
-            return self._failed(nodename, *failure)
-        self._told_failures.pop(nodename, None)
-        return snapshot
+            source, reason = error.source, error.reason
+        except BaseException as error:  # a fault of the driver affects only its node
+            LOG.debug("Reading node %s failed", reading.nodename, exc_info=True)
+            source, reason = "driver", f"{type(error).__name__}: {error}"
+        else:
+            self._logged_failures.pop(reading.nodename, None)
+            return replace(reading, snapshot=snapshot)
+        return self._fail(reading, source, reason)
 
-    def _await(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
-        # Every probe is bounded, so this bound is for drivers that run none.
-        if task.wait(self.probe_timeout * 2):
-            return self._outcome(nodename, task)
-        if self._readers.abandon(task):
-            self._hung[nodename] = task
-        return self._failed(nodename, "driver", _DOES_NOT_ANSWER)
-
-    def _outcome(self, nodename: str, task: Task[HostSnapshot]) -> HostSnapshot:
-        error = task.error  # as where no thread can be had to read the node
-        if error is not None:
-            return self._failed(nodename, "driver", f"{type(error).__name__}: {error}")
-        return task.result()
-
-    def _failed(self, nodename: str, source: str, reason: str) -> HostSnapshot:
-        """Build the snapshot of a node that its driver could not read; say so once."""
-        if self._told_failures.get(nodename) != reason:
-            self._told_failures[nodename] = reason
+    def _fail(self, reading: NodeReading, source: str, reason: str) -> NodeReading:
+        """Return a failed reading; log its reason once."""
+        nodename = reading.nodename
+        if self._logged_failures.get(nodename) != reason:
+            self._logged_failures[nodename] = reason
             LOG.warning("Node %s cannot be read: %s: %s", nodename, source, reason)
-        return failed_snapshot(nodename, source, reason)
+        return replace(reading, snapshot=failed_snapshot(nodename, source, reason))

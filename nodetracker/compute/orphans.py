@@ -1,28 +1,35 @@
-"""Orphan nodes: rows whose nodes the driver does not list any more, and what becomes of them."""
+"""Decide which rows of nodes that the driver does not list are kept, and which are deleted."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodetracker.model.node import NodeListing, NodeRecord
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
+
+LOG = logging.getLogger(__name__)
 
 ORPHAN_AUDITS = 2
-"""Complete audits that must miss a node before its row goes."""
+"""Complete audits that must miss a node before its row is deleted."""
+
+NOT_REACHABLE = "the node is not listed, and not every source answers"
+"""Reason for which the facts of a waiting node are held."""
 
 _WAITS = "not listed; its row is kept until every source answers"
+_NOT_LISTED = "driver: the node is not listed any more"
 _HOLDS_CLAIMS = "not listed any more; its row is kept, as it holds claims"
 
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What one listing tells of rows without a node, by nodename.
+    """Rows whose nodes one listing lacks, by nodename.
 
     Attributes:
-        waiting: not listed, but neither does every source answer.
+        waiting: not listed, but not every source answers.
         missed: not listed for the first time.
-        kept: not listed any more; their rows stay, as they hold claims.
-        gone: those of `kept` that enough audits missed: nothing of them is known any more.
-        due: missed often enough; their rows go.
+        kept: not listed any more, but they hold claims, so their rows are kept.
+        gone: those of `kept` that enough audits missed: their facts are unknown.
+        due: missed often enough; their rows are deleted.
     """
 
     waiting: tuple[str, ...] = ()
@@ -33,20 +40,36 @@ class Orphans:
 
     @property
     def warnings(self) -> list[HostWarning]:
-        """What an operator is told of those that stay."""
-        stay = [(name, _WAITS) for name in self.waiting]
-        stay += [(name, _HOLDS_CLAIMS) for name in self.kept]
-        return [HostWarning(WarningKind.ORPHAN_NODE_KEPT, name, "", text) for name, text in stay]
+        """Warnings of the rows that are kept."""
+        kept = [(name, _WAITS) for name in self.waiting]
+        kept += [(name, _HOLDS_CLAIMS) for name in self.kept]
+        return [
+            HostWarning(WarningKind.ORPHAN_NODE_KEPT, name, NO_ITEM, text) for name, text in kept
+        ]
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Why the nodes of `kept` are not fine."""
+        return dict.fromkeys(self.kept, _NOT_LISTED)
+
+    def log(self) -> None:
+        """Log the rows that were deleted and those that are next."""
+        for name in self.missed:
+            LOG.warning(
+                "Node %s is not listed; its row is deleted if the next audit misses it too", name
+            )
+        for name in self.due:
+            LOG.info("Node %s is not listed any more; its row is deleted", name)
 
 
 class OrphanTracker:
-    """Counts for each node the complete audits in a row that missed it."""
+    """Counts for each node the consecutive complete audits that missed it."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def evaluate(self, listing: NodeListing, rows: Mapping[str, NodeRecord]) -> Orphans:
-        """Count a listing and say what becomes of the rows that it lacks."""
+        """Count a listing and return the rows that it lacks."""
         orphans = sorted(rows.keys() - set(listing.nodenames))
         if listing.unreachable:
             return Orphans(waiting=tuple(orphans))

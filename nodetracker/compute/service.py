@@ -42,16 +42,32 @@ class ComputeService:
         self._started = threading.Event()
         self._on_fatal: Callable[[BaseException], None] | None = None
         self._audits = PeriodicLoop(
-            "audits", manager.inventory_host, settings.audit_interval, self._fail, _FATAL
+            "audits",
+            manager.inventory_host,
+            settings.audit_interval,
+            self._fail,
+            _FATAL,
+            wakeup=manager.audit_requests,
+            progress=manager.audit_progress,
         )
         self._heartbeats = PeriodicLoop(
-            "heartbeats", manager.report_state, settings.report_interval, self._fail, _FATAL
+            "heartbeats",
+            manager.report_state,
+            settings.report_interval,
+            self._fail,
+            _FATAL,
+            progress=manager.heartbeat_progress,
         )
-        self._events = PeriodicLoop("events", manager.handle_events, None, self._fail, _FATAL)
+        self._events = PeriodicLoop(
+            "events",
+            manager.handle_events,
+            None,
+            self._fail,
+            _FATAL,
+            wakeup=manager.event_arrivals,
+            progress=manager.audit_progress,
+        )
         self._loops = (self._audits, self._heartbeats, self._events)
-        manager.bind(
-            self._audits.wake, self._audits_progressed, self._all_progressed, self._events.wake
-        )
 
     @property
     def graceful_shutdown_timeout(self) -> float:
@@ -125,14 +141,6 @@ class ComputeService:
             raise
         except BaseException:  # as at any later audit: the next one may do better
             LOG.exception("The first audit failed")
-
-    def _audits_progressed(self) -> None:
-        self._audits.moved()
-        self._events.moved()
-
-    def _all_progressed(self) -> None:
-        for loop in self._loops:
-            loop.moved()
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:

@@ -1,9 +1,10 @@
-"""What an agent warns of: logged when it is new or over, stored when it changes."""
+"""Log and store the warnings of a host when they appear and when they end."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
+from nodetracker.compute.host_rows import HostRows
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore
@@ -12,56 +13,78 @@ LOG = logging.getLogger(__name__)
 
 
 class WarningRegistry:
-    """The warnings of one host that stand, as they were last told."""
+    """The active warnings of one host, as they were last stored.
 
-    def __init__(self, store: AgentStore) -> None:
+    Args:
+        rows: of the host, with the clock's skew and split brains as last loaded.
+    """
+
+    def __init__(self, store: AgentStore, rows: HostRows) -> None:
         self._store = store
-        self._told: frozenset[HostWarning] | None = None
-        self._told_skew = 0.0
+        self._rows = rows
+        self._stored: frozenset[HostWarning] | None = None
+        self._stored_loads = 0
+        self._reported_skew = 0.0
 
-    @property
-    def standing(self) -> frozenset[HostWarning]:
-        """What was told last."""
-        return self._told or frozenset()
-
-    def tell(self, agent: AgentKey, warnings: Sequence[HostWarning], is_due: bool) -> None:
-        """Log what is new or over, and store it.
+    def list_host_warnings(self, listing_error: str | None) -> list[HostWarning]:
+        """Return warnings of the host itself and of split brains.
 
         Args:
-            is_due: store what stands also when nothing has changed.
+            listing_error: why not all nodes are listed, or None.
+        """
+        warnings = self._evaluate_clock(self._rows.clock_skew_seconds or 0.0)
+        if listing_error is not None:
+            warnings.append(
+                HostWarning(WarningKind.DRIVER_NOT_READY, WHOLE_HOST, NO_ITEM, listing_error)
+            )
+        return warnings + [explain_split_brain(found) for found in self._rows.split_brains]
+
+    def list_kept(self, read: Collection[str]) -> list[HostWarning]:
+        """Return the warnings that a reading of only these nodes leaves active."""
+        others = [w for w in self._stored or () if w.nodename not in read]
+        found = [found for found in self._rows.split_brains if found.nodename in read]
+        return others + [explain_split_brain(split_brain) for split_brain in found]
+
+    def sync(self, agent: AgentKey, warnings: Sequence[HostWarning]) -> None:
+        """Log warnings that appeared or ended, and store the active ones.
+
+        They are stored if they changed or all rows were loaded again.
 
         Raises:
-            StoreError: the database did not take it; the next call tells it again.
+            StoreError: the database did not answer; the next call logs and stores again.
         """
         active = frozenset(warnings)
-        if active == self._told and not is_due:
+        loads = self._rows.full_loads
+        if active == self._stored and loads == self._stored_loads:
             return
-        before = self.standing
-        told = {warning.key for warning in before}
-        still = {warning.key for warning in active}
+        before = self._stored or frozenset()
+        old_keys = {warning.key for warning in before}
+        new_keys = {warning.key for warning in active}
         for warning in sorted(active):
-            if warning.key not in told:
+            if warning.key not in old_keys:
                 _log(logging.WARNING, agent.host, warning, "")
         for warning in sorted(before):
-            if warning.key not in still:
+            if warning.key not in new_keys:
                 _log(logging.INFO, agent.host, warning, "over: ")
         self._store.sync_warnings(agent, sorted(active))
-        self._told = active
+        self._stored, self._stored_loads = active, loads
 
-    def evaluate_clock(self, skew_seconds: float) -> list[HostWarning]:
-        """Warn of a clock that is off; the figure told stays while the skew is much the same."""
-        skew, told = skew_seconds, self._told_skew
+    def _evaluate_clock(self, skew: float) -> list[HostWarning]:
+        """Warn of a clock that is off; the message changes only with a different skew."""
+        reported = self._reported_skew
         if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
             return []
-        if abs(skew - told) > max(MAX_CLOCK_SKEW_SECONDS, abs(told) / 10):
-            self._told_skew = skew
-        side = "ahead of" if self._told_skew > 0 else "behind"
-        message = f"this host's clock is about {abs(self._told_skew):.0f} s {side} the database's"
+        if abs(skew - reported) > max(MAX_CLOCK_SKEW_SECONDS, abs(reported) / 10):
+            self._reported_skew = skew
+        side = "ahead of" if self._reported_skew > 0 else "behind"
+        message = (
+            f"this host's clock is about {abs(self._reported_skew):.0f} s {side} the database's"
+        )
         return [HostWarning(WarningKind.CLOCK_SKEW, WHOLE_HOST, NO_ITEM, message)]
 
 
 def explain_split_brain(found: SplitBrain) -> HostWarning:
-    """Return the warning of a workload on two nodes that nothing ties."""
+    """Return the warning of a workload on two nodes without a migration between them."""
     here = "holds a claim here" if found.is_claimed else "runs here without a claim"
     there = "another" if found.is_claimed else "holds one"
     return HostWarning(

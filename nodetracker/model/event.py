@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 
 class EventKind(enum.StrEnum):
@@ -20,15 +21,25 @@ class EventKind(enum.StrEnum):
     """The connection to the source was lost or restored."""
 
 
+class AllNodes(enum.Enum):
+    """The type of `ALL_NODES`."""
+
+    ALL_NODES = "all nodes"
+
+
+ALL_NODES: Final = AllNodes.ALL_NODES
+"""Every node of the host: of events whose node the driver does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """One event of one node.
+    """One event.
 
     Attributes:
-        nodename: "" when the driver does not know it; then all nodes are read.
+        nodename: `ALL_NODES` when the driver does not know it.
         workload_uuid: the affected guest, "" when none is.
     """
 
-    nodename: str
+    nodename: str | AllNodes
     kind: EventKind
     workload_uuid: str = ""

@@ -7,7 +7,7 @@ from functools import partial
 
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.event import NodeEvent
+from nodetracker.model.event import ALL_NODES, NodeEvent
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
@@ -107,7 +107,7 @@ class CompositeDriver:
         """Listen to all drivers that send events; each concerns the one node."""
 
         def notify(event: NodeEvent) -> None:
-            callback(replace(event, nodename=self._nodenames.get(self._first_name, "")))
+            callback(replace(event, nodename=self._nodenames.get(self._first_name, ALL_NODES)))
 
         for _, driver in self._drivers:
             if DriverCapability.EVENTS in driver.capabilities:

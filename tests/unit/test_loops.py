@@ -3,7 +3,7 @@ import threading
 import time
 
 from nodetracker.errors import FencedError, StoppingError
-from nodetracker.loops import PeriodicLoop
+from nodetracker.loops import PeriodicLoop, Progress, Wakeup
 
 
 def fail_test(error):
@@ -61,6 +61,16 @@ def test_without_an_interval_it_ticks_only_when_woken():
     loop = run_loop(tick, interval=None)
     assert not tick.reached.wait(0.05)
     loop.wake()
+    assert tick.reached.wait(5)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_others_request_its_ticks_by_the_wakeup_that_it_was_given():
+    tick, wakeup = Counter(1), Wakeup()
+    wakeup.request()  # before there is a loop
+    loop = PeriodicLoop("loop", tick, None, fail_test, wakeup=wakeup)
+    loop.start()
     assert tick.reached.wait(5)
     loop.stop()
     assert loop.join(5)
@@ -138,7 +148,10 @@ class TestMoving:
             inside.set()
             leave.wait(5)
 
-        loop = PeriodicLoop("loop", tick, None, fail_test, monotonic=lambda: now[0])
+        progress = Progress(lambda: now[0])
+        loop = PeriodicLoop(
+            "loop", tick, None, fail_test, monotonic=lambda: now[0], progress=progress
+        )
         loop.start()
         assert loop.is_making_progress(10)
         loop.wake()
@@ -147,7 +160,7 @@ class TestMoving:
         assert loop.is_making_progress(10)
         now[0] = 10.1
         assert not loop.is_making_progress(10)
-        loop.moved()
+        progress.note()
         assert loop.is_making_progress(10)
         now[0] = 1000
         leave.set()

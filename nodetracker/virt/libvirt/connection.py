@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodetracker.errors import DriverUnavailableError
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers, Identity
 from nodetracker.workers import Task, WorkerPool
@@ -259,12 +259,12 @@ class HypervisorConnection:
     def _on_guest_event(self, kind: EventKind, uuid: str) -> None:
         with self._lock:
             self._changed_domains.add(uuid)
-        self._notify(NodeEvent(self.nodename or "", kind, uuid))
+        self._notify(NodeEvent(self.nodename or ALL_NODES, kind, uuid))
 
     def _on_device_event(self) -> None:
         with self._lock:
             self._have_devices_changed = True
-        self._notify(NodeEvent(self.nodename or "", EventKind.CHANGED))
+        self._notify(NodeEvent(self.nodename or ALL_NODES, EventKind.CHANGED))
 
     def _notify_source(self) -> None:
-        self._notify(NodeEvent("", EventKind.SOURCE))
+        self._notify(NodeEvent(ALL_NODES, EventKind.SOURCE))

@@ -1,4 +1,4 @@
-"""Events on their way to an audit: storms are one, half a reboot is none, the gone are known."""
+"""Events until their audit: a storm is one, half a reboot is none, deleted guests are known."""
 
 import pytest
 
@@ -7,22 +7,27 @@ from nodetracker.compute.events import (
     QUIET_SECONDS,
     STOP_SECONDS,
     EventBatch,
-    EventQueue,
+    PendingEvents,
 )
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 
 
 class Events:
     def __init__(self):
         self.now = 100.0
-        self.queue = EventQueue(lambda: self.now)
+        self.pending = PendingEvents()
 
-    def tell(self, kind, uuid="a", nodename="n1"):
-        self.queue.add(NodeEvent(nodename, kind, uuid))
+    def add(self, kind, uuid="a", nodename="n1"):
+        self.pending.add(NodeEvent(nodename, kind, uuid), self.now)
 
     def take_after(self, seconds):
         self.now += seconds
-        return self.queue.take()
+        return self.pending.take(self.now)
+
+    @property
+    def delay(self):
+        due_at = self.pending.due_at()
+        return None if due_at is None else due_at - self.now
 
 
 @pytest.fixture
@@ -31,7 +36,7 @@ def events():
 
 
 def test_nothing_waits_at_first(events):
-    assert events.queue.delay() is None
+    assert events.delay is None
     assert events.take_after(9) == EventBatch()
 
 
@@ -45,58 +50,65 @@ def test_nothing_waits_at_first(events):
     ],
 )
 def test_a_node_is_due_once_its_event_has_settled(events, kind, seconds):
-    events.tell(kind)
-    assert events.queue.delay() == pytest.approx(seconds)
+    events.add(kind)
+    assert events.delay == pytest.approx(seconds)
     assert events.take_after(seconds / 2).nodenames == frozenset()
     assert events.take_after(seconds / 2 + 0.001).nodenames == {"n1"}
-    assert events.queue.delay() is None
+    assert events.delay is None
 
 
 def test_a_storm_is_one_audit_of_each_node(events):
     for number in range(50):
-        events.tell(EventKind.CHANGED, f"guest-{number}", f"n{number % 2}")
+        events.add(EventKind.CHANGED, f"guest-{number}", f"n{number % 2}")
     assert events.take_after(QUIET_SECONDS + 0.001).nodenames == {"n0", "n1"}
-    assert events.queue.delay() is None
+    assert events.delay is None
 
 
 def test_a_start_takes_the_place_of_the_stop_before_it(events):
-    events.tell(EventKind.STOPPED)
+    events.add(EventKind.STOPPED)
     events.now += STOP_SECONDS * 0.9
-    events.tell(EventKind.CHANGED)
-    assert events.queue.delay() == pytest.approx(QUIET_SECONDS)
+    events.add(EventKind.CHANGED)
+    assert events.delay == pytest.approx(QUIET_SECONDS)
 
 
 def test_another_guest_s_event_does_not_show_half_a_reboot(events):
-    events.tell(EventKind.STOPPED, "a")
-    events.tell(EventKind.CHANGED, "b")
+    events.add(EventKind.STOPPED, "a")
+    events.add(EventKind.CHANGED, "b")
     assert events.take_after(QUIET_SECONDS * 2).nodenames == frozenset()
 
 
 def test_events_without_end_put_the_audit_off_no_longer_than_that(events):
     began = events.now
-    while not events.queue.take().nodenames:
-        events.tell(EventKind.STOPPED)
+    while not events.take_after(0).nodenames:
+        events.add(EventKind.STOPPED)
         events.now += 0.01
     assert events.now - began < LONGEST_SECONDS + 0.02
     assert LONGEST_SECONDS < 1
 
 
 def test_events_of_nodes_that_are_not_wanted_stay_due(events):
-    events.tell(EventKind.GONE, "a", "n1")
-    events.tell(EventKind.GONE, "b", "n2")
+    events.add(EventKind.GONE, "a", "n1")
+    events.add(EventKind.GONE, "b", "n2")
     events.now += 1
-    assert events.queue.take(lambda nodename: nodename == "n2").gone == {"n2": frozenset({"b"})}
-    assert events.queue.delay() == 0
-    assert events.queue.take() == EventBatch(frozenset({"n1"}), {"n1": frozenset({"a"})})
+    assert events.pending.take(events.now, lambda node: node == "n2").deleted == {
+        "n2": frozenset({"b"})
+    }
+    assert events.delay < 0
+    assert events.take_after(0) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})
 
 
-def test_who_is_gone_is_told_with_the_node(events):
-    events.tell(EventKind.GONE, "a")
-    events.tell(EventKind.STOPPED, "b")
-    assert events.take_after(1) == EventBatch(frozenset({"n1"}), {"n1": frozenset({"a"})})
+def test_deleted_guests_come_with_their_node(events):
+    events.add(EventKind.GONE, "a")
+    events.add(EventKind.STOPPED, "b")
+    assert events.take_after(1) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})
 
 
-def test_who_was_defined_again_is_not_gone(events):
-    events.tell(EventKind.GONE, "a")
-    events.tell(EventKind.CHANGED, "a")
-    assert events.take_after(1).gone == {}
+def test_a_guest_that_was_defined_again_is_not_deleted(events):
+    events.add(EventKind.GONE, "a")
+    events.add(EventKind.CHANGED, "a")
+    assert events.take_after(1).deleted == {}
+
+
+def test_events_of_unknown_nodes_concern_all_and_name_no_deleted_guest(events):
+    events.add(EventKind.GONE, "a", ALL_NODES)
+    assert events.take_after(1) == EventBatch(has_all_nodes=True)

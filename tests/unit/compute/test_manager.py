@@ -12,7 +12,7 @@ from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import DuplicateAgentError, FencedError, StoreUnavailableError
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import DriverCapability
@@ -20,6 +20,7 @@ from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_incarnation, take_service
+from tests.unit.compute.manual_timer import ManualTimer
 
 HOST = "host-1"
 NODES = [{"nodename": name, "vcpus": 4, "memory_mb": 8192, "disk_gb": 100} for name in ("n1", "n2")]
@@ -71,9 +72,22 @@ class TellingDriver(FakeDriver):
         self.tell = callback
 
 
+class Watching(threading.Event):
+    """Calls something instead of waiting for the end of the process."""
+
+    def __init__(self, waited):
+        super().__init__()
+        self._waited = waited
+
+    def wait(self, timeout=None):
+        self._waited()
+        return False
+
+
 class ManagedHost:
     def __init__(self, tmp_path):
         self.seconds = 0.0
+        self.timer = ManualTimer()
         self.skew = 0.0
         self.path = tmp_path / "inventory.yaml"
         self.write()
@@ -84,7 +98,7 @@ class ManagedHost:
     def make_manager(self, waited=None, state_path="", **incarnation):
         """Make an agent; `waited` is called while it watches another's heartbeats."""
         self.driver = TellingDriver(str(self.path), ProbeRunner(1.0))
-        manager = ComputeManager(
+        return ComputeManager(
             AgentSettings(host=HOST, state_path=state_path, policy=Policy()),
             make_incarnation(**incarnation),
             "1.2.3",
@@ -93,10 +107,9 @@ class ManagedHost:
             [self],
             lambda: self.seconds,
             lambda: NOW + timedelta(seconds=self.seconds + self.skew),
+            self.timer,
+            threading.Event() if waited is None else Watching(waited),
         )
-        if waited is not None:
-            manager.bind(lambda: None, lambda: None, waited)
-        return manager
 
     def audited(self, report):
         self.reports.append(report)
@@ -153,7 +166,7 @@ class SlowObserver:
 
 def test_observers_are_told_of_audits_in_their_order(managed):
     slow = SlowObserver()
-    managed.manager._observers = (slow, managed)
+    managed.manager._reports._observers = (slow, managed)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(managed.manager.update_available_resource)
         assert slow.is_at_it.wait(10)
@@ -168,7 +181,7 @@ def test_an_observer_that_fails_stops_nothing(managed, caplog):
     managed.reports = None
     managed.manager.pre_start_hook()
     assert len(managed.store.list_nodes()) == 2
-    assert "was told of an audit and failed" in caplog.text
+    assert "Audit observer ManagedHost failed" in caplog.text
 
 
 def test_the_heartbeat_carries_the_age_of_the_audit_and_of_what_is_not_fine(managed):
@@ -225,18 +238,19 @@ def test_a_node_that_fails_since_a_restart_was_read_by_the_run_before(managed):
 
 
 def test_the_end_of_an_outage_asks_for_an_audit_at_once(managed):
-    wanted = []
-    managed.manager.bind(lambda: wanted.append(1), lambda: None, lambda: None)
+    wanted = managed.manager.audit_requests
     managed.manager.pre_start_hook()
     managed.manager.report_state()
     managed.store.is_away = True
     managed.manager.report_state()
     managed.manager.report_state()
-    assert wanted == []
+    assert not wanted.has_request
     managed.store.is_away = False
     managed.manager.report_state()
+    assert wanted.has_request
+    wanted.clear()
     managed.manager.report_state()
-    assert wanted == [1]
+    assert not wanted.has_request
 
 
 def test_a_heartbeat_takes_the_host_when_the_start_could_not(managed):
@@ -345,14 +359,13 @@ def test_an_agent_that_was_taken_over_is_told_so(managed):
         managed.manager.inventory_host()
 
 
-@pytest.mark.parametrize(("nodename", "read"), [("n1", {"n1"}), ("", None)])
+@pytest.mark.parametrize(("nodename", "read"), [("n1", {"n1"}), (ALL_NODES, None)])
 def test_an_event_asks_for_an_audit_of_its_node(managed, nodename, read):
-    asked = []
-    managed.manager.bind(lambda: None, lambda: None, lambda: None, lambda: asked.append(True))
     managed.manager.pre_start_hook()
+    assert not managed.manager.event_arrivals.has_request
     managed.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
-    assert asked == [True]
-    managed.seconds += 1
+    assert managed.manager.event_arrivals.has_request
+    managed.timer.advance(1)
     managed.manager.handle_events()
     assert managed.reports[-1].read == read
 
@@ -361,6 +374,7 @@ def test_the_audit_of_one_node_makes_the_others_no_younger(managed):
     managed.manager.pre_start_hook()
     managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
     managed.seconds += 50
+    managed.timer.advance(1)
     managed.manager.handle_events()
     assert managed.manager.status().audit.age_seconds == 50
 
@@ -369,11 +383,9 @@ def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(man
     managed.manager.pre_start_hook()
     managed.store.is_away = True
     managed.driver.tell(NodeEvent("n1", EventKind.GONE, "a"))
-    managed.seconds += 1
+    managed.timer.advance(1)
     managed.manager.handle_events()
-    missing_guests = managed.manager._tracker._missing_guests
-    missing_guests.begin("n1")
-    assert missing_guests.time("n1", NOW).gone == {"a"}
+    assert managed.manager._tracker._missing_guests.list_deleted("n1") == {"a"}
 
 
 def test_an_audit_whose_mark_is_not_written_has_told_what_it_wrote(managed):
@@ -433,3 +445,23 @@ def test_what_is_marked_is_written_once(managed):
     for _ in range(3):
         managed.manager.inventory_host()
     assert len(told) == 1
+
+
+def test_an_outage_is_not_over_because_no_event_is_left(managed, caplog):
+    managed.manager.pre_start_hook()
+    managed.store.is_away = True
+    managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    managed.timer.advance(1)
+    managed.manager.handle_events()
+    managed.manager.handle_events()
+    assert managed.manager.status().database_error == "connection refused"
+
+
+def test_a_stop_ends_the_wait_for_events(managed):
+    managed.manager.pre_start_hook()
+    managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    waiting = threading.Thread(target=managed.manager.handle_events, daemon=True)
+    waiting.start()
+    managed.manager.prepare_stop()
+    waiting.join(5)
+    assert not waiting.is_alive()

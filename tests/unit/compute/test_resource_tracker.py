@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -13,7 +14,9 @@ from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import ConfigError, FencedError, StoreError, StoreUnavailableError
+from nodetracker.loops import Progress
 from nodetracker.model.change import ChangeKind
+from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import FactState
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -22,6 +25,7 @@ from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_incarnation, take_service
+from tests.unit.compute.manual_timer import wait_for
 
 HOST = "host-1"
 
@@ -49,7 +53,16 @@ class TrackedHost:
     """One agent on a store, and the file that says what its driver sees."""
 
     def __init__(
-        self, store, path, clock, policy=None, host=HOST, agent_id=None, probe_timeout=0.5
+        self,
+        store,
+        path,
+        clock,
+        policy=None,
+        host=HOST,
+        agent_id=None,
+        probe_timeout=0.5,
+        wrap_driver=lambda driver: driver,
+        **tracker,
     ):
         self.store = store
         self.path = path
@@ -61,12 +74,14 @@ class TrackedHost:
         settings = AgentSettings(
             host=host, state_path="", policy=policy or Policy(), probe_timeout=probe_timeout
         )
+        self.driver = wrap_driver(FakeDriver(str(path), self.probes))
         self.tracker = ResourceTracker(
             settings,
-            FakeDriver(str(path), self.probes),
+            self.driver,
             store,
             clock.monotonic,
             lambda: clock.now() + timedelta(seconds=clock.skew),
+            **tracker,
         )
 
     def audit(self, *nodes, startup=False, **more):
@@ -379,12 +394,14 @@ class FaultyDriver:
         self._driver = driver
         self.error = None
         self.gate = None
+        self.entered = 0
 
     def get_available_nodes(self):
         return self._driver.get_available_nodes()
 
     def get_available_resource(self, nodename):
         if nodename == "node-2" and self.gate is not None:
+            self.entered += 1
             self.gate.wait()
         if nodename == "node-2" and self.error is not None:
             raise self.error
@@ -393,9 +410,9 @@ class FaultyDriver:
 
 class TestFaultyDriver:
     @pytest.fixture
-    def agent(self, agent):
-        agent.driver = agent.tracker._reader._driver = FaultyDriver(agent.tracker._driver)
-        return agent
+    def agent(self, store, clock, tmp_path):
+        path = tmp_path / "inventory.yaml"
+        return TrackedHost(store, path, clock, wrap_driver=FaultyDriver)
 
     def test_a_fault_costs_its_node_and_is_said_once(self, agent, caplog):
         agent.audit(node(1), node(2))
@@ -413,7 +430,7 @@ class TestFaultyDriver:
             report = agent.audit(node(1, guest(1)), node(2))
             assert "does not answer" in report.errors["node-2"]
         assert agent.records()["node-1"].values.memory_mb_used == 2560
-        assert len(agent.tracker._reader._hung) == 1
+        assert agent.driver.entered == 1
         agent.driver.gate.set()
         agent.audit_until_good()
 
@@ -536,7 +553,7 @@ class TestStandingWarnings:
     def test_what_the_caller_knows_stands_with_the_others(self, agent):
         full = HostWarning(WarningKind.STATE_PATH, "", "", "full")
         agent.path.write_text(yaml.safe_dump({"nodes": [node(1)]}))
-        report = agent.tracker.audit(agent.key, standing=[full])
+        report = agent.tracker.audit(agent.key, known_warnings=[full])
         assert report.warnings == (full,)
         assert [r.warning for r in agent.store.list_warnings(HOST)] == [full]
 
@@ -551,11 +568,19 @@ def test_settings_may_change_between_audits(agent):
     assert agent.records()["node-1"].values.memory_mb_used == 1024
 
 
-def test_an_audit_tells_that_it_moves_on(agent):
-    moves = []
-    agent.tracker.watch_progress(lambda: moves.append(1))
+class CountedProgress(Progress):
+    count = 0
+
+    def note(self):
+        self.count += 1
+
+
+def test_an_audit_notes_its_progress(store, clock, tmp_path):
+    progress = CountedProgress()
+    path = tmp_path / "inventory.yaml"
+    agent = TrackedHost(store, path, clock, probe_timeout=30, progress=progress)
     agent.audit(*(node(number) for number in range(250)))
-    assert len(moves) >= 3
+    assert progress.count >= 3
 
 
 def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(store, clock, tmp_path):
@@ -581,7 +606,7 @@ def test_an_audit_of_one_node_reads_and_writes_no_other(agent):
     agent.path.write_text(
         yaml.safe_dump({"nodes": [node(1, guest(1)), node(2, guest(2))]}), encoding="utf-8"
     )
-    agent.tracker._driver.get_available_nodes()  # reads the file
+    agent.driver.get_available_nodes()  # reads the file
     report = agent.tracker.audit_nodes(agent.key, {"node-2"})
     assert report.read == {"node-2"}
     assert [change.nodename for change in report.changes] == ["node-2"]
@@ -607,27 +632,41 @@ def test_an_audit_of_a_node_without_a_row_is_one_of_all(agent):
     assert set(report.nodes) == {"node-1", "node-2"}
 
 
-def test_events_of_other_nodes_are_served_while_a_slow_one_is_waited_for(store, clock, tmp_path):
-    agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, probe_timeout=5)
+def test_an_audit_that_serves_an_event_warns_of_each_thing_once(store, clock, tmp_path):
+    agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, wrap_driver=FaultyDriver)
     agent.audit(node(1), node(2))
-    asked = []
+    agent.driver.gate = threading.Event()
+    queue = agent.tracker._auditor.queue
+    with ThreadPoolExecutor(1) as pool:
+        # node-1 fails at once, and again for its event while node-2 is slow
+        audit = pool.submit(agent.audit, node(1), node(2), fail={"node-1": "boom"})
+        assert wait_for(lambda: agent.driver.entered == 1)
+        queue.put_event(NodeEvent("node-1", EventKind.CHANGED, "a"))
+        assert wait_for(lambda: queue._events.due_at() is None)
+        agent.driver.gate.set()
+        report = audit.result()
+    assert [warning.nodename for warning in report.warnings] == ["node-1"]
+    assert list(report.errors) == ["node-1"]
+    assert [change.nodename for change in report.changes] == ["node-1"]
 
-    def take_urgent(is_wanted):
-        if asked:
-            return ()
-        assert is_wanted("node-2")
-        assert not is_wanted("node-1")  # it is the one that is waited for
-        assert not is_wanted("node-3")  # it has no row
-        agent.path.write_text(
-            yaml.safe_dump({"nodes": [node(1), node(2, guest(2))], "fail": {"node-1": "hang"}})
-        )
-        agent.tracker._driver.get_available_nodes()  # reads the file
-        asked.append(set(agent.records()["node-2"].guests))
-        return ("node-2",)
 
-    agent.tracker.watch_events(take_urgent)
-    report = agent.audit(node(1), node(2), fail={"node-1": "hang"})
-    assert asked == [set()]
-    assert set(agent.records()["node-2"].guests) == {guest(2)["uuid"]}
-    assert [change.nodename for change in report.changes].count("node-2") == 1
-    assert len({warning.key for warning in report.warnings}) == len(report.warnings)
+def test_what_an_interrupted_audit_was_reading_is_not_used_by_the_next(store, clock, tmp_path):
+    agent = TrackedHost(
+        FlakyStore(store),
+        tmp_path / "inventory.yaml",
+        clock,
+        probe_timeout=5,
+        wrap_driver=FaultyDriver,
+    )
+    agent.audit(node(1), node(2))
+    gate = agent.driver.gate = threading.Event()
+    agent.store.is_away = True
+    with pytest.raises(StoreUnavailableError):
+        agent.audit()
+    agent.store.is_away = False
+    agent.driver.gate = None
+    report = agent.audit(node(1), node(2, guest(1)))
+    gate.set()
+    assert report.is_good
+    assert agent.records()["node-2"].values.memory_mb_used == 2560
+    assert agent.audit().changes == ()

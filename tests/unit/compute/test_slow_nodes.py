@@ -1,7 +1,6 @@
 """Events that come while an audit waits for slow nodes: none is lost, and the audit ends."""
 
 import threading
-import time
 
 import pytest
 
@@ -9,25 +8,26 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.node import NodeListing
 from nodetracker.ports import AdmissionPolicy, DriverCapability
 from nodetracker.settings import AgentSettings, Policy
 from tests.builders import make_guest, make_incarnation, make_snapshot
+from tests.unit.compute.manual_timer import Gate, ManualTimer, wait_for
 
 HOST = "host-1"
 GUEST = make_guest(1)
+PROBE_TIMEOUT = 3.0
 
 
-class SlowDriver:
-    """Nodes whose guests are listed at once, while the rest of a reading takes its time."""
+class GatedDriver:
+    """Nodes whose guests are listed at once, while the rest of a reading waits at a gate."""
 
     capabilities = frozenset({DriverCapability.EVENTS})
 
     def __init__(self):
         self.guests = {"n1": [], "n2": []}
-        self.seconds = {}
-        self.listed = {name: threading.Event() for name in self.guests}
+        self.gates = {name: Gate() for name in self.guests}
         self.readings = []
         self.tell = None
 
@@ -43,20 +43,35 @@ class SlowDriver:
     def get_available_resource(self, nodename):
         self.readings.append(nodename)
         snapshot = make_snapshot(nodename, *self.guests[nodename])
-        seconds = self.seconds.get(nodename, 0)
-        self.listed[nodename].set()
-        time.sleep(seconds)
+        self.gates[nodename].enter()
         return snapshot
 
 
+class CountingStore(MemoryStore):
+    """Counts what each batch of an audit begins with."""
+
+    loads = 0
+
+    def load_versions(self, *arguments):
+        self.loads += 1
+        return super().load_versions(*arguments)
+
+
 class TwoNodeAgent:
-    """An agent of two nodes; `GUEST` stands on the first with a confirmed claim."""
+    """An agent of two nodes; the first has `GUEST` with a confirmed claim."""
 
     def __init__(self):
-        self.driver = SlowDriver()
-        self.store = MemoryStore()
-        settings = AgentSettings(HOST, "/tmp", Policy(), probe_timeout=3.0)
-        self.manager = ComputeManager(settings, make_incarnation(), "1", self.driver, self.store)
+        self.timer = ManualTimer()
+        self.driver = GatedDriver()
+        self.store = CountingStore()
+        self.manager = ComputeManager(
+            AgentSettings(HOST, "/tmp", Policy(), probe_timeout=PROBE_TIMEOUT),
+            make_incarnation(),
+            "1",
+            self.driver,
+            self.store,
+            timer=self.timer,
+        )
         self.manager.init_host()
         self.driver.guests["n1"] = [GUEST]
         self.manager.pre_start_hook()
@@ -65,6 +80,7 @@ class TwoNodeAgent:
         )
         self.store.create_claim(request, HOST, "n1", AdmissionPolicy(10**6, 600))
         self.manager.inventory_host()
+        self.driver.readings.clear()
 
     @property
     def claim(self):
@@ -74,14 +90,28 @@ class TwoNodeAgent:
         (record,) = [r for r in self.store.load_nodes(HOST) if r.nodename == nodename]
         return set(record.guests)
 
-    def begin_audit(self, slow, seconds):
+    def begin_audit(self, slow):
         """Begin an audit in which a node is slow; return its thread once the guests are listed."""
-        self.driver.seconds[slow] = seconds
-        self.driver.listed[slow].clear()
+        self.driver.gates[slow].close()
         audit = threading.Thread(target=self.manager.inventory_host, daemon=True)
         audit.start()
-        assert self.driver.listed[slow].wait(5)
+        assert self.driver.gates[slow].reached.wait(5)
         return audit
+
+    def end(self, audit):
+        audit.join(10)
+        assert not audit.is_alive()
+
+    @property
+    def being_read(self):
+        return {call.reading.nodename for call in self.manager._tracker._reader._calls.values()}
+
+    def count(self, nodename):
+        return self.driver.readings.count(nodename)
+
+    def add_guest(self, nodename, number):
+        self.driver.guests[nodename] = [*self.driver.guests[nodename], make_guest(number)]
+        self.driver.tell(NodeEvent(nodename, EventKind.CHANGED, make_guest(number).uuid))
 
     def remove_guest(self):
         self.driver.guests["n1"] = []
@@ -90,59 +120,155 @@ class TwoNodeAgent:
 
 @pytest.fixture
 def two_nodes():
-    return TwoNodeAgent()
+    agent = TwoNodeAgent()
+    yield agent
+    for gate in agent.driver.gates.values():
+        gate.open()
+
+
+def test_quick_nodes_are_one_batch_however_long_they_take(two_nodes):
+    two_nodes.store.loads = 0
+    audit = two_nodes.begin_audit("n2")
+    assert wait_for(lambda: two_nodes.count("n1") == 1)
+    two_nodes.timer.advance(0.9)
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
+    assert two_nodes.store.loads == 1
+
+
+def test_a_slow_node_delays_no_other_by_more_than_a_second(two_nodes):
+    two_nodes.driver.guests["n1"] = [GUEST, make_guest(2)]
+    audit = two_nodes.begin_audit("n2")
+    assert wait_for(lambda: two_nodes.being_read == {"n2"})
+    took = two_nodes.timer.advance_until(lambda: len(two_nodes.guests("n1")) == 2, at_most=1.1)
+    assert took > 0.5  # it waited for the other, so that both might be one batch
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
+
+
+def test_an_event_is_in_the_row_within_a_second_while_another_node_is_slow(two_nodes):
+    audit = two_nodes.begin_audit("n2")
+    two_nodes.timer.advance(1.5)
+    two_nodes.add_guest("n1", 2)
+    two_nodes.timer.advance_until(lambda: len(two_nodes.guests("n1")) == 2, at_most=0.3)
+    two_nodes.remove_guest()
+    two_nodes.timer.advance_until(lambda: not two_nodes.guests("n1"), at_most=1)
+    assert (two_nodes.claim.state, two_nodes.claim.reason) == (ClaimState.RELEASED, "deleted")
+    assert audit.is_alive()
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
 
 
 def test_a_guest_that_goes_while_its_node_is_read_slowly_releases_its_claim(two_nodes):
-    audit = two_nodes.begin_audit("n1", seconds=2)
+    audit = two_nodes.begin_audit("n1")
     two_nodes.remove_guest()
-    audit.join(10)
+    two_nodes.timer.advance(2)
+    two_nodes.driver.gates["n1"].open()
+    two_nodes.end(audit)
     assert two_nodes.claim.state is ClaimState.CONFIRMED  # it was listed before it went
-    two_nodes.driver.seconds.clear()
     two_nodes.manager.handle_events()
     assert (two_nodes.claim.state, two_nodes.claim.reason) == (ClaimState.RELEASED, "deleted")
     assert two_nodes.guests("n1") == set()
 
 
-def test_a_node_that_is_slow_to_answer_its_event_is_written_by_the_same_audit(two_nodes):
-    audit = two_nodes.begin_audit("n2", seconds=2)
-    time.sleep(1.2)  # by now the first node's own reading has been written
-    two_nodes.driver.seconds["n1"] = 1.5
-    two_nodes.remove_guest()
-    audit.join(10)
+def test_a_guest_that_goes_before_its_reading_is_written_releases_its_claim(two_nodes):
+    audit = two_nodes.begin_audit("n2")
+    assert wait_for(lambda: two_nodes.count("n1") == 1)
+    two_nodes.remove_guest()  # what was read before waits for the slow node
+    two_nodes.timer.advance(0.7)
+    assert wait_for(lambda: two_nodes.count("n1") == 2)
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
     assert (two_nodes.claim.state, two_nodes.claim.reason) == (ClaimState.RELEASED, "deleted")
-    assert two_nodes.driver.readings.count("n1") == 4  # two audits before, and twice in this one
+
+
+def test_a_node_that_is_slow_to_answer_its_event_is_written_by_the_same_audit(two_nodes):
+    audit = two_nodes.begin_audit("n2")
+    two_nodes.timer.advance(1.2)
+    two_nodes.driver.gates["n1"].close()
+    two_nodes.remove_guest()
+    two_nodes.timer.advance(0.7)
+    assert two_nodes.driver.gates["n1"].reached.wait(5)
+    two_nodes.driver.gates["n2"].open()
+    audit.join(0.1)
+    assert audit.is_alive()
+    two_nodes.driver.gates["n1"].open()
+    two_nodes.end(audit)
+    assert (two_nodes.claim.state, two_nodes.claim.reason) == (ClaimState.RELEASED, "deleted")
+    assert two_nodes.count("n1") == 2
     two_nodes.manager.handle_events()
-    assert two_nodes.driver.readings.count("n1") == 4
+    assert two_nodes.count("n1") == 2
 
 
 def test_events_without_end_keep_no_audit_from_ending(two_nodes):
-    audit = two_nodes.begin_audit("n2", seconds=1.5)
+    audit = two_nodes.begin_audit("n2")
     over = threading.Event()
 
     def storm():
-        while not over.wait(0.02):
-            two_nodes.driver.seconds["n1"] = 1.2
+        while not over.wait(0.005):
             two_nodes.driver.tell(NodeEvent("n1", EventKind.CHANGED, GUEST.uuid))
             two_nodes.driver.tell(NodeEvent("n2", EventKind.CHANGED, GUEST.uuid))
+            two_nodes.timer.advance(0.01)
 
     thread = threading.Thread(target=storm, daemon=True)
     thread.start()
-    audit.join(10)
+    assert wait_for(lambda: two_nodes.count("n1") >= 3)
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
     over.set()
     thread.join()
-    assert not audit.is_alive()
-    assert two_nodes.manager._events.delay() is not None  # the events of the slow ones wait
+    assert two_nodes.manager._queue.take_events() or two_nodes.manager._queue.wait_for_event()
+
+
+@pytest.mark.parametrize("nodename", ["n3", ALL_NODES])
+def test_events_of_unknown_nodes_wait_for_an_audit_that_lists_them(two_nodes, nodename):
+    audit = two_nodes.begin_audit("n2")
+    two_nodes.driver.guests["n3"] = []
+    two_nodes.driver.gates["n3"] = Gate()
+    two_nodes.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
+    two_nodes.timer.advance(2)
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
+    assert two_nodes.count("n3") == 0
+    two_nodes.manager.handle_events()
+    assert two_nodes.guests("n3") == set()
+    assert [two_nodes.count(name) for name in ("n1", "n2", "n3")] == [2, 2, 1]
 
 
 def test_the_event_of_a_node_that_hangs_waits_for_it_without_turning_hot(two_nodes):
-    audit = two_nodes.begin_audit("n1", seconds=12)
+    audit = two_nodes.begin_audit("n1")
     two_nodes.remove_guest()
-    audit.join(20)
+    two_nodes.timer.advance(2 * PROBE_TIMEOUT)
+    two_nodes.end(audit)
     readings = len(two_nodes.driver.readings)
-    began = time.monotonic()
     two_nodes.manager.handle_events()
-    assert time.monotonic() - began < 5
-    assert two_nodes.manager._events.delay() is None
+    assert not two_nodes.manager._queue.wait_for_event()
     assert len(two_nodes.driver.readings) == readings
     assert two_nodes.claim.state is ClaimState.CONFIRMED
+    assert "does not answer" in two_nodes.manager.status().audit.nodes["n1"]["error"]
+
+
+def test_a_reading_that_hung_and_returns_late_is_not_written(two_nodes):
+    audit = two_nodes.begin_audit("n1")
+    two_nodes.timer.advance(2 * PROBE_TIMEOUT)
+    two_nodes.end(audit)
+    two_nodes.driver.guests["n1"] = [GUEST, make_guest(2)]
+    two_nodes.driver.gates["n1"].open()  # what was read then lacks the second guest
+    assert wait_for(lambda: two_nodes.manager._tracker._reader._guard.hung_keys() == [])
+    two_nodes.manager.inventory_host()
+    assert two_nodes.count("n1") == 2
+    assert two_nodes.manager.status().audit.nodes == {}
+    assert two_nodes.guests("n1") == {GUEST.uuid, make_guest(2).uuid}
+
+
+def test_an_event_that_comes_during_an_audit_is_read_by_it_and_not_again(two_nodes):
+    audit = two_nodes.begin_audit("n2")
+    two_nodes.add_guest("n1", 2)
+    two_nodes.timer.advance(0.1)
+    events = threading.Thread(target=two_nodes.manager.handle_events, daemon=True)
+    events.start()
+    assert wait_for(lambda: two_nodes.count("n1") == 2)
+    two_nodes.driver.gates["n2"].open()
+    two_nodes.end(audit)
+    two_nodes.end(events)
+    assert two_nodes.count("n1") == 2

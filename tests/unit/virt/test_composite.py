@@ -6,7 +6,7 @@ import time
 import pytest
 
 from nodetracker.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.host import Filesystem, StorageInfo
@@ -225,7 +225,7 @@ def test_events_before_the_node_is_known_concern_all_nodes():
     events = []
     make(libvirt(INSTANCE), second).events(events.append)
     second.send_event(NodeEvent("host-1", EventKind.SOURCE))
-    assert events == [NodeEvent("", EventKind.SOURCE)]
+    assert events == [NodeEvent(ALL_NODES, EventKind.SOURCE)]
 
 
 def test_all_drivers_are_initialized_and_closed():
