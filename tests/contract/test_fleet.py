@@ -1,15 +1,26 @@
 """What schedulers read of every store: all versions at once, and what admission needs of some."""
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.node import admission_values
+from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import StoreMaker
 from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node, node
-from tests.contract.values import create, delete, make_guest, make_values, register, update
+from tests.contract.values import (
+    create,
+    delete,
+    make_device,
+    make_guest,
+    make_values,
+    register,
+    update,
+)
 
 
 def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
@@ -82,6 +93,35 @@ def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) 
     assert found.unclaimed == {alone.uuid: record.guests[alone.uuid]}
     for name in ("vcpus", "cpu_used", "reserved", "inventory", "traits", "facts", "overhead"):
         assert getattr(found.values, name) == getattr(record.values, name)
+
+
+def test_of_a_row_only_what_admission_needs_comes(store: Store) -> None:
+    make_node(store)
+    (version,) = store.load_ledger_versions().nodes
+    (found,) = store.load_ledger_nodes([version.id])
+    record = node(store)
+    assert found.values == admission_values(record.values)
+    assert (record.values.os, found.values.os) == (make_values().os, "")
+
+
+def test_what_a_scheduler_consumes_is_what_the_ledger_writes(store: Store) -> None:
+    adopted = make_guest("adopted", vcpu_milli=1000)
+    make_node(store, (adopted,), devices=(make_device(),))
+    policy = dataclasses.replace(
+        ADMISSION_POLICY, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),))}
+    )
+    manager = HostManager(store)
+    for request in (
+        ask(VCPU=1, MEMORY_MB=512, CUSTOM_FPGA=1),
+        ask(adopted.uuid, VCPU=2),
+        ask(PCPU=1, MEMORY_MB=512, numa={"cpu_policy": "dedicated"}),
+        ask(pci_requests=[{"alias": "nic"}]),
+    ):
+        manager.refresh()
+        manager.consume(store.create_claim(request, "alpha", "node-1", policy))
+        estimate = manager.fleet.states["alpha", "node-1"].node
+        written = manager.refresh().states["alpha", "node-1"].node
+        assert estimate == dataclasses.replace(written, version=estimate.version)
 
 
 def test_only_the_nodes_asked_for_come(store: Store) -> None:

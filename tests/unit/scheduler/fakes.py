@@ -1,4 +1,4 @@
-"""Fleets for the scheduler's tests: nodes of a few words in a store in memory."""
+"""Fleets for the scheduler's tests: nodes of a few words in a store of any kind."""
 
 import dataclasses
 import uuid
@@ -18,9 +18,9 @@ ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 class FakeFleet:
     """A store whose clock is set by hand, filled node by node."""
 
-    def __init__(self):
+    def __init__(self, make_store=MemoryStore):
         self.now = NOW
-        self.store = MemoryStore(lambda: self.now)
+        self.store = make_store(lambda: self.now)
         self.agents = {}
         self.beats = 0
 

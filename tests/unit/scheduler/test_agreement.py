@@ -68,13 +68,27 @@ REQUESTS = st.builds(
 CHANGES = st.sampled_from([None, None, None, ServiceChange(disabled=True)])
 
 
+FLEETS = {
+    "nodes": st.lists(st.tuples(NODES, CHANGES), min_size=1, max_size=3),
+    "requests": st.lists(REQUESTS, min_size=1, max_size=5),
+}
+
+
 @settings(max_examples=150, deadline=None)
-@given(
-    nodes=st.lists(st.tuples(NODES, CHANGES), min_size=1, max_size=3),
-    requests=st.lists(REQUESTS, min_size=1, max_size=5),
-)
+@given(**FLEETS)
 def test_exactly_the_listed_nodes_would_grant_and_the_best_one_does(nodes, requests):
-    fake_fleet = FakeFleet()
+    check_agreement(FakeFleet(), nodes, requests)
+
+
+@settings(max_examples=15, deadline=None)
+@given(**FLEETS)
+def test_so_it_is_over_sqlite(open_sqlite_fleet, nodes, requests):
+    fleet = open_sqlite_fleet()
+    check_agreement(fleet, nodes, requests)
+    fleet.store.close()
+
+
+def check_agreement(fake_fleet, nodes, requests):
     for number, (node, change) in enumerate(nodes):
         fake_fleet.add(f"h{number}", "n", **node)
         if change is not None:

@@ -3,7 +3,7 @@ import pytest
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler.host_manager import HostManager
 from tests.contract.values import delete, make_guest, measure, update
-from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
+from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 
 
 class CountingStore:
@@ -23,8 +23,8 @@ class CountingStore:
 
 
 @pytest.fixture
-def fake_fleet():
-    fake_fleet = FakeFleet()
+def fake_fleet(empty_fleet):
+    fake_fleet = empty_fleet
     for name in ("n1", "n2", "n3"):
         fake_fleet.add(nodename=name)
     return fake_fleet
@@ -112,22 +112,21 @@ def test_what_is_consumed_counts_until_the_next_refresh_reads_the_node_again(
     assert store.loads == [["n2"], []]
 
 
-def test_consuming_comes_to_what_the_ledger_wrote():
+def test_consuming_comes_to_what_the_ledger_wrote(empty_fleet):
     guest = make_guest("adopted", vcpu_milli=1000)
-    fake_fleet = FakeFleet()
-    fake_fleet.add(
+    empty_fleet.add(
         guests=(guest,),
         overhead_mb=64,
         inventory={"CUSTOM_FPGA": {"total": 2}},
     )
-    manager = HostManager(fake_fleet.store)
+    manager = HostManager(empty_fleet.store)
     for request in (
         ask(VCPU=1, MEMORY_MB=512, CUSTOM_FPGA=1),
         ask(kind="container", VCPU=0.5, DISK_GB=1),
         ask(guest.uuid, VCPU=2),
     ):
         before = manager.fleet
-        claim = fake_fleet.store.create_claim(request, "h1", "n1", ADMISSION_POLICY)
+        claim = empty_fleet.store.create_claim(request, "h1", "n1", ADMISSION_POLICY)
         manager.consume(claim)
         estimate = manager.fleet.states["h1", "n1"].node
         written = manager.refresh().states["h1", "n1"].node

@@ -16,12 +16,12 @@ from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import delete, make_device, update
-from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
+from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 
 
 @pytest.fixture
-def fake_fleet():
-    fake_fleet = FakeFleet()
+def fake_fleet(empty_fleet):
+    fake_fleet = empty_fleet
     fake_fleet.add("h1", "large", vcpus=8)
     fake_fleet.add("h2", "middle", vcpus=6)
     fake_fleet.add("h3", "small", vcpus=1)
@@ -149,10 +149,9 @@ def test_a_store_that_fails_is_no_refusal(fake_fleet, manager):
         Scheduler(Away(), manager, ADMISSION_POLICY).create_claim(ask(VCPU=1))
 
 
-def test_an_overfull_node_takes_what_costs_nothing_of_it():
-    fake_fleet = FakeFleet()
-    fake_fleet.add(charge=Charge(99000, 0, 0))
-    scheduler = Scheduler(fake_fleet.store, HostManager(fake_fleet.store), ADMISSION_POLICY)
+def test_an_overfull_node_takes_what_costs_nothing_of_it(empty_fleet):
+    empty_fleet.add(charge=Charge(99000, 0, 0))
+    scheduler = Scheduler(empty_fleet.store, HostManager(empty_fleet.store), ADMISSION_POLICY)
     assert scheduler.create_claim(ask(DISK_GB=1)).nodename == "n1"
 
 

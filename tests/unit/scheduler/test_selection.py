@@ -10,15 +10,13 @@ from nodetracker.scheduler.selection import select_candidates
 from nodetracker.scheduler.weighers import EVEN, Multipliers, weigh
 from tests.builders import NOW
 from tests.contract.values import make_guest
-from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
+from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 
 LOST = {"memory": FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")}
 
 
-def select(fake_fleet, request, multipliers=EVEN):
-    return select_candidates(
-        HostManager(fake_fleet.store).fleet, request, ADMISSION_POLICY, multipliers
-    )
+def select(fleet, request, multipliers=EVEN):
+    return select_candidates(HostManager(fleet.store).fleet, request, ADMISSION_POLICY, multipliers)
 
 
 def names(selection):
@@ -50,10 +48,9 @@ def names(selection):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_filter_tells_what_it_dropped(node, body, told):
-    fake_fleet = FakeFleet()
-    fake_fleet.add(**node)
-    selection = select(fake_fleet, ask(**body))
+def test_each_filter_tells_what_it_dropped(empty_fleet, node, body, told):
+    empty_fleet.add(**node)
+    selection = select(empty_fleet, ask(**body))
     assert (selection.candidates, selection.against) == ((), f"{told}: 1 of 1 nodes")
 
 
@@ -64,19 +61,17 @@ def test_each_filter_tells_what_it_dropped(node, body, told):
         (ServiceChange(forced_down=True), "up"),
     ],
 )
-def test_a_closed_host_is_no_candidate(change, told):
-    fake_fleet = FakeFleet()
-    fake_fleet.add("h1", "n1")
-    fake_fleet.add("h2", "n2")
-    fake_fleet.store.set_service("h1", COMPUTE_BINARY, change)
-    selection = select(fake_fleet, ask(VCPU=1))
+def test_a_closed_host_is_no_candidate(empty_fleet, change, told):
+    empty_fleet.add("h1", "n1")
+    empty_fleet.add("h2", "n2")
+    empty_fleet.store.set_service("h1", COMPUTE_BINARY, change)
+    selection = select(empty_fleet, ask(VCPU=1))
     assert (names(selection), selection.against) == (["n2"], f"{told}: 1 of 2 nodes")
 
 
-def test_a_host_in_maintenance_or_without_a_service_is_no_candidate():
-    fake_fleet = FakeFleet()
-    fake_fleet.add("h1", "n1")
-    fleet = HostManager(fake_fleet.store).fleet
+def test_a_host_in_maintenance_or_without_a_service_is_no_candidate(empty_fleet):
+    empty_fleet.add("h1", "n1")
+    fleet = HostManager(empty_fleet.store).fleet
     state = fleet.states["h1", "n1"]
     for service, told in (
         (None, "service"),
@@ -89,62 +84,55 @@ def test_a_host_in_maintenance_or_without_a_service_is_no_candidate():
         )
 
 
-def test_a_silent_host_is_no_candidate():
-    fake_fleet = FakeFleet()
-    fake_fleet.add("h1", "n1")
-    fake_fleet.add("h2", "n2")
-    fake_fleet.sleep(61)
-    fake_fleet.report_state("h2")
-    assert names(select(fake_fleet, ask())) == ["n2"]
+def test_a_silent_host_is_no_candidate(empty_fleet):
+    empty_fleet.add("h1", "n1")
+    empty_fleet.add("h2", "n2")
+    empty_fleet.sleep(61)
+    empty_fleet.report_state("h2")
+    assert names(select(empty_fleet, ask())) == ["n2"]
 
 
-def test_a_node_is_counted_by_every_filter_that_it_fails():
-    fake_fleet = FakeFleet()
-    fake_fleet.add(nodename="n1", vcpus=1)
-    fake_fleet.add(nodename="n2", vcpus=1, memory_mb=10)
-    fake_fleet.add(nodename="n3")
-    selection = select(fake_fleet, ask(VCPU=2, MEMORY_MB=20))
+def test_a_node_is_counted_by_every_filter_that_it_fails(empty_fleet):
+    empty_fleet.add(nodename="n1", vcpus=1)
+    empty_fleet.add(nodename="n2", vcpus=1, memory_mb=10)
+    empty_fleet.add(nodename="n3")
+    selection = select(empty_fleet, ask(VCPU=2, MEMORY_MB=20))
     assert selection.against == "cpu: 2 of 3 nodes, ram: 1 of 3 nodes"
 
 
-def test_without_nodes_that_is_the_reason():
-    fake_fleet = FakeFleet()
-    assert select(fake_fleet, ask()).against == "no node exists"
-    fake_fleet.add()
-    assert select(fake_fleet, ask(nodename="ghost")).against == "no node exists named ghost"
-    assert select(fake_fleet, ask(host="ghost")).against == "no node exists on host ghost"
+def test_without_nodes_that_is_the_reason(empty_fleet):
+    assert select(empty_fleet, ask()).against == "no node exists"
+    empty_fleet.add()
+    assert select(empty_fleet, ask(nodename="ghost")).against == "no node exists named ghost"
+    assert select(empty_fleet, ask(host="ghost")).against == "no node exists on host ghost"
 
 
-def test_a_nodename_leaves_only_nodes_so_called():
-    fake_fleet = FakeFleet()
+def test_a_nodename_leaves_only_nodes_so_called(empty_fleet):
     for host in ("h1", "h2"):
-        fake_fleet.add(host, "a")
-        fake_fleet.add(host, "b")
-    found = [(c.host, c.nodename) for c in select(fake_fleet, ask(nodename="b")).candidates]
+        empty_fleet.add(host, "a")
+        empty_fleet.add(host, "b")
+    found = [(c.host, c.nodename) for c in select(empty_fleet, ask(nodename="b")).candidates]
     assert found == [("h1", "b"), ("h2", "b")]
 
 
-def test_an_unclaimed_guest_makes_room_on_its_own_node():
+def test_an_unclaimed_guest_makes_room_on_its_own_node(empty_fleet):
     guest = make_guest("web", vcpu_milli=8000)
-    fake_fleet = FakeFleet()
-    fake_fleet.add("h1", "n1", guests=(guest,))
-    assert names(select(fake_fleet, ask(VCPU=8))) == []
-    assert names(select(fake_fleet, ask(guest.uuid, VCPU=8))) == ["n1"]
+    empty_fleet.add("h1", "n1", guests=(guest,))
+    assert names(select(empty_fleet, ask(VCPU=8))) == []
+    assert names(select(empty_fleet, ask(guest.uuid, VCPU=8))) == ["n1"]
 
 
-def test_limits_that_the_request_brings_stand_for_the_node_s_own():
-    fake_fleet = FakeFleet()
-    fake_fleet.add()
-    assert names(select(fake_fleet, ask(VCPU=9, limits={"VCPU": None}))) == ["n1"]
+def test_limits_that_the_request_brings_stand_for_the_node_s_own(empty_fleet):
+    empty_fleet.add()
+    assert names(select(empty_fleet, ask(VCPU=9, limits={"VCPU": None}))) == ["n1"]
 
 
 class TestWeights:
-    def test_the_freest_comes_first(self):
-        fake_fleet = FakeFleet()
-        fake_fleet.add("h1", "small", memory_mb=1024)
-        fake_fleet.add("h2", "large", memory_mb=4096)
-        fake_fleet.add("h3", "middle", memory_mb=2048)
-        selection = select(fake_fleet, ask())
+    def test_the_freest_comes_first(self, empty_fleet):
+        empty_fleet.add("h1", "small", memory_mb=1024)
+        empty_fleet.add("h2", "large", memory_mb=4096)
+        empty_fleet.add("h3", "middle", memory_mb=2048)
+        selection = select(empty_fleet, ask())
         assert names(selection) == ["large", "middle", "small"]
         assert [c.weight for c in selection.candidates] == [1.0, 1 / 3, 0.0]
 
@@ -157,25 +145,22 @@ class TestWeights:
             (Multipliers(-1, -1, 0), "disk"),
         ],
     )
-    def test_multipliers_say_what_counts(self, multipliers, first):
-        fake_fleet = FakeFleet()
-        fake_fleet.add("h1", "cpu", vcpus=16)
-        fake_fleet.add("h2", "disk", local_gb=200)
-        fake_fleet.add("h3", "ram", memory_mb=16384)
-        assert names(select(fake_fleet, ask(), multipliers))[0] == first
+    def test_multipliers_say_what_counts(self, empty_fleet, multipliers, first):
+        empty_fleet.add("h1", "cpu", vcpus=16)
+        empty_fleet.add("h2", "disk", local_gb=200)
+        empty_fleet.add("h3", "ram", memory_mb=16384)
+        assert names(select(empty_fleet, ask(), multipliers))[0] == first
 
-    def test_equal_ones_are_in_order_of_host_and_nodename(self):
-        fake_fleet = FakeFleet()
+    def test_equal_ones_are_in_order_of_host_and_nodename(self, empty_fleet):
         for host, nodename in (("h2", "a"), ("h1", "z"), ("h1", "b")):
-            fake_fleet.add(host, nodename)
-        found = [(c.host, c.nodename) for c in select(fake_fleet, ask()).candidates]
+            empty_fleet.add(host, nodename)
+        found = [(c.host, c.nodename) for c in select(empty_fleet, ask()).candidates]
         assert found == [("h1", "b"), ("h1", "z"), ("h2", "a")]
 
-    def test_what_is_promised_weighs(self):
-        fake_fleet = FakeFleet()
-        fake_fleet.add("h1", "full", charge=Charge(4000, 4096, 0))
-        fake_fleet.add("h2", "empty")
-        (best, worst) = select(fake_fleet, ask()).candidates
+    def test_what_is_promised_weighs(self, empty_fleet):
+        empty_fleet.add("h1", "full", charge=Charge(4000, 4096, 0))
+        empty_fleet.add("h2", "empty")
+        (best, worst) = select(empty_fleet, ask()).candidates
         assert (best.nodename, best.free.vcpu_milli, best.free.memory_mb) == ("empty", 8000, 8192)
         assert (worst.free.vcpu_milli, worst.weight) == (4000, 0.0)
 
