@@ -1,16 +1,15 @@
-"""How values become columns and come back, for every table: canonical JSON, enums, times.
+"""Encode nodes and what belongs to them as columns and decode them: enums, times, facts.
 
-Knows no database library; the SQL store and the memory store both go through
-it, so what is read equals what was written in either.
+It uses no database library; the SQL store and the memory store both use it, so
+both return what was written.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.sanitize import sanitize_json
+from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
@@ -18,13 +17,7 @@ from nodetracker.model.migration import Migration, MigrationStatus, MigrationTyp
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
-from nodetracker.model.service import (
-    AuditState,
-    Incarnation,
-    ServiceAvailability,
-    ServiceChange,
-    ServiceRecord,
-)
+from nodetracker.model.service import ServiceAvailability
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
 
@@ -39,38 +32,6 @@ GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
-_INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
-_SERVICE_COLUMNS = tuple(
-    item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
-)
-
-
-def _plain(value: object) -> object:
-    """Give `json` a dict for the mappings it does not know."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
-def render_json(value: object) -> str:
-    """Render plain data as JSON, always the same text for equal data.
-
-    >>> render_json({"b": (1, 2.0), "a": "ü"})
-    '{"a":"ü","b":[1,2.0]}'
-    """
-    return json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-        default=_plain,
-    )
-
-
-def parse_json(text: str) -> Any:
-    """Read what `render_json` wrote."""
-    return json.loads(text)
 
 
 def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> dict[str, Any]:
@@ -279,34 +240,3 @@ def decode_device(row: Row) -> TrackedDevice:
     fields["dev_type"] = PciDeviceType(fields["dev_type"])
     fields["status"] = PciStatus(fields["status"])
     return TrackedDevice(**fields)
-
-
-def encode_incarnation(incarnation: Incarnation) -> dict[str, Any]:
-    """Return the columns of a ``services`` row that tell which run of an agent holds it."""
-    return {name: getattr(incarnation, name) for name in _INCARNATION_COLUMNS}
-
-
-def decode_service(row: Row) -> ServiceRecord:
-    """Build the record of a ``services`` row."""
-    incarnation = Incarnation(**{name: row[name] for name in _INCARNATION_COLUMNS})
-    return ServiceRecord(incarnation=incarnation, **{name: row[name] for name in _SERVICE_COLUMNS})
-
-
-def encode_service_change(change: ServiceChange) -> dict[str, Any]:
-    """Return the columns that an administrator's change sets."""
-    columns: dict[str, Any] = {}
-    if change.disabled is not None:
-        columns["disabled"] = change.disabled
-        columns["disabled_reason"] = change.disabled_reason if change.disabled else None
-    if change.forced_down is not None:
-        columns["forced_down"] = change.forced_down
-    if change.maintenance is not None:
-        columns["maintenance"] = change.maintenance
-    return columns
-
-
-def encode_audit_state(state: AuditState) -> dict[str, Any]:
-    """Return what a heartbeat stores of the audits, as plain data."""
-    nodes = sanitize_json(state.nodes)
-    stored = {"age_seconds": state.age_seconds, "nodes": nodes}
-    return stored | {"by_broker": True} if state.by_broker else stored

@@ -1,20 +1,19 @@
-"""``services``: who answers for a host, and its heartbeat."""
+"""Read and write ``services``: the agent that holds a host, and its heartbeats."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, codec, history
+from nodetracker.db import checks, service_codec
 from nodetracker.db.checks import Holder
+from nodetracker.db.column_types import UtcDateTime
 from nodetracker.db.connection.dialect import milliseconds_ahead, utc_now
-from nodetracker.db.ledger.claims import list_active_uuids
-from nodetracker.db.nodes import delete_rows
+from nodetracker.db.hosts import lock_nodes
 from nodetracker.db.schema import tables
-from nodetracker.db.schema.types import UtcDateTime
 from nodetracker.errors import ConflictError, FencedError, NotFoundError
-from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
@@ -30,7 +29,7 @@ _nodes = tables.compute_nodes.c
 
 
 def select_service() -> "sa.Select[Any]":
-    """Return the query of whole rows, for `codec.decode_service`."""
+    """Return the query of whole rows, for `service_codec.decode_service`."""
     return sa.select(tables.services)
 
 
@@ -45,7 +44,7 @@ def list_services(
         query = query.where(_services.host == host)
     if binary is not None:
         query = query.where(_services.binary == binary)
-    records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
+    records = [service_codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
 
 
@@ -65,45 +64,65 @@ def register_agent(
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
     epoch = max(node_epoch, 0 if expected is None else expected.epoch) + 1
-    columns = codec.encode_incarnation(incarnation) | {
+    columns = service_codec.encode_incarnation(incarnation) | {
         "topic": topic,
         "version": version,
         "epoch": epoch,
         "updated_at": utc_now(),
     }
     if expected is None:
-        connection.execute(
-            sa.insert(tables.services).values(
-                uuid=str(uuid.uuid4()),
-                host=host,
-                binary=binary,
-                report_count=0,
-                disabled=False,
-                maintenance=False,
-                forced_down=False,
-                last_audit={},
-                created_at=utc_now(),
-                **columns,
-            )
-        )
+        _insert_service(connection, host, binary, columns)
     else:
-        taken = connection.execute(
-            sa.update(tables.services)
-            .where(
-                one,
-                _services.agent_id == expected.incarnation.agent_id,
-                _services.epoch == expected.epoch,
-                _services.report_count == expected.report_count,
-            )
-            .values(columns)
-        )
-        if taken.rowcount != 1:
-            raise ConflictError(f"host {host} was taken over or reported its state meanwhile")
-    if owns_nodes and _lock_nodes(connection, host):
+        _take_service(connection, expected, columns)
+    if owns_nodes and lock_nodes(connection, host):
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)
         )
-    return codec.decode_service(connection.execute(select_service().where(one)).mappings().one())
+    return service_codec.decode_service(
+        connection.execute(select_service().where(one)).mappings().one()
+    )
+
+
+def _insert_service(
+    connection: sa.Connection, host: str, binary: str, columns: Mapping[str, Any]
+) -> None:
+    connection.execute(
+        sa.insert(tables.services).values(
+            uuid=str(uuid.uuid4()),
+            host=host,
+            binary=binary,
+            report_count=0,
+            disabled=False,
+            maintenance=False,
+            forced_down=False,
+            last_audit={},
+            created_at=utc_now(),
+            **columns,
+        )
+    )
+
+
+def _take_service(
+    connection: sa.Connection, expected: ServiceRecord, columns: Mapping[str, Any]
+) -> None:
+    """Give the services row another holder, unless it has changed since it was read.
+
+    Raises:
+        ConflictError: it has changed.
+    """
+    taken = connection.execute(
+        sa.update(tables.services)
+        .where(
+            _services.host == expected.host,
+            _services.binary == expected.binary,
+            _services.agent_id == expected.incarnation.agent_id,
+            _services.epoch == expected.epoch,
+            _services.report_count == expected.report_count,
+        )
+        .values(columns)
+    )
+    if taken.rowcount != 1:
+        raise ConflictError(f"host {expected.host} was taken over or reported its state meanwhile")
 
 
 def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
@@ -131,12 +150,12 @@ def set_service(
     connection.execute(
         sa.update(tables.services)
         .where(one)
-        .values(codec.encode_service_change(change) | {"updated_at": utc_now()})
+        .values(service_codec.encode_service_change(change) | {"updated_at": utc_now()})
     )
     row = connection.execute(select_service().where(one)).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"there is no service {binary} on host {host}")
-    return codec.decode_service(row)
+    return service_codec.decode_service(row)
 
 
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
@@ -152,114 +171,6 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
     )
 
 
-def delete_service(
-    connection: sa.Connection, host: str, binary: str, service_down_time: int
-) -> None:
-    """See `Store.delete_service`."""
-    one = sa.and_(_services.host == host, _services.binary == binary)
-    row = (
-        connection.execute(
-            sa.select(tables.services, utc_now().label("now")).where(one).with_for_update()
-        )
-        .mappings()
-        .one_or_none()
-    )
-    if row is None:
-        raise NotFoundError(f"there is no service {binary} on host {host}")
-    checks.check_deletion(codec.decode_service(row), row["now"], service_down_time)
-    connection.execute(sa.delete(tables.services).where(one))
-    if binary != COMPUTE_BINARY:
-        return  # the host's nodes are its agent's
-    nodes = _lock_nodes(connection, host)
-    checks.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
-    if nodes:
-        delete_rows(connection, list(nodes))
-        history.insert(
-            connection,
-            [
-                history.line(row["now"], node_id, host, nodename, ChangeKind.DELETE)
-                for node_id, nodename in nodes.items()
-            ],
-        )
-    connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
-
-
-def rename_host(
-    connection: sa.Connection, old: str, new: str, binary: str, expected: ServiceRecord | None
-) -> int:
-    """See `Store.rename_host`."""
-    rows = connection.execute(
-        sa.select(tables.services)
-        .where(_services.host.in_([old, new]), _services.binary == binary)
-        .order_by(_services.id)
-        .with_for_update()
-    ).mappings()
-    services = [codec.decode_service(row) for row in rows]
-    nodes = connection.execute(
-        sa.select(_nodes.id, _nodes.host, _nodes.hypervisor_hostname, _nodes.epoch)
-        .where(_nodes.host.in_([old, new]))
-        .order_by(_nodes.id)
-        .with_for_update()
-    ).all()
-    found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
-    checks.check_expected(expected, found)
-    epochs = [row.epoch for row in nodes] + ([found.epoch] if found else [])
-    moved = {"host": new, "epoch": max(epochs) + 1, "updated_at": utc_now()}
-    connection.execute(
-        sa.update(tables.services)
-        .where(_services.host == old, _services.binary == binary)
-        .values(moved)
-    )
-    connection.execute(
-        sa.update(tables.compute_nodes)
-        .where(_nodes.host == old)
-        .values(
-            **moved,
-            generation=_nodes.generation + 1,
-            hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
-        )
-    )
-    # What is left under the new name of an agent that was refused there.
-    connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == new))
-    for table in (tables.history, tables.warnings):
-        connection.execute(
-            sa.update(table)
-            .where(table.c.host == old)
-            .values(nodename=_renamed(table.c.nodename, old, new), host=new)
-        )
-    now = connection.execute(sa.select(utc_now())).scalar_one()
-    history.insert(
-        connection,
-        [
-            history.line(
-                now,
-                row.id,
-                new,
-                new if row.hypervisor_hostname == old else row.hypervisor_hostname,
-                ChangeKind.UPDATE,
-                checks.renamed_diff(old, new, row.hypervisor_hostname),
-            )
-            for row in nodes
-        ],
-    )
-    return len(nodes)
-
-
-def _renamed(column: "sa.ColumnElement[str]", old: str, new: str) -> "sa.ColumnElement[str]":
-    return sa.case((column == old, new), else_=column)
-
-
-def _lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
-    """Lock a host's nodes in id order; return their nodenames by id."""
-    rows = connection.execute(
-        sa.select(_nodes.id, _nodes.hypervisor_hostname)
-        .where(_nodes.host == host)
-        .order_by(_nodes.id)
-        .with_for_update()
-    )
-    return {row[0]: row[1] for row in rows}
-
-
 def report_state(
     connection: sa.Connection,
     agent: AgentKey,
@@ -267,7 +178,7 @@ def report_state(
     state: AuditState,
     host_time: datetime,
 ) -> None:
-    """See `Store.beat`.
+    """See `Store.report_state`.
 
     Args:
         host_time: the agent's own clock, to be compared with the database's.
@@ -283,7 +194,7 @@ def report_state(
             last_seen_up=utc_now(),
             updated_at=utc_now(),
             clock_skew_ms=milliseconds_ahead(sa.literal(host_time, UtcDateTime())),
-            last_audit=codec.encode_audit_state(state),
+            last_audit=service_codec.encode_audit_state(state),
         )
     )
     if written.rowcount != 1:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
-from nodetracker.db import fleet, history, host_warnings, nodes, services
+from nodetracker.db import fleet, history, host_warnings, hosts, nodes, services
 from nodetracker.db.audit import node_changes
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
@@ -213,11 +213,11 @@ class SqlStore:
 
     def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
         """See `Store`."""
-        self._database.write(lambda c: services.delete_service(c, host, binary, service_down_time))
+        self._database.write(lambda c: hosts.delete_service(c, host, binary, service_down_time))
 
     def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
         """See `Store`."""
-        return self._database.write(lambda c: services.rename_host(c, old, new, binary, expected))
+        return self._database.write(lambda c: hosts.rename_host(c, old, new, binary, expected))
 
     def now(self) -> datetime:
         """See `Store`."""

@@ -8,7 +8,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
-from nodetracker.db.schema.types import UtcDateTime
+from nodetracker.db.column_types import UtcDateTime
 
 SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `engine`
 

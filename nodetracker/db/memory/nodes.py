@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import checks, codec
+from nodetracker.db import checks
 from nodetracker.db.audit import decisions, records
 from nodetracker.db.audit.decisions import Decision, LockedRow
+from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.db.memory.tables import (
     MemoryRows,
     Tables,
@@ -129,7 +130,7 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
     written: list[NodeRecord] = []
 
     def note(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
-        plain = codec.parse_json(codec.render_json(diff))
+        plain = parse_json(render_json(diff))
         tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
 
     for change, row in decision.deletions:

@@ -5,7 +5,7 @@ import dataclasses
 import uuid
 from datetime import datetime
 
-from nodetracker.db import checks, codec
+from nodetracker.db import checks, service_codec
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.tables import (
     MemoryRows,
@@ -76,7 +76,7 @@ class MemoryServices(MemoryRows):
         """See `Store`."""
         with self._writing() as tables:
             record = _find_service(tables, host, binary)
-            columns = codec.encode_service_change(change)
+            columns = service_codec.encode_service_change(change)
             record = dataclasses.replace(record, updated_at=self._clock(), **columns)
             tables.services[host, binary] = record
             return copy.deepcopy(record)
@@ -136,24 +136,8 @@ class MemoryServices(MemoryRows):
                 tables.services[new, binary] = dataclasses.replace(
                     found, host=new, epoch=epoch, updated_at=now
                 )
-            for key in [key for key in tables.warnings if key[0] == new]:
-                del tables.warnings[key]
-            for key in [key for key in tables.warnings if key[0] == old]:
-                known = tables.warnings.pop(key)
-                warning = known.warning
-                if warning.nodename == old:
-                    warning = dataclasses.replace(warning, nodename=new)
-                tables.warnings[new, warning.key] = dataclasses.replace(
-                    known, host=new, warning=warning
-                )
-            tables.history = [
-                dataclasses.replace(
-                    entry, host=new, nodename=new if entry.nodename == old else entry.nodename
-                )
-                if entry.host == old
-                else entry
-                for entry in tables.history
-            ]
+            _rename_warnings(tables, old, new)
+            _rename_history(tables, old, new)
             for record in nodes:
                 nodename = new if record.nodename == old else record.nodename
                 tables.nodes[record.id] = dataclasses.replace(
@@ -195,7 +179,7 @@ class MemoryServices(MemoryRows):
                 last_seen_up=now,
                 updated_at=now,
                 clock_skew_ms=round(skew * 1000),
-                last_audit=codec.encode_audit_state(state),
+                last_audit=service_codec.encode_audit_state(state),
             )
 
     def list_services(
@@ -217,3 +201,25 @@ def _find_service(tables: Tables, host: str, binary: str) -> ServiceRecord:
         return tables.services[host, binary]
     except KeyError:
         raise NotFoundError(f"there is no service {binary} on host {host}") from None
+
+
+def _rename_warnings(tables: Tables, old: str, new: str) -> None:
+    for key in [key for key in tables.warnings if key[0] == new]:
+        del tables.warnings[key]
+    for key in [key for key in tables.warnings if key[0] == old]:
+        known = tables.warnings.pop(key)
+        warning = known.warning
+        if warning.nodename == old:
+            warning = dataclasses.replace(warning, nodename=new)
+        tables.warnings[new, warning.key] = dataclasses.replace(known, host=new, warning=warning)
+
+
+def _rename_history(tables: Tables, old: str, new: str) -> None:
+    tables.history = [
+        dataclasses.replace(
+            entry, host=new, nodename=new if entry.nodename == old else entry.nodename
+        )
+        if entry.host == old
+        else entry
+        for entry in tables.history
+    ]

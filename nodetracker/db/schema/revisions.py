@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from nodetracker.db.column_types import MYSQL_NAMES, JsonText, UtcDateTime
 from nodetracker.db.connection.failures import translated
 from nodetracker.db.schema import tables
-from nodetracker.db.schema.types import MYSQL_NAMES, JsonText, UtcDateTime
 from nodetracker.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.schema.types import JsonText, UtcDateTime
+from nodetracker.db.column_types import JsonText, UtcDateTime
 from nodetracker.model.text import PCI_ID_LENGTH, TEXT_LENGTH
 from nodetracker.model.warning import WARNING_ITEM_LENGTH
 

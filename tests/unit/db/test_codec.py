@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from nodetracker.accounting.sanitize import DEVICE_TEXTS, GUEST_TEXTS
 from nodetracker.db import codec
+from nodetracker.db.column_types import JsonText
+from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.db.schema import tables
-from nodetracker.db.schema.types import JsonText
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
@@ -54,19 +55,19 @@ def test_what_is_cut_to_is_what_the_tables_hold() -> None:
 
 @given(PLAIN)
 def test_plain_data_comes_back_equal(value: object) -> None:
-    assert codec.parse_json(codec.render_json(value)) == value
+    assert parse_json(render_json(value)) == value
 
 
 @given(st.dictionaries(st.text(), st.integers()))
 def test_equal_data_is_the_same_text(value: dict[str, int]) -> None:
     other = dict(reversed(value.items()))
-    assert codec.render_json(other) == codec.render_json(MappingProxyType(value))
+    assert render_json(other) == render_json(MappingProxyType(value))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
 def test_what_is_no_json_is_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError)):
-        codec.render_json(value)
+        render_json(value)
 
 
 @given(
@@ -83,7 +84,7 @@ def test_what_is_no_json_is_refused(value: object) -> None:
 )
 def test_facts_come_back_equal(facts: dict[str, FactEntry]) -> None:
     row = codec.encode_values(NodeValues(facts=facts))
-    row["facts"] = codec.parse_json(codec.render_json(row["facts"]))
+    row["facts"] = parse_json(render_json(row["facts"]))
     assert codec.decode_values(row) == NodeValues(facts=facts)
 
 

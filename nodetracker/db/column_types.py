@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from nodetracker.db.codec import parse_json, render_json
+from nodetracker.db.json_text import parse_json, render_json
 
 MYSQL_NAMES = ("mysql", "mariadb")
 

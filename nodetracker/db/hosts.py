@@ -1,0 +1,135 @@
+"""Delete and rename hosts with all their rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db import checks, history, service_codec
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.ledger.claims import list_active_uuids
+from nodetracker.db.nodes import delete_rows
+from nodetracker.db.schema import tables
+from nodetracker.errors import NotFoundError
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+
+_services = tables.services.c
+_nodes = tables.compute_nodes.c
+
+
+def delete_service(
+    connection: sa.Connection, host: str, binary: str, service_down_time: int
+) -> None:
+    """See `Store.delete_service`."""
+    one = sa.and_(_services.host == host, _services.binary == binary)
+    row = (
+        connection.execute(
+            sa.select(tables.services, utc_now().label("now")).where(one).with_for_update()
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        raise NotFoundError(f"there is no service {binary} on host {host}")
+    checks.check_deletion(service_codec.decode_service(row), row["now"], service_down_time)
+    connection.execute(sa.delete(tables.services).where(one))
+    if binary != COMPUTE_BINARY:
+        return  # the host's nodes are its agent's
+    nodes = lock_nodes(connection, host)
+    checks.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
+    if nodes:
+        delete_rows(connection, list(nodes))
+        history.insert(
+            connection,
+            [
+                history.line(row["now"], node_id, host, nodename, ChangeKind.DELETE)
+                for node_id, nodename in nodes.items()
+            ],
+        )
+    connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
+
+
+def rename_host(
+    connection: sa.Connection, old: str, new: str, binary: str, expected: ServiceRecord | None
+) -> int:
+    """See `Store.rename_host`."""
+    rows = connection.execute(
+        sa.select(tables.services)
+        .where(_services.host.in_([old, new]), _services.binary == binary)
+        .order_by(_services.id)
+        .with_for_update()
+    ).mappings()
+    services = [service_codec.decode_service(row) for row in rows]
+    nodes = connection.execute(
+        sa.select(_nodes.id, _nodes.host, _nodes.hypervisor_hostname, _nodes.epoch)
+        .where(_nodes.host.in_([old, new]))
+        .order_by(_nodes.id)
+        .with_for_update()
+    ).all()
+    found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
+    checks.check_expected(expected, found)
+    epoch = max([row.epoch for row in nodes] + ([found.epoch] if found else [])) + 1
+    _rename_rows(connection, old, new, binary, epoch)
+    _log_rename(connection, old, new, nodes)
+    return len(nodes)
+
+
+def _rename_rows(connection: sa.Connection, old: str, new: str, binary: str, epoch: int) -> None:
+    moved = {"host": new, "epoch": epoch, "updated_at": utc_now()}
+    connection.execute(
+        sa.update(tables.services)
+        .where(_services.host == old, _services.binary == binary)
+        .values(moved)
+    )
+    connection.execute(
+        sa.update(tables.compute_nodes)
+        .where(_nodes.host == old)
+        .values(
+            **moved,
+            generation=_nodes.generation + 1,
+            hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
+        )
+    )
+    # An agent that was refused under the new name may have left warnings there.
+    connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == new))
+    for table in (tables.history, tables.warnings):
+        connection.execute(
+            sa.update(table)
+            .where(table.c.host == old)
+            .values(nodename=_renamed(table.c.nodename, old, new), host=new)
+        )
+
+
+def _log_rename(connection: sa.Connection, old: str, new: str, nodes: Sequence[Any]) -> None:
+    """Write a line of history for each node."""
+    now = connection.execute(sa.select(utc_now())).scalar_one()
+    history.insert(
+        connection,
+        [
+            history.line(
+                now,
+                row.id,
+                new,
+                new if row.hypervisor_hostname == old else row.hypervisor_hostname,
+                ChangeKind.UPDATE,
+                checks.renamed_diff(old, new, row.hypervisor_hostname),
+            )
+            for row in nodes
+        ],
+    )
+
+
+def _renamed(column: "sa.ColumnElement[str]", old: str, new: str) -> "sa.ColumnElement[str]":
+    return sa.case((column == old, new), else_=column)
+
+
+def lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
+    """Lock a host's nodes in id order; return their nodenames by id."""
+    rows = connection.execute(
+        sa.select(_nodes.id, _nodes.hypervisor_hostname)
+        .where(_nodes.host == host)
+        .order_by(_nodes.id)
+        .with_for_update()
+    )
+    return {row[0]: row[1] for row in rows}

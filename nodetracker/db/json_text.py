@@ -1,0 +1,33 @@
+"""Render and parse the canonical JSON of columns."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def _plain(value: object) -> object:
+    """Convert the mappings that `json` does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def render_json(value: object) -> str:
+    """Render plain data as JSON; equal data gives equal text.
+
+    >>> render_json({"b": (1, 2.0), "a": "ü"})
+    '{"a":"ü","b":[1,2.0]}'
+    """
+    return json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+        default=_plain,
+    )
+
+
+def parse_json(text: str) -> Any:
+    """Parse the text of `render_json`."""
+    return json.loads(text)

@@ -1,0 +1,46 @@
+"""Encode services as columns and decode them, for the SQL store and the memory store."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from nodetracker.accounting.sanitize import sanitize_json
+from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
+
+Row = Mapping[Any, Any]  # of a database library or a dict, by column name
+
+_INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
+_SERVICE_COLUMNS = tuple(
+    item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
+)
+
+
+def encode_incarnation(incarnation: Incarnation) -> dict[str, Any]:
+    """Return the columns of a ``services`` row that identify the run of an agent."""
+    return {name: getattr(incarnation, name) for name in _INCARNATION_COLUMNS}
+
+
+def decode_service(row: Row) -> ServiceRecord:
+    """Build the record of a ``services`` row."""
+    incarnation = Incarnation(**{name: row[name] for name in _INCARNATION_COLUMNS})
+    return ServiceRecord(incarnation=incarnation, **{name: row[name] for name in _SERVICE_COLUMNS})
+
+
+def encode_service_change(change: ServiceChange) -> dict[str, Any]:
+    """Return the columns that an administrator's change sets."""
+    columns: dict[str, Any] = {}
+    if change.disabled is not None:
+        columns["disabled"] = change.disabled
+        columns["disabled_reason"] = change.disabled_reason if change.disabled else None
+    if change.forced_down is not None:
+        columns["forced_down"] = change.forced_down
+    if change.maintenance is not None:
+        columns["maintenance"] = change.maintenance
+    return columns
+
+
+def encode_audit_state(state: AuditState) -> dict[str, Any]:
+    """Return the state of the audits as a heartbeat stores it, as plain data."""
+    nodes = sanitize_json(state.nodes)
+    stored = {"age_seconds": state.age_seconds, "nodes": nodes}
+    return stored | {"by_broker": True} if state.by_broker else stored
