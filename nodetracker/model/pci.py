@@ -111,7 +111,7 @@ class TrackedDevice(PciDevice):
         return self.tags is not None
 
     @property
-    def is_held(self) -> bool:
+    def is_assigned(self) -> bool:
         """Whether it is assigned to a claim or guest."""
         return self.claim_uuid is not None
 

@@ -12,8 +12,8 @@ from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
 from nodetracker.accounting.ledger.reconcile import ListingTime, reconcile_claims
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings
-from nodetracker.accounting.numa.usage import decode_host_cells, offered_pins
-from nodetracker.accounting.pci.state import hold_for_claims, hold_for_guests, sync_devices
+from nodetracker.accounting.numa.usage import decode_host_cells, restrict_pins
+from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
 from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import GuestListing
@@ -73,8 +73,8 @@ def account(
     devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
     if snapshot.pci.value is not None:
         devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
-    devices = hold_for_claims(devices, claims.values(), stored.claims if stored else {})
-    devices = hold_for_guests(
+    devices = assign_to_claims(devices, claims.values(), stored.claims if stored else {})
+    devices = assign_to_guests(
         devices,
         [guest for guest in guests.values() if guest.missing_since is None],
         [claim.uuid for claim in claims.values() if claim.is_active],
@@ -121,7 +121,7 @@ def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing
     if fact.value is None:
         return fact
     guests = tuple(
-        replace(guest, pins=offered_pins(guest.pins, policy)) if guest.pins.cells else guest
+        replace(guest, pins=restrict_pins(guest.pins, policy)) if guest.pins.cells else guest
         for guest in fact.value.guests
     )
     return replace(fact, value=replace(fact.value, guests=guests))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from nodetracker.accounting.ledger.columns import topology_column
 from nodetracker.accounting.ledger.locked import LockedNode
 from nodetracker.accounting.ledger.write import NodeWrite
-from nodetracker.accounting.pci.gpus import covered_inventory
+from nodetracker.accounting.pci.gpus import inventory_after_claims
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
 from nodetracker.accounting.usage import (
@@ -159,7 +159,7 @@ def _replace_inventory(
     """Reserve the GPUs that a guest is bound to, as far as its claims do not hold them."""
     if guest is None:
         return values
-    inventory = covered_inventory(values.inventory, values.gpus, guest.uuid, before, after)
+    inventory = inventory_after_claims(values.inventory, values.gpus, guest.uuid, before, after)
     return values if inventory is None else replace(values, inventory=inventory)
 
 

@@ -1,1 +1,1 @@
-"""NUMA: what cells offer, whether guest cells fit them, and on which CPUs."""
+"""NUMA: usage of host cells, and placement of guest cells and their CPUs."""

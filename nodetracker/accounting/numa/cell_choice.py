@@ -13,10 +13,10 @@ class CellChoice:
 
     Whether a guest cell fits a host cell does not depend on the other guest
     cells, so their placement is a bipartite matching, found without trying
-    permutations. Only `accepts` may refuse a whole choice, and it knows the
-    set of host cells alone. So sets are tried in order of preference, and only
-    those that a matching can complete: on 8 host cells at most 70 whole sets,
-    and none when nothing fits.
+    permutations. Only `accepts` may refuse a complete choice, and it depends
+    only on the set of host cells. So sets are tried in order of preference,
+    and only those that a matching can complete: on 8 host cells at most 70
+    complete sets, and none when nothing fits.
 
     Args:
         candidates: for each guest cell the ids of the host cells it fits.
@@ -24,7 +24,7 @@ class CellChoice:
         accepts: returns whether a set of host cells, in ascending id, is acceptable.
 
     Attributes:
-        visited: number of sets of host cells, whole or not, that were tried.
+        visited: number of sets of host cells, complete or not, that were tried.
         has_given_up: `MAX_VISITED` was reached. This takes more than 16 host
             cells and an `accepts` that refuses thousands of sets.
     """
@@ -76,10 +76,10 @@ class CellChoice:
         return None
 
     def _can_complete(self, chosen: tuple[int, ...], start: int) -> bool:
-        """Return whether `chosen` and some host cells from `start` on are just enough for all.
+        """Return whether `chosen` can be completed with host cells from `start` on.
 
-        A matched host cell remains matched when others are added: once all of
-        `chosen` are, the rest is only counted.
+        A matched host cell remains matched when others are added, so once all
+        of `chosen` are matched, the others are only counted.
         """
         matching = KuhnMatching(self._guests_of)
         if not all(matching.add(host) for host in chosen):
@@ -91,10 +91,10 @@ class CellChoice:
         return len(matching.left_of) == len(self._candidates)
 
 
-def find_crowd(
+def find_shortage(
     candidates: Sequence[frozenset[int]],
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return guest cells that together fit fewer host cells than they need.
+    """Return a group of guest cells that fit fewer host cells than they need.
 
     Args:
         candidates: for each guest cell the ids of the host cells it fits.
@@ -103,12 +103,12 @@ def find_crowd(
         (their indices, ids of all host cells that any of them fits), or None
         when all can have distinct host cells.
 
-    >>> find_crowd([frozenset({0, 1}), frozenset({1}), frozenset({1})])
+    >>> find_shortage([frozenset({0, 1}), frozenset({1}), frozenset({1})])
     ((1, 2), (1,))
     """
     matching = KuhnMatching({guest: [sorted(hosts)] for guest, hosts in enumerate(candidates)})
     for guest in range(len(candidates)):
         if not matching.add(guest):
-            crowd = tuple(sorted(matching.visited))
-            return crowd, tuple(sorted(frozenset().union(*(candidates[one] for one in crowd))))
+            guests = tuple(sorted(matching.visited))
+            return guests, tuple(sorted(frozenset().union(*(candidates[one] for one in guests))))
     return None

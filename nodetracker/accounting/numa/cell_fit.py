@@ -1,4 +1,4 @@
-"""One guest cell on one host cell: what it would take there, or why it cannot."""
+"""Evaluate whether one guest cell fits one host cell, and with which page size."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ROUNDING = 1e-9  # 100 x 0.29 is 28.999999999999996
 _PINNABLE = {
     CpuThreadPolicy.PREFER: "free dedicated CPUs",
     CpuThreadPolicy.REQUIRE: "free dedicated CPUs with a free sibling",
-    CpuThreadPolicy.ISOLATE: "free cores to isolate a CPU on",
+    CpuThreadPolicy.ISOLATE: "free cores for isolated CPUs",
 }
 
 
@@ -29,9 +29,9 @@ class CellFit:
     """Whether a guest cell fits a host cell.
 
     Attributes:
-        page_size_kb: KiB of the pages it would get, None for ordinary memory
-            that was not asked by page size.
-        reasons: why it does not fit, with numbers; none when it does.
+        page_size_kb: page size in KiB that it would get, None for memory that
+            was not requested by page size.
+        reasons: why it does not fit, with amounts; empty when it fits.
     """
 
     page_size_kb: int | None = None
@@ -41,11 +41,11 @@ class CellFit:
 def fit_cell(
     guest: GuestCell, request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
 ) -> CellFit:
-    """Judge one guest cell on one host cell as it is used now.
+    """Evaluate one guest cell on one host cell with its current usage.
 
     Whatever the limits, a guest cell never gets more than the host cell has.
-    Pins, huge pages and memory that was asked by page size are never
-    overcommitted; nor is the memory of guests with pinned CPUs.
+    Dedicated CPUs, huge pages and memory requested by page size are never
+    overcommitted, and neither is the memory of guests with pinned CPUs.
     """
     reasons = _shared_reasons(guest, cell, usage, limits.cpu_allocation_ratio)
     reasons += _pinned_reasons(guest, cell, usage, request.cpu_thread_policy)
@@ -88,7 +88,7 @@ def _pinned_reasons(
 def _memory_reasons(
     guest: GuestCell, request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
 ) -> tuple[str, ...]:
-    """Judge memory that was not asked by page size."""
+    """Evaluate memory that was not requested by page size."""
     total = cell.ordinary_memory_mb
     if guest.memory_mb > total:
         return (f"memory {total} MiB < requested {guest.memory_mb} MiB",)
@@ -102,37 +102,37 @@ def _memory_reasons(
 
 
 def _choose_pages(
-    guest: GuestCell, asked: PageSize | int, cell: HostCell, usage: CellUsage
+    guest: GuestCell, requested: PageSize | int, cell: HostCell, usage: CellUsage
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return the largest allowed page size that fits, or why none does."""
     reasons = []
-    for pool in reversed(_allowed_pools(asked, cell)):
+    for pool in reversed(_allowed_pools(requested, cell)):
         reason = _pool_reason(guest.memory_mb, pool, cell, usage)
         if reason is None:
             return pool.size_kb, ()
         reasons.append(reason)
-    wanted = f"{asked} KiB" if isinstance(asked, int) else f"size {asked}"
+    wanted = f"{requested} KiB" if isinstance(requested, int) else f"size {requested}"
     return None, tuple(reasons) or (f"no pages of {wanted}",)
 
 
-def _allowed_pools(asked: PageSize | int, cell: HostCell) -> tuple[PagePool, ...]:
-    """Return the pools that a page size allows, in ascending size.
+def _allowed_pools(requested: PageSize | int, cell: HostCell) -> tuple[PagePool, ...]:
+    """Return the pools that a requested page size allows, in ascending size.
 
-    As in Nova, ``any`` takes the largest pages that fit, the smallest included.
+    As in Nova, ``any`` allows all sizes and the largest that fits is used.
     """
-    if isinstance(asked, int):
-        return tuple(pool for pool in cell.pages if pool.size_kb == asked)
+    if isinstance(requested, int):
+        return tuple(pool for pool in cell.pages if pool.size_kb == requested)
     return {
         PageSize.SMALL: cell.pages[:1],
         PageSize.LARGE: cell.huge_pages,
         PageSize.ANY: cell.pages,
-    }[asked]
+    }[requested]
 
 
 def _pool_reason(memory_mb: int, pool: PagePool, cell: HostCell, usage: CellUsage) -> str | None:
     count, rest = divmod(memory_mb * KIB_PER_MIB, pool.size_kb)
     if rest:
-        return f"memory {memory_mb} MiB is no multiple of {pool.size_kb} KiB pages"
+        return f"memory {memory_mb} MiB is not a multiple of {pool.size_kb} KiB pages"
     free = pool.total - pool.reserved - usage.used_pages(cell, pool)
     if count > free:
         return f"free pages of {pool.size_kb} KiB {free} (of {pool.total}) < requested {count}"

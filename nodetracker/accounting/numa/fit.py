@@ -1,9 +1,9 @@
-"""The NUMA half of admission: guest cells on distinct host cells, or every reason against it."""
+"""Place a claim's guest cells on distinct host cells, or collect the reasons for refusal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, find_crowd
+from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, find_shortage
 from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell
 from nodetracker.accounting.numa.pinning import pick_cpus, usable_cores
 from nodetracker.accounting.numa.usage import NO_USAGE
@@ -32,10 +32,10 @@ class NumaRefusal:
     """Why a request cannot be placed.
 
     Attributes:
-        summary: one line in the field's words.
-        reasons: every reason with its numbers, a line for each kind of guest
-            cell and host cell that do not fit, and one for what the cells
-            lack together.
+        summary: one line with Nova's wording.
+        reasons: every reason with its amounts: a line for each kind of guest
+            cell and host cell that do not fit, and one for what all cells
+            together lack.
     """
 
     summary: str
@@ -53,16 +53,16 @@ def fit_numa(
 ) -> NumaPlacement | NumaRefusal:
     """Place a request's cells on distinct host cells.
 
-    The same question always has the same answer.
+    The result is deterministic.
 
     Args:
-        cells: what the host offers; none at all refuses, where Nova lets the
-            request pass without any placement.
-        usage: by host cell id, as `numa_usage.sum_usage` gives it.
-        is_packing: fullest cells first, else emptiest first; full by its
-            CPUs, then by its memory. Where all cells are needed it is moot.
-        accepts: whether these host cells, ids ascending, are near the
-            devices that the workload asks for; asked for sets that fit.
+        cells: the host's cells. Without cells the request is refused, whereas
+            Nova accepts it without a placement.
+        usage: by host cell id, from `usage.sum_usage`.
+        is_packing: prefer the fullest cells, else the emptiest; compared by
+            CPUs, then by memory. It has no effect if all cells are needed.
+        accepts: returns whether these host cells, ids ascending, are near the
+            requested devices; called for sets that fit.
     """
     if not cells:
         return NumaRefusal(CANNOT_FIT, ("the host has no NUMA cells",))
@@ -90,9 +90,11 @@ def fit_numa(
 def _near_networks(
     request: NumaRequest, cells: Sequence[HostCell]
 ) -> Callable[[tuple[int, ...]], bool]:
-    """Tell of sets of cells whether they have the networks; one that no cell has is anywhere."""
-    at = {name: {cell.id for cell in cells if name in cell.networks} for name in request.networks}
-    wanted = [ids for ids in at.values() if ids]
+    """Return a test whether a set of cells has the networks; one without cells is ignored."""
+    cells_of = {
+        name: {cell.id for cell in cells if name in cell.networks} for name in request.networks
+    }
+    wanted = [ids for ids in cells_of.values() if ids]
     return lambda chosen: all(not ids.isdisjoint(chosen) for ids in wanted)
 
 
@@ -106,7 +108,7 @@ def _order_cells(
     usage: Mapping[int, CellUsage],
     is_packing: bool,
 ) -> list[int]:
-    """Return the ids of the host cells, the preferred first, equal ones in ascending id."""
+    """Return the ids of the host cells by preference, then in ascending id."""
 
     def free(cell: HostCell) -> tuple[int, int]:
         used = usage.get(cell.id, NO_USAGE)
@@ -133,8 +135,8 @@ def _place(
     placed = []
     first_cpu = 0
     for guest, cell_id in zip(request.cells, chosen, strict=True):
-        taken = usage.get(cell_id, NO_USAGE).pinned_cpus
-        pinned = pick_cpus(usable_cores(cell_by_id[cell_id], taken, policy), guest.pcpus, policy)
+        used = usage.get(cell_id, NO_USAGE).pinned_cpus
+        pinned = pick_cpus(usable_cores(cell_by_id[cell_id], used, policy), guest.pcpus, policy)
         page_size_kb = fits[guest][cell_id].page_size_kb
         placed.append(
             CellPlacement(
@@ -158,7 +160,7 @@ def _refuse(
     choice: CellChoice,
     has_devices: bool,
 ) -> NumaRefusal:
-    """Collect all reasons: too few cells, what each lacks, what they lack together."""
+    """Collect all reasons: too few cells, what each cell lacks, what all together lack."""
     reasons = []
     if len(request.cells) > len(cells):
         reasons.append(f"NUMA cells {len(cells)} < requested {len(request.cells)}")
@@ -169,11 +171,11 @@ def _refuse(
             for cell_id, fit in sorted(fit_of.items())
             if fit.reasons
         ]
-    crowd = find_crowd([_candidates(fits[guest]) for guest in request.cells])
-    if crowd is None:
+    shortage = find_shortage([_candidates(fits[guest]) for guest in request.cells])
+    if shortage is None:
         summary = CANNOT_FIT_WITH_DEVICES if has_devices else CANNOT_FIT_WITH_NETWORKS
         return NumaRefusal(summary, (*reasons, _nearness_reason(request, choice, has_devices)))
-    guests, hosts = crowd
+    guests, hosts = shortage
     if hosts and len(hosts) < len(cells):
         reasons.append(f"guest {_name_cells(guests)} fit only host {_name_cells(hosts)}")
     return NumaRefusal(CANNOT_FIT, tuple(reasons))
@@ -189,5 +191,5 @@ def _nearness_reason(request: NumaRequest, choice: CellChoice, has_devices: bool
 
 
 def _name_cells(ids: Sequence[int]) -> str:
-    """Name cells, e.g. ``cells 0-2,5``."""
+    """Return a name of cells, e.g. ``cells 0-2,5``."""
     return f"cell{'s' if len(ids) > 1 else ''} {render_cpu_set(ids)}"

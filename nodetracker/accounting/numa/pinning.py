@@ -1,4 +1,4 @@
-"""Chooses the host CPUs of pinned guest CPUs, by core and thread policy."""
+"""Choose the host CPUs of pinned guest CPUs, by core and thread policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ Core = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PinnedCpus:
-    """Host CPUs for the guest's pinned ones, in order, and those that stay empty for them."""
+    """Host CPUs for the guest's pinned CPUs, in order, and those that must remain unused."""
 
     cpus: tuple[int, ...] = ()
     isolated: CpuSet = frozenset()
 
 
 def usable_cores(cell: HostCell, taken: CpuSet, policy: CpuThreadPolicy) -> tuple[Core, ...]:
-    """Return the free dedicated CPUs of a cell by core, where the policy can use them.
+    """Return the free dedicated CPUs of a cell by core, as far as the policy can use them.
 
-    ``require`` uses cores with two free threads or more, so that at most one
-    guest CPU, the last, is without a sibling of its guest. ``isolate`` uses
-    cores that are free as a whole: a thread on which other guests float
-    spoils a core; one that is offered to no guest does not.
+    ``require`` uses cores with at least two free threads, so that at most one
+    guest CPU, the last, has no sibling of the same guest. ``isolate`` uses
+    completely free cores: a thread that other guests share excludes the core,
+    a thread that is unavailable to guests does not.
 
     Args:
-        taken: host CPUs that are pinned or kept free already.
+        taken: host CPUs that are already pinned or isolated.
     """
     cores = []
     for group in _all_cores(cell):
@@ -44,18 +44,19 @@ def usable_cores(cell: HostCell, taken: CpuSet, policy: CpuThreadPolicy) -> tupl
 
 
 def count_pinnable(cores: Sequence[Core], policy: CpuThreadPolicy) -> int:
-    """Return how many guest CPUs `cores` can take."""
+    """Return the number of guest CPUs that can be pinned to `cores`."""
     if policy is CpuThreadPolicy.ISOLATE:
         return len(cores)
     return sum(len(core) for core in cores)
 
 
 def pick_cpus(cores: Sequence[Core], count: int, policy: CpuThreadPolicy) -> PinnedCpus:
-    """Choose `count` CPUs, no more than `count_pinnable`; the same question, the same answer.
+    """Choose `count` CPUs, at most `count_pinnable`; the result is deterministic.
 
-    Threads of one core go to one guest cell as far as they can: cores with
-    the most free threads are filled first, and what is left goes to the core
-    that it fills best. Isolated CPUs go to the cores with the fewest threads.
+    Threads of a core are used for the same guest cell if possible: cores with
+    the most free threads are filled first, and the remaining CPUs use the
+    smallest core that has enough threads. Isolated CPUs use the cores with
+    the fewest threads.
     """
     if policy is CpuThreadPolicy.ISOLATE:
         chosen = sorted(cores, key=len)[:count]
@@ -64,20 +65,20 @@ def pick_cpus(cores: Sequence[Core], count: int, policy: CpuThreadPolicy) -> Pin
             frozenset(cpu for core in chosen for cpu in core[1:]),
         )
     picked: list[int] = []
-    passed: list[Core] = []
+    skipped: list[Core] = []
     for core in sorted(cores, key=len, reverse=True):
         if len(core) <= count - len(picked):
             picked += core
         else:
-            passed.append(core)
+            skipped.append(core)
     left = count - len(picked)
     if left:
-        picked += min(passed, key=len)[:left]
+        picked += min(skipped, key=len)[:left]
     return PinnedCpus(tuple(picked))
 
 
 def _all_cores(cell: HostCell) -> tuple[CpuSet, ...]:
-    """Return the cell's cores; a CPU of which no core is known is one by itself."""
+    """Return the cell's cores; a CPU without a known core is a separate one."""
     known = frozenset[int]().union(*cell.siblings)
     lone = sorted((cell.dedicated | cell.shared) - known)
     return cell.siblings + tuple(frozenset({cpu}) for cpu in lone)

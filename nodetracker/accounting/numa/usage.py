@@ -1,4 +1,4 @@
-"""What the NUMA cells of a node offer, and what stored placements take of it."""
+"""Compute the usage of a node's NUMA cells from stored placements."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ NO_USAGE = CellUsage()
 
 
 def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
-    """Return the cells that a row's column ``numa_topology`` holds, so that any writer can admit.
+    """Decode the cells in a row's column ``numa_topology``, for admission by any writer.
 
     Args:
-        column: as `inventory.numa_columns` builds it, or ``{}``; the usage in
-            it is left aside.
+        column: as built by `inventory.numa_columns`, or ``{}``; its usage is
+            ignored.
     """
     return tuple(
         HostCell(
@@ -48,21 +48,21 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
 def sum_usage(
     cells: Iterable[HostCell], placements: Iterable[NumaPlacement]
 ) -> dict[int, CellUsage]:
-    """Add placements up: those of claims, and the pins of guests that no claim covers.
+    """Add up the placements of claims and the pins of unclaimed guests.
 
-    The sum is always taken anew, so what is not in `placements` any more
-    leaves nothing behind. A pinned CPU counts where it is, whatever cell the
-    placement names, as firmware may number cells anew. One that two
-    placements pin counts once; `find_conflicts` tells of it.
+    The sum is always computed from scratch, so removed placements leave no
+    remainder. A pinned CPU counts for the cell that contains it, whatever cell
+    its placement names, as firmware may renumber cells. A CPU that two
+    placements pin counts once; `find_conflicts` reports it.
 
     Returns:
-        Host cell id -> what is promised of it, for each of `cells`.
+        Host cell id -> its usage, for each of `cells`.
     """
     parts = [part for placement in placements for part in placement.cells]
-    taken = frozenset[int]().union(*(part.exclusive_cpus for part in parts))
+    exclusive = frozenset[int]().union(*(part.exclusive_cpus for part in parts))
     return {
         cell.id: _sum_parts(
-            [part for part in parts if part.host_cell == cell.id], taken & cell.cpus
+            [part for part in parts if part.host_cell == cell.id], exclusive & cell.cpus
         )
         for cell in cells
     }
@@ -82,7 +82,7 @@ def _sum_parts(parts: Sequence[CellPlacement], pinned_cpus: CpuSet) -> CellUsage
 
 
 def list_placements(claims: Iterable[Claim], guests: Iterable[Guest]) -> tuple[NumaPlacement, ...]:
-    """Return all that counts on a node's cells: active claims, and guests that none covers."""
+    """Return the placements of a node's active claims and unclaimed guests."""
     return (
         *(claim.numa for claim in claims if claim.is_active and claim.numa is not None),
         *(
@@ -93,12 +93,11 @@ def list_placements(claims: Iterable[Claim], guests: Iterable[Guest]) -> tuple[N
     )
 
 
-def offered_pins(pins: GuestPins, policy: Policy) -> GuestPins:
-    """Return a guest's pins with those to CPUs that are not for pinning as floating ones.
+def restrict_pins(pins: GuestPins, policy: Policy) -> GuestPins:
+    """Return a guest's pins, with pins outside of `cpu_dedicated_set` as shared CPUs.
 
-    Without `cpu_dedicated_set` no CPU may be pinned by claims, so a pin is a
-    matter between the guest and whoever made it. The same holds for CPUs that
-    a guest keeps empty.
+    Claims pin only CPUs of that set, so pins to other CPUs do not affect them.
+    The same applies to isolated CPUs.
     """
     dedicated = policy.cpu_dedicated_set or frozenset()
     cells = [
@@ -116,14 +115,14 @@ def offered_pins(pins: GuestPins, policy: Policy) -> GuestPins:
 def topology_with_usage(
     column: Mapping[str, Any], usage: Mapping[int, CellUsage]
 ) -> dict[str, Any]:
-    """Return the column ``numa_topology`` with its usage put in, in Nova's fields.
+    """Return the column ``numa_topology`` with its usage set, in Nova's fields.
 
-    Only ``cpu_usage`` (floating CPUs), ``memory_usage`` (MiB), ``pinned_cpus``
-    (with those kept free for isolation) and each pool's ``used`` are set.
+    Only ``cpu_usage`` (shared CPUs), ``memory_usage`` (MiB), ``pinned_cpus``
+    (including isolated ones) and each pool's ``used`` are set.
 
     Args:
-        column: the column as it stands, with or without usage in it.
-        usage: as `sum_usage` gives it for the column's cells.
+        column: the current column, with or without usage.
+        usage: from `sum_usage` for the column's cells.
     """
     shown = []
     cells = decode_host_cells(column)
@@ -147,16 +146,16 @@ def topology_with_usage(
 def find_conflicts(
     cells: Sequence[HostCell], placements: Mapping[str, NumaPlacement]
 ) -> tuple[str, ...]:
-    """Say which CPUs are pinned twice and which pages are promised twice.
+    """Return which CPUs are pinned twice and which page pools are overcommitted.
 
-    Pages of the smallest size count only where they were asked by their
-    size: ordinary memory may be overcommitted.
+    Pages of the smallest size count only if they were requested by size, as
+    ordinary memory may be overcommitted.
 
     Args:
         placements: by the claim's or guest's uuid.
 
     Returns:
-        One line for each conflict; none when all is well.
+        One line for each conflict.
     """
     owners: dict[int, list[str]] = {}
     for uuid, placement in sorted(placements.items()):
@@ -164,7 +163,7 @@ def find_conflicts(
             for cpu in sorted([*part.pins.values(), *part.isolated]):
                 owners.setdefault(cpu, []).append(uuid)
     found = [
-        f"CPU {cpu} is taken by {' and '.join(uuids)}"
+        f"CPU {cpu} is used by {' and '.join(uuids)}"
         for cpu, uuids in sorted(owners.items())
         if len(uuids) > 1
     ]
@@ -173,6 +172,8 @@ def find_conflicts(
         pools = {pool.size_kb: pool.total - pool.reserved for pool in cell.pages}
         for size, count in usage[cell.id].pages.items():
             if count > pools.get(size, 0):
-                there = f"{max(0, pools.get(size, 0))} of {count} promised pages of {size} KiB"
-                found.append(f"host cell {cell.id} has {there}")
+                available = max(0, pools.get(size, 0))
+                found.append(
+                    f"host cell {cell.id} has {available} of {count} used pages of {size} KiB"
+                )
     return tuple(found)

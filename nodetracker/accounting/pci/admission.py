@@ -1,9 +1,9 @@
-"""Whether a node has the PCI devices that a claim asks for, which ones, and if not, why.
+"""Choose the PCI devices for a claim's requests, or collect the reasons for refusal.
 
-Of devices that fit, those are taken that are missed least: near enough to the
-guest before farther ones, for a guest without cells those without a cell; then
-those that take no other device with them (the VF of a card that is in use
-before one of a whole card); then those of the fuller pool; then by address.
+Of the devices that fit, the order of preference is: nearest to the guest (for
+a guest without cells, devices without a cell); then those that make no other
+device unavailable (a VF of a card that is in use before a VF of an unused
+card); then those of the larger pool; then by address.
 """
 
 from collections import Counter
@@ -25,18 +25,18 @@ class PciAdmission:
     """The devices of one node against the requests of one claim.
 
     Attributes:
-        devices: settled ones; nothing in them is changed.
-        requests: all of one claim; no device serves two of them.
-        aliases: by name.
-        sockets: host cell id -> its socket, None when that is unknown; needed
-            for the policy ``socket`` alone.
+        devices: with derived status; they are not modified.
+        requests: all requests of one claim; a device is used for one of them.
+        aliases: name -> alias.
+        sockets: host cell id -> its socket, None when unknown; needed only for
+            the policy ``socket``.
     """
 
     devices: Devices
     requests: tuple[PciRequest, ...]
     aliases: Mapping[str, Alias]
     sockets: Mapping[int, int | None] = field(default_factory=dict)
-    _answers: dict[frozenset[int], bool] = field(
+    _results: dict[frozenset[int], bool] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _preferred: dict[str, tuple[str, ...]] = field(
@@ -44,24 +44,24 @@ class PciAdmission:
     )
 
     def accepts(self, cell_ids: Collection[int] = ()) -> bool:
-        """Tell whether all requests can be met for a guest on these host cells.
+        """Return whether all requests can be met for a guest on these host cells.
 
-        Meant for a search over cells: each set of cells is judged once.
+        Results are cached for the search over sets of cells.
 
         Args:
-            cell_ids: none = the guest has no cells of its own.
+            cell_ids: empty for a guest without cells.
         """
         key = frozenset(cell_ids)
-        if key not in self._answers:
+        if key not in self._results:
             demands = [self._demand(request, key) for request in self.requests]
-            self._answers[key] = is_met(demands, self._match(demands))
-        return self._answers[key]
+            self._results[key] = is_met(demands, self._match(demands))
+        return self._results[key]
 
     def evaluate(self, cell_ids: Collection[int] = ()) -> PciVerdict:
-        """Choose the devices for a guest on these host cells, or tell every reason against it.
+        """Choose the devices for a guest on these host cells, or return all reasons for refusal.
 
         Args:
-            cell_ids: none = the guest has no cells of its own.
+            cell_ids: empty for a guest without cells.
         """
         cells = frozenset(cell_ids)
         demands = [self._demand(request, cells) for request in self.requests]
@@ -79,7 +79,7 @@ class PciAdmission:
         if not is_met(possible, chosen):
             needed = sum(demand.count for demand in possible)
             found = sum(map(len, chosen))
-            reasons.append(f"PCI devices: {found} usable at once < requested {needed} together")
+            reasons.append(f"PCI devices: {found} usable together < requested {needed}")
         return PciVerdict(findings, () if reasons else chosen, tuple(reasons))
 
     def _match(self, demands: Sequence[Demand]) -> tuple[tuple[str, ...], ...]:
@@ -129,18 +129,18 @@ def rank_affinity(
     cells: Collection[int],
     sockets: Mapping[int, int | None],
 ) -> int | None:
-    """Return how far a device on a cell is from what a guest would like best.
+    """Return the distance of a device from a guest as a rank.
 
-    A cell whose socket is unknown is on the same socket as itself alone.
+    A cell whose socket is unknown shares its socket with no other cell.
 
     Args:
-        numa_node: the device's cell id, None when the firmware does not say.
-        cells: ids of the host cells that the guest is on; none = it has no
-            cells, and takes first what no guest with cells would miss.
+        numa_node: the device's cell id, None when unknown.
+        cells: ids of the guest's host cells. Empty for a guest without cells,
+            which prefers devices that guests with cells do not prefer.
         sockets: host cell id -> its socket.
 
     Returns:
-        0 is best; None: the policy does not allow it.
+        0 is best; None: the policy forbids the device.
 
     >>> [rank_affinity(cell, PciNumaPolicy.LEGACY, {0}, {}) for cell in (0, None, 1)]
     [0, 1, None]
@@ -160,26 +160,26 @@ def rank_affinity(
 
 
 def list_preferred(devices: Devices, alias: Alias) -> tuple[str, ...]:
-    """Return the available devices of an alias, those that are missed least first."""
+    """Return the available devices of an alias in order of preference."""
     pools = count_pools(devices.values())
-    harms = _count_displaced(devices)
+    displaced = _count_displaced(devices)
 
     def order(device: TrackedDevice) -> tuple[Any, ...]:
         pool = pool_of(device)
         card = device.parent_addr or ""
-        return harms[device.address], -pools[pool], pool.order, card, device.address
+        return displaced[device.address], -pools[pool], pool.order, card, device.address
 
     found = [device for device in devices.values() if device.is_available and alias.matches(device)]
     return tuple(device.address for device in sorted(found, key=order))
 
 
 def _count_displaced(devices: Devices) -> Counter[str]:
-    """Count for each device the available others that nobody can have once it is taken."""
-    harms: Counter[str] = Counter()
+    """Count for each device the available others that its assignment makes unavailable."""
+    displaced: Counter[str] = Counter()
     for device in devices.values():
         parent = None if device.parent_addr is None else devices.get(device.parent_addr)
         if parent is None:
             continue
-        harms[parent.address] += device.is_available
-        harms[device.address] += parent.is_available
-    return harms
+        displaced[parent.address] += device.is_available
+        displaced[device.address] += parent.is_available
+    return displaced

@@ -1,9 +1,10 @@
-"""GPUs as the resource class PGPU: which of a node count as it, and which are taken without it.
+"""Account GPUs as the resource class PGPU.
 
-A GPU is sold in one way. One that a device spec names or a claim has as a
-PCI device, itself or a part of it, is no PGPU. Any other counts, and is
-reserved while a guest is bound to it. A guest's claims of PGPU stand for the
-GPUs that it is bound to: so many of them are not reserved as well.
+A GPU is available in only one way. If a device spec matches it or one of its
+virtual functions, or a claim has one of these as a PCI device, the GPU does
+not count as PGPU. Any other GPU does, and is reserved while a guest is bound
+to it. If the guest has claims of PGPU, they account for as many of its GPUs,
+which are then not reserved in addition.
 """
 
 from collections import Counter
@@ -24,12 +25,12 @@ def ledger_gpu_columns(
     guests: Collection[Guest],
     devices: Mapping[str, TrackedDevice],
 ) -> dict[str, Any]:
-    """Build the columns ``gpus``, with what each counts as and who has it, and ``inventory``.
+    """Build the columns ``gpus``, with each GPU's resource class and guests, and ``inventory``.
 
     Args:
-        gpus, inventory: the columns as they are; what is built here is left aside.
-        claims: those that do not count are passed over.
-        devices: of the node, for what is managed and what is a part of which.
+        gpus, inventory: the current columns; the parts built here are ignored.
+        claims: inactive ones are ignored.
+        devices: the node's PCI devices, which show what is managed and their parents.
     """
     gpu_of = {gpu["address"]: gpu["address"] for gpu in gpus}
     gpu_of |= {
@@ -58,12 +59,12 @@ def ledger_gpu_columns(
     rest = {name: entry for name, entry in inventory.items() if name != GPU_RESOURCE_CLASS}
     if not counted:
         return {"gpus": shown, "inventory": rest}
-    asked = _sum_gpus(active)
-    covered = sum(min(count_bound(shown, uuid), amount) for uuid, amount in asked.items())
-    taken = sum(bool(gpu["guests"]) for gpu in counted)
+    claimed = _sum_gpus(active)
+    bound_by_claims = sum(min(count_bound(shown, uuid), amount) for uuid, amount in claimed.items())
+    used = sum(bool(gpu["guests"]) for gpu in counted)
     entry = {
         "total": len(counted),
-        "reserved": max(0, taken - covered),
+        "reserved": max(0, used - bound_by_claims),
         "min_unit": 1,
         "max_unit": len(counted),
         "step_size": 1,
@@ -73,10 +74,10 @@ def ledger_gpu_columns(
 
 
 def count_bound(gpus: Iterable[Mapping[str, Any]], workload_uuid: str) -> int:
-    """Return how many GPUs that count as PGPU a workload's guest is bound to.
+    """Return the number of GPUs that count as PGPU and that a workload's guest is bound to.
 
     Args:
-        gpus: as `ledger_gpu_columns` builds the column.
+        gpus: the column built by `ledger_gpu_columns`.
     """
     return sum(
         gpu.get("resource_class") == GPU_RESOURCE_CLASS and workload_uuid in gpu["guests"]
@@ -84,20 +85,20 @@ def count_bound(gpus: Iterable[Mapping[str, Any]], workload_uuid: str) -> int:
     )
 
 
-def covered_inventory(
+def inventory_after_claims(
     inventory: Mapping[str, Any],
     gpus: Iterable[Mapping[str, Any]],
     workload_uuid: str,
     before: Iterable[Claim],
     after: Iterable[Claim],
 ) -> dict[str, Any] | None:
-    """Return the column ``inventory`` once other claims cover a workload's guest than before.
+    """Return the column ``inventory`` after a change of a workload's claims.
 
     Args:
         before, after: the workload's active claims on the node.
 
     Returns:
-        None when nothing changes.
+        None without a change.
     """
     entry, bound = inventory.get(GPU_RESOURCE_CLASS), count_bound(gpus, workload_uuid)
     lost = min(bound, _sum_gpus(before)[workload_uuid])
@@ -109,7 +110,7 @@ def covered_inventory(
 
 
 def _sum_gpus(claims: Iterable[Claim]) -> Counter[str]:
-    """Return how many PGPUs claims hold for each workload."""
+    """Return the number of PGPUs that each workload has claimed."""
     held: Counter[str] = Counter()
     for claim in claims:
         held[claim.workload.uuid] += claim.amounts.resources.get(GPU_RESOURCE_CLASS, 0)

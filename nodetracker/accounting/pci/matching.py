@@ -1,10 +1,10 @@
 """Match PCI devices with requests, so that requests that can be met together always are.
 
-Two things rule out taking the first device that fits: requests compete for
-the same devices, and a PF and its VFs exclude each other. The first is
-bipartite matching. For the second, each card of which both the PF and VFs are
-wanted is used in one way or the other, and the ways are tried. They are few:
-of cards that are alike for every request only the number matters.
+Taking the first device that fits is not sufficient for two reasons: requests
+compete for the same devices, and a PF and its VFs exclude each other. The first
+is a bipartite matching. For the second, each card of which both the PF and VFs
+are requested is used either as a PF or for its VFs, and these ways are tried.
+They are few, as only the number of equal cards matters.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ class Demand:
 
     Attributes:
         count: number of devices needed.
-        ranks: address -> its distance from what the request prefers, 0 is best;
-            of the same rank, the first is taken first.
+        ranks: address -> rank of preference, 0 is best; within a rank, the
+            first address is preferred.
     """
 
     count: int
@@ -33,16 +33,16 @@ def match_devices(
 ) -> tuple[tuple[str, ...], ...]:
     """Choose devices for all demands together.
 
-    Better ranks and earlier addresses are taken first, as far as all can be
-    served. Equal input gives equal output.
+    Better ranks and earlier addresses are preferred, as far as all demands can
+    be met. The result is deterministic.
 
     Args:
         parents: address -> address of its PF, of every address in the demands.
 
     Returns:
-        Addresses for each demand, none of them twice and no VF together with its PF.
-        All that is needed if all demands can be met together; otherwise as many
-        as possible, and some demands are short.
+        Addresses for each demand, without duplicates and without a VF together
+        with its PF. If not all demands can be met together, as many addresses
+        as possible.
     """
     best: tuple[tuple[str, ...], ...] = ((),) * len(demands)
     needed = sum(demand.count for demand in demands)
@@ -109,7 +109,7 @@ def _list_uses(
     for card in dict.fromkeys(contested):
         groups.setdefault(_describe_card(card, children[card], demands), []).append(card)
     for group in groups.values():
-        group.sort(key=lambda card: len(children[card]))  # the card with the fewest VFs goes whole
+        group.sort(key=lambda card: len(children[card]))  # fewest VFs: used as PFs first
     whole_cards = sum(
         demand.count for demand in demands if any(name in children for name in demand.ranks)
     )

@@ -1,4 +1,4 @@
-"""Pools: the available PCI devices of a node, those alike together, as ``pci_stats`` shows them."""
+"""Group the available PCI devices of a node into pools, as in the column ``pci_stats``."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ _TAGS_OF_PLACEMENT = frozenset({"resource_class", "traits"})
 
 @dataclass(frozen=True, slots=True)
 class PciPool:
-    """What devices of one pool have in common.
+    """The common properties of a pool's devices.
 
     Attributes:
-        numa_node: cell id, None when the firmware does not say.
-        tags: (key, value) in ascending key; placement's own are left out.
+        numa_node: cell id, None when unknown.
+        tags: (key, value) in ascending key, without those meant for placement.
     """
 
     vendor_id: str
@@ -27,13 +27,13 @@ class PciPool:
     tags: tuple[tuple[str, str | None], ...] = ()
 
     def __str__(self) -> str:
-        """Say it in a line's part, e.g. ``8086:10ed type-VF on cell 1``."""
-        where = "on no cell" if self.numa_node is None else f"on cell {self.numa_node}"
+        """Return a description for messages, e.g. ``8086:10ed type-VF on cell 1``."""
+        where = "without a cell" if self.numa_node is None else f"on cell {self.numa_node}"
         return f"{self.vendor_id}:{self.product_id} {self.dev_type} {where}"
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What pools are sorted by: those with the fewest keys first, as Nova does."""
+        """The sort key of pools: those with the fewest tags first, as in Nova."""
         return (
             len(self.tags),
             self.vendor_id,
@@ -45,7 +45,7 @@ class PciPool:
 
 
 def pool_of(device: TrackedDevice) -> PciPool:
-    """Return the pool that a managed device belongs to, whatever its status."""
+    """Return the pool of a managed device, independent of its status."""
     tags = {
         key: value for key, value in (device.tags or {}).items() if key not in _TAGS_OF_PLACEMENT
     }
@@ -61,13 +61,13 @@ def pool_of(device: TrackedDevice) -> PciPool:
 
 
 def count_pools(devices: Iterable[TrackedDevice]) -> dict[PciPool, int]:
-    """Count the available devices of each pool, in the pools' order; empty pools are left out."""
+    """Count the available devices of each pool, in the pools' order; empty pools are omitted."""
     counts = Counter(pool_of(device) for device in devices if device.is_available)
     return {pool: counts[pool] for pool in sorted(counts, key=lambda pool: pool.order)}
 
 
 def pci_columns(devices: Iterable[TrackedDevice]) -> dict[str, Any]:
-    """Return the column ``pci_stats``: a flat dict a pool, in Nova's keys."""
+    """Return the column ``pci_stats``: one flat dict per pool, with Nova's keys."""
     return {
         "pci_stats": [
             {

@@ -1,13 +1,14 @@
-"""PCI devices of one node over time: what the host shows, who holds what, and what follows from it.
+"""Track the PCI devices of a node: presence, assignment and derived status.
 
-Three things are decided: whether a spec names a device (`tags`), whether a
-claim has it (`claim_uuid`), and whether the host still shows it. The status of
-a device that nobody holds is never remembered: `derive_status` derives it from these
-and from the neighbours', so whatever is done and undone comes back to the same.
+Three facts are stored: the tags of the matching device spec (`tags`), the
+claim or guest that the device is assigned to (`claim_uuid`), and whether the
+host still reports it. The status of a free device is always derived from these
+facts and from related functions by `derive_status`, so undoing a change
+restores the previous status.
 
-A PF in use makes its VFs unclaimable, a VF in use makes its PF unavailable. A
-held device that left the host still counts as in use. Every function returns
-a new mapping of address -> device and leaves the given one as it is.
+A PF in use makes its VFs unclaimable; a VF in use makes its PF unavailable. An
+assigned device that was removed from the host still counts as in use. Every
+function returns a new mapping of address -> device and does not modify its argument.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice, track_device
 from nodetracker.model.pci_spec import DeviceSpec, find_tags
 
-_HELD = frozenset({PciStatus.CLAIMED, PciStatus.ALLOCATED, PciStatus.REMOVED})
+_ASSIGNED = frozenset({PciStatus.CLAIMED, PciStatus.ALLOCATED, PciStatus.REMOVED})
 
 Devices = Mapping[str, TrackedDevice]
 """Address -> device, of one node."""
@@ -31,15 +32,15 @@ def sync_devices(
     specs: Sequence[DeviceSpec],
     netdevs: Mapping[str, str],
 ) -> dict[str, TrackedDevice]:
-    """Bring the stored devices up to what the host shows and the specs name now.
+    """Update the stored devices from those that the host reports and from the specs.
 
-    New devices are there to be claimed, changed ones have their new values
-    also while a claim has them. One that left stays, marked as removed, as
-    long as a claim has it; if it comes back it is allocated to that claim
-    again. A held device keeps its claim when no spec names it any longer.
+    New devices become available, changed ones get their new values even while
+    assigned. An assigned device that disappeared is kept as removed until it
+    is freed; if it reappears it is allocated again. A device remains assigned
+    when no spec matches it any longer.
 
     Args:
-        observed: every function of a whole reading, each address once.
+        observed: all functions of a complete reading, without duplicate addresses.
         netdevs: name of a network interface -> address, for specs by devname.
     """
     devices = {}
@@ -53,7 +54,7 @@ def sync_devices(
             tags=find_tags(device, specs, netdevs),
         )
     for address, device in stored.items():
-        if address not in devices and device.is_held:
+        if address not in devices and device.is_assigned:
             devices[address] = replace(device, status=PciStatus.REMOVED)
     return derive_status(devices)
 
@@ -61,32 +62,29 @@ def sync_devices(
 def claim_devices(
     devices: Devices, addresses: Collection[str], claim_uuid: str
 ) -> dict[str, TrackedDevice]:
-    """Give available devices to a claim whose guest was not seen yet.
+    """Assign available devices to a claim whose guest has not been listed yet.
 
     Raises:
-        RefusedError: one of them is not there to be had; nothing is changed.
+        RefusedError: one of them is not available.
     """
     _check_available(devices, addresses, None)
-    return _give(devices, addresses, claim_uuid, PciStatus.CLAIMED)
+    return _assign(devices, addresses, claim_uuid, PciStatus.CLAIMED)
 
 
 def allocate_devices(
     devices: Devices, addresses: Collection[str], claim_uuid: str
 ) -> dict[str, TrackedDevice]:
-    """Give devices, available ones or its own, to a claim whose guest is there.
+    """Assign devices, available ones or its own, to a claim whose guest exists.
 
     Raises:
-        RefusedError: one of them is not there to be had; nothing is changed.
+        RefusedError: one of them is neither available nor assigned to the claim.
     """
     _check_available(devices, addresses, claim_uuid)
-    return _give(devices, addresses, claim_uuid, PciStatus.ALLOCATED)
+    return _assign(devices, addresses, claim_uuid, PciStatus.ALLOCATED)
 
 
 def free_devices(devices: Devices, claim_uuid: str) -> dict[str, TrackedDevice]:
-    """Take back all that a claim has; those that left the host are forgotten.
-
-    A claim that has nothing changes nothing.
-    """
+    """Free all devices of a claim; those removed from the host are dropped."""
     kept = {
         address: replace(device, claim_uuid=None) if device.claim_uuid == claim_uuid else device
         for address, device in devices.items()
@@ -95,69 +93,71 @@ def free_devices(devices: Devices, claim_uuid: str) -> dict[str, TrackedDevice]:
     return derive_status(kept)
 
 
-def hold_for_guests(
+def assign_to_guests(
     devices: Devices, guests: Iterable[Guest], claims: Collection[str]
 ) -> dict[str, TrackedDevice]:
-    """Give devices that guests have, and no claim, to these guests themselves.
+    """Assign free devices that guests are bound to to these guests.
 
-    What the host passes through to a guest is nobody else's, whether or not a
-    claim was asked. A guest that has a device no longer gives it back.
+    A device that is passed through to a guest is unavailable to others, with
+    or without a claim. A device that a guest is no longer bound to is freed.
 
     Args:
-        claims: uuids of all active claims; any other holder is a guest.
+        claims: uuids of all active claims; any other assignee is a guest.
     """
-    has = {address: guest.uuid for guest in guests for address in guest.pins.devices}
-    held = dict(devices)
-    for holder in {device.claim_uuid for device in devices.values()} - {None, *claims}:
-        own = list_held(held, str(holder))
-        if any(has.get(address) != holder for address in own):
-            held = free_devices(held, str(holder))
-    for address, uuid in sorted(has.items()):
-        if address in held and held[address].is_available:
-            held = allocate_devices(held, [address], uuid)
-    return held
+    guest_of = {address: guest.uuid for guest in guests for address in guest.pins.devices}
+    result = dict(devices)
+    for assignee in {device.claim_uuid for device in devices.values()} - {None, *claims}:
+        own = list_assigned(result, str(assignee))
+        if any(guest_of.get(address) != assignee for address in own):
+            result = free_devices(result, str(assignee))
+    for address, uuid in sorted(guest_of.items()):
+        if address in result and result[address].is_available:
+            result = allocate_devices(result, [address], uuid)
+    return result
 
 
-def hold_for_claims(
+def assign_to_claims(
     devices: Devices, claims: Iterable[Claim], before: Mapping[str, Claim]
 ) -> dict[str, TrackedDevice]:
-    """Let every claim have its devices, and a released one none.
+    """Assign their devices to active claims, and free those of released ones.
 
-    One that did not change and has all that it can have is passed over. What
-    is not to be had any more it does not get: that must not cost the audit.
+    Unchanged claims that already have all available devices are skipped.
+    Devices that are no longer available are omitted, so that they do not make
+    the audit fail.
 
     Args:
-        before: the claims by uuid when the devices were given last.
+        before: uuid -> claim at the time of the last assignment.
     """
-    held = dict(devices)
+    result = dict(devices)
     for claim in claims:
         if not claim.devices:
             continue
-        if before.get(claim.uuid) == claim and not _lacks(held, claim):
+        if before.get(claim.uuid) == claim and not _lacks_device(result, claim):
             continue
-        held = free_devices(held, claim.workload.uuid)  # what its guest has is its own
+        # Devices assigned to the claim's guest belong to the claim.
+        result = free_devices(result, claim.workload.uuid)
         if claim.state is ClaimState.RELEASED:
-            held = free_devices(held, claim.uuid)
+            result = free_devices(result, claim.uuid)
         elif claim.state is ClaimState.CONFIRMED:
-            own = [a for a in claim.devices if a in held and _may_have(held[a], claim)]
-            held = allocate_devices(held, own, claim.uuid)
+            own = [a for a in claim.devices if a in result and _is_assignable(result[a], claim)]
+            result = allocate_devices(result, own, claim.uuid)
         else:
-            free = [a for a in claim.devices if a in held and held[a].is_available]
-            held = claim_devices(held, free, claim.uuid)
-    return held
+            free = [a for a in claim.devices if a in result and result[a].is_available]
+            result = claim_devices(result, free, claim.uuid)
+    return result
 
 
-def hold_anew(
+def reassign_devices(
     devices: Devices, claims: Collection[Claim], guests: Iterable[Guest]
 ) -> dict[str, TrackedDevice]:
-    """Give the devices of a new reading to the claims that have them, then to guests."""
+    """Assign the devices of a new reading to their claims, then to guests."""
     free = {address: replace(device, claim_uuid=None) for address, device in devices.items()}
-    held = hold_for_claims(derive_status(free), claims, {})
-    return hold_for_guests(held, guests, [claim.uuid for claim in claims])
+    assigned = assign_to_claims(derive_status(free), claims, {})
+    return assign_to_guests(assigned, guests, [claim.uuid for claim in claims])
 
 
-def _lacks(devices: Devices, claim: Claim) -> bool:
-    """Tell whether a claim could have a device of its own that it has not."""
+def _lacks_device(devices: Devices, claim: Claim) -> bool:
+    """Return whether a device of an active claim could be assigned to it but is not."""
     return claim.is_active and any(
         device.is_available or device.claim_uuid == claim.workload.uuid
         for device in map(devices.get, claim.devices)
@@ -165,38 +165,38 @@ def _lacks(devices: Devices, claim: Claim) -> bool:
     )
 
 
-def _may_have(device: TrackedDevice, claim: Claim) -> bool:
+def _is_assignable(device: TrackedDevice, claim: Claim) -> bool:
     return device.is_available or device.claim_uuid == claim.uuid
 
 
-def list_held(devices: Devices, claim_uuid: str) -> tuple[str, ...]:
-    """Return the addresses that a claim has, in ascending order."""
+def list_assigned(devices: Devices, claim_uuid: str) -> tuple[str, ...]:
+    """Return the addresses of the devices assigned to a claim, in ascending order."""
     return tuple(
         sorted(address for address, device in devices.items() if device.claim_uuid == claim_uuid)
     )
 
 
 def derive_status(devices: Devices) -> dict[str, TrackedDevice]:
-    """Give every device the status that follows from claims, specs and neighbours."""
-    held = {address for address, device in devices.items() if device.is_held}
-    parents_of_held = {devices[address].parent_addr for address in held}
+    """Set the status of every device from assignments, specs and related functions."""
+    assigned = {address for address, device in devices.items() if device.is_assigned}
+    parents = {devices[address].parent_addr for address in assigned}
     derived = {}
     for address, device in devices.items():
-        status = _status_of(device, held, parents_of_held)
+        status = _status_of(device, assigned, parents)
         derived[address] = device if device.status is status else replace(device, status=status)
     return derived
 
 
 def _status_of(
-    device: TrackedDevice, held: Collection[str], parents_of_held: Collection[str | None]
+    device: TrackedDevice, assigned: Collection[str], parents: Collection[str | None]
 ) -> PciStatus:
-    if device.is_held:
-        return device.status if device.status in _HELD else PciStatus.ALLOCATED
+    if device.is_assigned:
+        return device.status if device.status in _ASSIGNED else PciStatus.ALLOCATED
     if not device.is_managed:
         return PciStatus.UNMANAGED
-    if device.parent_addr in held:
+    if device.parent_addr in assigned:
         return PciStatus.UNCLAIMABLE
-    if device.address in parents_of_held:
+    if device.address in parents:
         return PciStatus.UNAVAILABLE
     return PciStatus.AVAILABLE
 
@@ -205,19 +205,19 @@ def _check_available(devices: Devices, addresses: Collection[str], claim_uuid: s
     for address in addresses:
         device = devices.get(address)
         if device is None:
-            raise RefusedError(f"there is no PCI device {address}")
-        is_own = device.is_held and device.claim_uuid == claim_uuid
+            raise RefusedError(f"no such PCI device: {address}")
+        is_own = device.is_assigned and device.claim_uuid == claim_uuid
         if not device.is_available and not is_own:
             raise RefusedError(f"PCI device {address} is {device.status}")
         if device.parent_addr in addresses:
-            raise RefusedError(f"PCI device {address} is part of {device.parent_addr}")
+            raise RefusedError(f"PCI device {address} is a VF of {device.parent_addr}")
 
 
-def _give(
+def _assign(
     devices: Devices, addresses: Collection[str], claim_uuid: str, status: PciStatus
 ) -> dict[str, TrackedDevice]:
-    given = dict(devices)
+    result = dict(devices)
     for address in addresses:
         if devices[address].status is not PciStatus.REMOVED:
-            given[address] = replace(devices[address], status=status, claim_uuid=claim_uuid)
-    return derive_status(given)
+            result[address] = replace(devices[address], status=status, claim_uuid=claim_uuid)
+    return derive_status(result)

@@ -1,4 +1,4 @@
-"""What an admission of PCI devices says: what each request gets, or what each pool lacks."""
+"""Results of the admission of PCI devices, with findings per request and pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from nodetracker.model.pci_request import PciRequest
 
 @dataclass(frozen=True, slots=True)
 class PoolFinding:
-    """What one pool has for a request.
+    """The devices of one pool for a request.
 
     Attributes:
-        usable: devices that the request may have.
-        statuses: how many of the pool's devices have which status.
+        usable: number of devices that the request may use.
+        statuses: status -> number of the pool's devices.
     """
 
     pool: PciPool
@@ -22,7 +22,7 @@ class PoolFinding:
     statuses: Mapping[PciStatus, int]
 
     def __str__(self) -> str:
-        """Say it, e.g. ``8086:10ed type-VF on cell 1: 0 usable of 3 available``."""
+        """Return e.g. ``8086:10ed type-VF on cell 1: 0 usable of 3 available``."""
         available = self.statuses.get(PciStatus.AVAILABLE, 0)
         others = "".join(
             f", {count} {status}"
@@ -34,12 +34,12 @@ class PoolFinding:
 
 @dataclass(frozen=True, slots=True)
 class RequestFinding:
-    """What the node has for one request alone.
+    """The devices of the node for one request, ignoring other requests.
 
     Attributes:
         is_known: whether its alias is configured.
-        scope: where the devices must be, in words; "" for anywhere.
-        pools: every pool that its alias stands for, in the pools' order.
+        scope: restriction of the devices' location for messages; "" for none.
+        pools: every pool that its alias matches, in the pools' order.
     """
 
     request: PciRequest
@@ -49,17 +49,17 @@ class RequestFinding:
 
     @property
     def usable(self) -> int:
-        """How many devices the request may have."""
+        """Number of devices that the request may use."""
         return sum(pool.usable for pool in self.pools)
 
     @property
     def reason(self) -> str | None:
-        """Why it cannot be met, None when it can."""
+        """Why the request cannot be met, None when it can."""
         if not self.is_known:
             return f"PCI alias {self.request.alias!r} is not configured"
         if self.usable >= self.request.count:
             return None
-        pools = ", ".join(map(str, self.pools)) or "no managed device is of this kind"
+        pools = ", ".join(map(str, self.pools)) or "no managed device matches"
         return (
             f"PCI devices {self.request.alias!r}: {self.usable} usable{self.scope} "
             f"< requested {self.request.count} ({pools})"
@@ -68,12 +68,12 @@ class RequestFinding:
 
 @dataclass(frozen=True, slots=True)
 class PciVerdict:
-    """The outcome of one admission.
+    """The result of one admission.
 
     Attributes:
         findings: one for each request, in the requests' order.
-        addresses: what each request gets; empty when they are refused.
-        reasons: every reason for refusal; empty when they are accepted.
+        addresses: devices chosen for each request; empty on refusal.
+        reasons: all reasons for refusal; empty on acceptance.
     """
 
     findings: tuple[RequestFinding, ...]
@@ -82,12 +82,12 @@ class PciVerdict:
 
     @property
     def all_addresses(self) -> tuple[str, ...]:
-        """What all requests get together."""
+        """The devices chosen for all requests."""
         return tuple(address for part in self.addresses for address in part)
 
     @property
     def summary(self) -> str:
-        """Say it in one line, e.g. ``nic: 2 requested, 5 usable; gpu: 1 requested, 0 usable``."""
+        """One line, e.g. ``nic: 2 requested, 5 usable; gpu: 1 requested, 0 usable``."""
         return "; ".join(
             f"{finding.request.alias}: {finding.request.count} requested, {finding.usable} usable"
             for finding in self.findings

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.columns import ledger_columns
-from nodetracker.accounting.pci.state import hold_anew
+from nodetracker.accounting.pci.state import reassign_devices
 from nodetracker.db.audit.decisions import LockedRow
 from nodetracker.db.codec import merge_values
 from nodetracker.model.change import ItemDiff, NodeChange
@@ -74,7 +74,7 @@ def moved_record(
         uuid: dataclasses.replace(guest, claim_uuid=held[uuid].uuid) if uuid in held else guest
         for uuid, guest in new.guests.items()
     }
-    devices = hold_anew(new.devices, claims, guests.values())
+    devices = reassign_devices(new.devices, claims, guests.values())
     columns = ledger_columns(new.values, claims, guests.values(), devices)
     return dataclasses.replace(
         new,

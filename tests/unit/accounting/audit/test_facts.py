@@ -29,7 +29,7 @@ UNKNOWN = FactEntry(FactState.UNKNOWN, "s", later(-5000), "boom")
         "a first good reading is fresh from now",
         "a fact that stays fresh keeps its time",
         "a held fact that is read again is fresh from now",
-        "a fact that was never read is unknown at once",
+        "a fact that was never read is unknown immediately",
         "a fact that fails is held from now",
         "a held fact keeps its time",
         "an unknown fact stays so and keeps its time",

@@ -98,7 +98,7 @@ class TestCpuSets:
             (None, {4, 5, 6, 7}, 0, 4),
             ({0, 1}, {4, 5}, 2, 2),
         ],
-        ids=["neither", "shared alone", "dedicated alone", "both"],
+        ids=["neither", "only shared", "only dedicated", "both"],
     )
     def test_are_available_as_in_nova(self, shared, dedicated, vcpus, pcpus):
         policy = Policy(

@@ -4,7 +4,7 @@ import dataclasses
 
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.locked import LockedNode
-from nodetracker.accounting.pci.state import hold_for_claims, hold_for_guests
+from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
@@ -58,8 +58,8 @@ def columns_of(claims=(), guests=(), devices=None):
 def make_node(claims=(), guest=None, node_id=1, **changes):
     """Build a locked node with some claims, `GUEST`'s workload and one VF."""
     guests = [] if guest is None else [guest]
-    devices = hold_for_claims({ADDRESS: VF}, claims, {})
-    devices = hold_for_guests(devices, guests, [claim.uuid for claim in claims])
+    devices = assign_to_claims({ADDRESS: VF}, claims, {})
+    devices = assign_to_guests(devices, guests, [claim.uuid for claim in claims])
     node = LockedNode(
         id=node_id,
         host=f"host-{node_id}",

@@ -3,8 +3,8 @@
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.numa.usage import offered_pins
-from nodetracker.accounting.pci.state import hold_for_guests
+from nodetracker.accounting.numa.usage import restrict_pins
+from nodetracker.accounting.pci.state import assign_to_guests
 from nodetracker.accounting.usage import Charge, charge_of_guest
 from nodetracker.cpuset import parse_cpu_set
 from nodetracker.model.fact import fresh
@@ -46,7 +46,7 @@ def test_pins_to_shared_cpus_float():
 
 
 def test_without_a_dedicated_set_no_pin_counts():
-    assert offered_pins(PINNED, Policy()).pcpus == 0
+    assert restrict_pins(PINNED, Policy()).pcpus == 0
     found = view(make_guest(pins=PINNED), Policy())
     assert (found.values.vcpus_used, found.values.pcpus_used) == (2, 0)
 
@@ -70,24 +70,24 @@ def held(devices):
 
 def test_a_guest_has_what_is_passed_through_to_it():
     guest = make_guest(pins=GuestPins((), (VF.address,)))
-    devices = hold_for_guests(track(), [guest], [])
+    devices = assign_to_guests(track(), [guest], [])
     assert held(devices) == (PciStatus.ALLOCATED, guest.uuid)
-    assert hold_for_guests(devices, [guest], []) == devices
-    assert held(hold_for_guests(devices, [make_guest()], [])) == (PciStatus.AVAILABLE, None)
-    assert held(hold_for_guests(devices, [], [])) == (PciStatus.AVAILABLE, None)
+    assert assign_to_guests(devices, [guest], []) == devices
+    assert held(assign_to_guests(devices, [make_guest()], [])) == (PciStatus.AVAILABLE, None)
+    assert held(assign_to_guests(devices, [], [])) == (PciStatus.AVAILABLE, None)
 
 
 def test_a_claim_keeps_its_device_whoever_seems_to_have_it():
     guest = make_guest(pins=GuestPins((), (VF.address,)))
     devices = track(status=PciStatus.ALLOCATED, claim_uuid="claim-1")
-    assert hold_for_guests(devices, [guest], ["claim-1"]) == devices
+    assert assign_to_guests(devices, [guest], ["claim-1"]) == devices
 
 
 @pytest.mark.parametrize("addresses", [("0000:00:00.0",), ()])
 def test_a_device_that_is_not_there_or_not_managed_is_held_by_nobody(addresses):
     guest = make_guest(pins=GuestPins((), addresses))
     unmanaged = {VF.address: track_device(VF)}
-    assert hold_for_guests(unmanaged, [guest], []) == unmanaged
+    assert assign_to_guests(unmanaged, [guest], []) == unmanaged
 
 
 def test_a_listing_that_could_not_be_read_frees_no_pin():
@@ -101,5 +101,5 @@ def test_a_listing_that_could_not_be_read_frees_no_pin():
 
 def test_cpus_that_a_guest_keeps_empty_are_held_where_they_are_for_pinning():
     pins = GuestPins((CellPlacement(0, isolated=parse_cpu_set("3-4")),))
-    assert offered_pins(pins, POLICY).cells == (CellPlacement(0, isolated=parse_cpu_set("4")),)
-    assert offered_pins(pins, Policy()) == GuestPins()
+    assert restrict_pins(pins, POLICY).cells == (CellPlacement(0, isolated=parse_cpu_set("4")),)
+    assert restrict_pins(pins, Policy()) == GuestPins()

@@ -1,4 +1,4 @@
-"""NUMA hosts and requests for tests, each part changeable."""
+"""Builders of NUMA hosts and requests for tests."""
 
 from nodetracker.cpuset import parse_cpu_set
 from nodetracker.model.numa import PagePool

@@ -1,7 +1,7 @@
-"""The rules of NUMA placement, written down a second time: slow, plain, by trying everything.
+"""Oracle of NUMA placement: a second, simple implementation that tries everything.
 
-It shares no code with what it judges but the values. All of a host's state is
-recomputed from the placements at every question.
+It shares only value types with the code under test. A host's state is
+recomputed from the placements in each call.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from nodetracker.model.numa_request import CpuPolicy, CpuThreadPolicy, PageSize
 
 
 def can_fit(request, cells, placements, limits, accepts):
-    """Tell whether any assignment of distinct host cells works."""
+    """Return whether any assignment of distinct host cells works."""
     return any(
         accepts(tuple(sorted(cell.id for cell in chosen)))
         and all(
@@ -23,7 +23,7 @@ def can_fit(request, cells, placements, limits, accepts):
 
 
 def faults_of(placement, request, cells, placements, limits, accepts):
-    """Say what is wrong with a placement that was granted beside `placements`."""
+    """Return the errors of a placement that was granted in addition to `placements`."""
     ids = [part.host_cell for part in placement.cells]
     if len(set(ids)) != len(request.cells) or not accepts(tuple(sorted(ids))):
         return ["cells"]
@@ -45,7 +45,7 @@ def faults_of(placement, request, cells, placements, limits, accepts):
         sizes = _page_sizes(guest, request, cell, placements)
         if request.page_size is None:
             if (part.page_size_kb, part.pages) != (None, 0):
-                faults.append("pages nobody asked for")
+                faults.append("pages that were not requested")
         elif part.page_size_kb != max(sizes, default=0):
             faults.append("page size")
         elif part.pages * part.page_size_kb != guest.memory_mb * 1024:

@@ -1,4 +1,4 @@
-"""The search is judged by what it finds and by how many sets it looks at, never by time."""
+"""Test the results of the search and the number of sets it visits, independent of time."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, find_crowd
+from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, find_shortage
 
 EIGHT = frozenset(range(8))
 SETS_OF_EIGHT = 2**8
@@ -21,14 +21,14 @@ def refuses_all(cell_ids):
 
 
 def all_matchings(candidates):
-    """Every way to put guest cells on distinct host cells, found the slow way."""
+    """Yield every way to place guest cells on distinct host cells, by brute force."""
     for hosts in itertools.permutations(range(6), len(candidates)):
         if all(host in fitting for host, fitting in zip(hosts, candidates, strict=True)):
             yield hosts
 
 
 @given(CANDIDATES, st.permutations(range(6)), st.frozensets(st.integers(0, 5)))
-def test_it_finds_a_choice_whenever_there_is_one(candidates, order, needed):
+def test_it_finds_a_choice_whenever_one_exists(candidates, order, needed):
     def accepts(cell_ids):
         return needed <= set(cell_ids)
 
@@ -48,11 +48,11 @@ def test_no_other_choice_has_better_host_cells(candidates, order):
 
 
 @given(CANDIDATES)
-def test_a_crowd_is_named_just_when_nothing_fits(candidates):
-    crowd = find_crowd(candidates)
-    assert (crowd is None) == any(True for _ in all_matchings(candidates))
-    if crowd:
-        guests, hosts = crowd
+def test_a_shortage_is_found_exactly_when_no_placement_exists(candidates):
+    shortage = find_shortage(candidates)
+    assert (shortage is None) == any(True for _ in all_matchings(candidates))
+    if shortage:
+        guests, hosts = shortage
         assert set(hosts) == frozenset().union(*(candidates[guest] for guest in guests))
         assert len(hosts) < len(guests)
 
@@ -84,7 +84,7 @@ def test_alike_guest_cells_keep_the_order_of_the_host_cells():
         ),
     ],
 )
-def test_few_sets_are_looked_at_on_eight_host_cells(candidates, accepts, most):
+def test_few_sets_are_visited_on_eight_host_cells(candidates, accepts, most):
     choice = CellChoice(candidates, (7, 6, 5, 4, 3, 2, 1, 0), accepts)
     choice.find()
     assert choice.visited <= most
@@ -92,10 +92,10 @@ def test_few_sets_are_looked_at_on_eight_host_cells(candidates, accepts, most):
 
 
 @pytest.mark.parametrize("guests", range(1, 9))
-def test_no_set_of_host_cells_is_asked_about_twice(guests):
-    asked = []
-    CellChoice([EIGHT] * guests, tuple(range(8)), lambda ids: bool(asked.append(ids))).find()
-    assert sorted(asked) == sorted(itertools.combinations(range(8), guests))
+def test_no_set_of_host_cells_is_checked_twice(guests):
+    checked = []
+    CellChoice([EIGHT] * guests, tuple(range(8)), lambda ids: bool(checked.append(ids))).find()
+    assert sorted(checked) == sorted(itertools.combinations(range(8), guests))
 
 
 def test_a_hopeless_search_on_a_large_host_ends():

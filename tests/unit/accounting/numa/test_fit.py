@@ -55,7 +55,7 @@ FLOATING_CASES = [
 
 
 @pytest.mark.parametrize(("vcpus", "usage", "ratio", "reason"), FLOATING_CASES)
-def test_shared_cpus_are_promised_up_to_the_ratio(vcpus, usage, ratio, reason):
+def test_shared_cpus_are_overcommitted_up_to_the_ratio(vcpus, usage, ratio, reason):
     result = fit_one(make_request((vcpus, 0, 64)), SHARED_4, usage, limits=NumaLimits(ratio))
     if reason is None:
         assert result == NumaPlacement((CellPlacement(0, vcpus, 64),))
@@ -77,7 +77,7 @@ MEMORY_CASES = [
 
 
 @pytest.mark.parametrize(("cpus", "memory_mb", "usage", "ratio", "reason"), MEMORY_CASES)
-def test_ordinary_memory_is_promised_up_to_the_ratio(cpus, memory_mb, usage, ratio, reason):
+def test_ordinary_memory_is_overcommitted_up_to_the_ratio(cpus, memory_mb, usage, ratio, reason):
     limits = NumaLimits(None, ratio)
     result = fit_one(make_request((*cpus, memory_mb)), PAGES, usage, limits=limits)
     if reason is None:
@@ -102,7 +102,7 @@ PAGE_CASES = [
     pytest.param(ANY, 3072, EMPTY, (4, 786432), id="any-may-be-small"),
     pytest.param(ANY, 8192, EMPTY, ["free pages of 1048576 KiB 2 (of 2) < requested 8", "free pages of 2048 KiB 1024 (of 1024) < requested 4096", "free pages of 4 KiB 1048576 (of 1048576) < requested 2097152"], id="any-finds-none"),
     pytest.param(2048, 512, EMPTY, (2048, 256), id="explicit"),
-    pytest.param(2048, 513, EMPTY, ["memory 513 MiB is no multiple of 2048 KiB pages"], id="explicit-must-divide"),
+    pytest.param(2048, 513, EMPTY, ["memory 513 MiB is not a multiple of 2048 KiB pages"], id="explicit-must-divide"),
     pytest.param(2048, 512, CellUsage(memory_mb=1538, pages={2048: 769}), ["free pages of 2048 KiB 255 (of 1024) < requested 256"], id="explicit-is-not-overcommitted"),
     pytest.param(16384, 512, EMPTY, ["no pages of 16384 KiB"], id="explicit-is-not-there"),
 ]  # fmt: skip
@@ -118,7 +118,7 @@ def test_pages_are_the_largest_allowed_that_fit(page_size, memory_mb, usage, exp
         assert reasons_of(result) == [", ".join(expected)]
 
 
-def test_reserved_pages_are_given_to_nobody():
+def test_reserved_pages_are_not_available_to_guests():
     cell = make_cell(0, "0", huge={2048: 100}, reserved={2048: 90, 4: 900000})
     pages = fit_one(make_request((1, 0, 22), page_size=LARGE), cell)
     assert reasons_of(pages) == ["free pages of 2048 KiB 10 (of 100) < requested 11"]
@@ -159,8 +159,8 @@ PIN_CASES = [
     pytest.param(REQUIRE, ODD, 7, "", "free dedicated CPUs with a free sibling 6 (of 7 dedicated) < requested 7", id="require-sees-dedicated-siblings-alone"),
     pytest.param(ISOLATE, THREADS, 2, "", on([0, 1], {4, 5}), id="isolate-keeps-siblings-free"),
     pytest.param(ISOLATE, THREADS, 2, "4", on([1, 2], {5, 6}), id="isolate-needs-whole-cores"),
-    pytest.param(ISOLATE, THREADS, 4, "4", "free cores to isolate a CPU on 3 (of 8 dedicated) < requested 4", id="isolate-lacks"),
-    pytest.param(ISOLATE, SPOILT, 4, "", "free cores to isolate a CPU on 3 (of 7 dedicated) < requested 4", id="a-shared-sibling-spoils-a-core"),
+    pytest.param(ISOLATE, THREADS, 4, "4", "free cores for isolated CPUs 3 (of 8 dedicated) < requested 4", id="isolate-lacks"),
+    pytest.param(ISOLATE, SPOILT, 4, "", "free cores for isolated CPUs 3 (of 7 dedicated) < requested 4", id="a-shared-sibling-spoils-a-core"),
     pytest.param(ISOLATE, HOSTS, 1, "1-3", on([0]), id="a-sibling-of-nobody-does-not"),
     pytest.param(ISOLATE, HYBRID, 3, "", on([4, 5, 0], {1}), id="isolate-wastes-least"),
     pytest.param(ISOLATE, PINS_4, 4, "", on([0, 1, 2, 3]), id="isolate-without-threads"),
@@ -179,14 +179,14 @@ def test_pinned_cpus_follow_their_thread_policy(policy, cell, count, taken, expe
         assert result.cells[0].isolated == expected.isolated
 
 
-def test_an_isolated_cpu_keeps_its_siblings_from_everybody():
+def test_the_siblings_of_an_isolated_cpu_remain_unused():
     first = fit_one(make_request((0, 4, 64), threads=ISOLATE), THREADS)
     usage = sum_usage([THREADS], [first])
     second = fit_numa(make_request((0, 1, 64)), [THREADS], usage)
     assert reasons_of(second) == ["free dedicated CPUs 0 (of 8 dedicated) < requested 1"]
 
 
-def test_guest_cpus_are_numbered_through_the_cells_floating_ones_first():
+def test_guest_cpus_are_numbered_across_cells_shared_ones_first():
     cells = [make_cell(number, f"{number}0-{number}1", f"{number}4-{number}7") for number in (1, 2)]
     result = fit_numa(make_request((2, 1, 64), (1, 2, 64)), cells, {})
     assert result == NumaPlacement(
@@ -201,7 +201,7 @@ def test_mixed_needs_both_kinds():
     ]
 
 
-def test_dedicated_in_the_words_of_a_flavor_is_pinned():
+def test_vcpus_with_a_dedicated_policy_are_pinned():
     request = parse_numa_request({"cpu_policy": "dedicated"}, Amounts(2000, 0, 64))
     assert request.cpu_policy is CpuPolicy.DEDICATED
     assert fit_one(request, PINS_4).cells[0].pins == {0: 0, 1: 1}
@@ -248,13 +248,13 @@ def test_spreading_takes_the_emptiest_cells_and_packing_the_fullest(
         assert [cell.host_cell for cell in result.cells] == expected
 
 
-def test_a_host_without_cells_refuses():
+def test_a_host_without_cells_is_refused():
     assert fit_numa(make_request((1, 0, 64)), [], {}) == NumaRefusal(
         CANNOT_FIT, ("the host has no NUMA cells",)
     )
 
 
-def test_cells_without_cpus_and_without_memory_are_passed_over():
+def test_cells_without_cpus_or_without_memory_are_skipped():
     cells = [make_cell(0, "", memory_mb=9999), make_cell(1, "0-3", memory_mb=0), make_cell(6, "4")]
     result = fit_numa(make_request((1, 0, 64)), cells, {})
     assert [cell.host_cell for cell in result.cells] == [6]
@@ -265,7 +265,7 @@ def test_cells_without_cpus_and_without_memory_are_passed_over():
     )
 
 
-def test_all_reasons_are_told_for_each_host_cell():
+def test_all_reasons_are_reported_for_each_host_cell():
     cells = [make_cell(0, "0-3", memory_mb=100), make_cell(1, dedicated="8-9", memory_mb=64)]
     request = make_request((0, 4, 64), (0, 4, 64), (1, 1, 200))
     assert fit_numa(request, cells, {1: CellUsage(frozenset({8}), memory_mb=1)}) == NumaRefusal(
@@ -283,7 +283,7 @@ def test_all_reasons_are_told_for_each_host_cell():
     )
 
 
-def test_guest_cells_that_compete_for_too_few_host_cells_are_named():
+def test_guest_cells_with_too_few_host_cells_are_reported():
     cells = [make_cell(0, "0-3"), make_cell(2, "4-5"), make_cell(3, "6-7")]
     request = make_request((4, 0, 64), (2, 0, 64), (4, 0, 64))
     result = fit_numa(request, cells, {})
@@ -305,7 +305,7 @@ def test_host_cells_that_are_not_accepted_are_not_used():
     )
 
 
-def test_a_search_that_was_given_up_says_so():
+def test_an_aborted_search_is_reported():
     cells = [make_cell(cell_id, "0") for cell_id in range(24)]
     request = make_request(*[(1, 0, 1)] * 12)
     result = fit_numa(request, cells, {}, accepts=lambda _: False)
@@ -338,11 +338,11 @@ class TestNetworks:
             (("elsewhere",), [0]),
         ],
     )
-    def test_a_cell_near_them_is_taken(self, networks, chosen):
+    def test_a_cell_near_them_is_chosen(self, networks, chosen):
         placed = self.fit(networks, (2, 0, 64))
         assert [cell.host_cell for cell in placed.cells] == chosen
 
-    def test_two_cells_cover_what_one_cannot(self):
+    def test_two_cells_are_used_if_one_is_not_near_all(self):
         wanted = ("physnet0", "physnet1")
         placed = self.fit(wanted, (2, 0, 64), (2, 0, 64))
         assert sorted(cell.host_cell for cell in placed.cells) == [1, 2]

@@ -1,4 +1,4 @@
-"""Random hosts and workloads: what is granted, refused and left behind, judged by an oracle."""
+"""Test placements on random hosts with random workloads against an oracle."""
 
 import dataclasses
 import itertools
@@ -71,7 +71,7 @@ def fit(request, cells, placements, **options):
 
 @settings(max_examples=400, deadline=None)
 @given(host_cells(), STEPS, LIMITS, NEEDED, st.booleans())
-def test_what_is_granted_is_right_and_what_is_refused_is_impossible(
+def test_granted_placements_are_valid_and_refused_ones_impossible(
     cells, steps, limits, needed, is_packing
 ):
     known = {cell.id for cell in cells}
@@ -96,7 +96,7 @@ def test_what_is_granted_is_right_and_what_is_refused_is_impossible(
 
 @settings(deadline=None)
 @given(host_cells(), STEPS)
-def test_nothing_is_sold_twice_and_removal_leaves_nothing_behind(cells, steps):
+def test_nothing_is_assigned_twice_and_removal_restores_the_usage(cells, steps):
     placements = {}
     for index, (request, removes, number) in enumerate(steps):
         if removes and placements:
@@ -125,7 +125,7 @@ def test_usage_does_not_depend_on_the_order_of_placements(cells, steps, random):
 
 
 @given(host_cells(), REQUESTS, st.booleans())
-def test_the_same_question_has_the_same_answer(cells, request, is_packing):
+def test_the_result_is_deterministic(cells, request, is_packing):
     first = fit(request, cells, [], is_packing=is_packing)
     again = fit(dataclasses.replace(request), tuple(reversed(cells)), [], is_packing=is_packing)
     assert first == again

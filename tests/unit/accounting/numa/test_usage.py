@@ -36,7 +36,7 @@ FLOATING = NumaPlacement((CellPlacement(0, 2, 300),))
 
 
 def offered_cells(topology, policy):
-    """Return what a topology offers under a policy, as its row tells it."""
+    """Return the host cells of a topology under a policy, decoded from the row's column."""
     return decode_host_cells(numa_columns(topology, policy)["numa_topology"])
 
 
@@ -58,14 +58,14 @@ CELLS = offered_cells(TOPOLOGY, Policy(cpu_shared_set=frozenset({0, 8}), cpu_ded
         ),
     ],
 )  # fmt: skip
-def test_cells_offer_what_the_operators_sets_leave(policy, shared, dedicated):
+def test_cells_offer_only_the_cpus_of_the_operator_s_sets(policy, shared, dedicated):
     cells = offered_cells(TOPOLOGY, policy)
     assert [cell.id for cell in cells] == [0, 3, 5]
     assert [cell.shared for cell in cells] == shared
     assert [cell.dedicated for cell in cells] == dedicated
 
 
-def test_the_operators_reserved_pages_are_not_offered():
+def test_pages_reserved_by_the_operator_are_not_offered():
     policy = Policy(reserved_pages=(ReservedPages(0, 4, 65536), ReservedPages(0, 2048, 6)))
     cell = offered_cells(TOPOLOGY, policy)[0]
     assert cell.ordinary_memory_mb == 256
@@ -91,28 +91,28 @@ def test_usage_is_the_sum_of_placements():
     assert usage[0].ordinary_memory_mb(CELLS[0]) == 300
 
 
-def test_a_pin_counts_where_the_cpu_is_now():
+def test_a_pin_counts_for_the_cell_that_contains_the_cpu_now():
     usage = sum_usage(CELLS, [NumaPlacement((CellPlacement(77, pins={0: 8, 1: 900}),))])
     assert usage == {0: CellUsage(), 3: CellUsage(), 5: CellUsage(frozenset({8}))}
 
 
-def test_memory_of_a_page_size_that_the_cell_lost_is_ordinary_memory():
+def test_memory_of_a_missing_page_size_is_ordinary_memory():
     usage = sum_usage(CELLS, [NumaPlacement((CellPlacement(3, 0, 64, 2048, 32),))])
     assert usage[3].ordinary_memory_mb(CELLS[1]) == 64
 
 
 @pytest.mark.parametrize("placement", [PINNED, FLOATING, NumaPlacement(())])
-def test_a_placement_is_read_as_it_was_written(placement):
+def test_an_encoded_placement_is_decoded_unchanged(placement):
     assert decode_placement(encode_placement(placement)) == placement
 
 
 @pytest.mark.parametrize("data", [{}, {"cells": [{}]}, {"cells": 1}, {"cells": [1]}, [], None])
-def test_what_is_no_placement_says_so(data):
+def test_malformed_placement_data_is_an_error(data):
     with pytest.raises(ValueError, match="is not a NUMA placement"):
         decode_placement(data)
 
 
-def test_the_column_shows_usage_in_novas_fields_and_changes_nothing_else():
+def test_the_column_has_usage_in_nova_s_fields_and_no_other_change():
     policy = Policy(reserved_pages=(ReservedPages(0, 2048, 6),))
     column = numa_columns(TOPOLOGY, policy)["numa_topology"]
     usage = sum_usage(decode_host_cells(column), [PINNED, FLOATING])
@@ -151,22 +151,22 @@ def test_the_column_shows_usage_in_novas_fields_and_changes_nothing_else():
         pytest.param({"a": PINNED, "b": FLOATING}, (), id="none"),
         pytest.param(
             {"a": PINNED, "b": NumaPlacement((CellPlacement(5, pins={0: 1}),))},
-            ("CPU 1 is taken by a and b",),
+            ("CPU 1 is used by a and b",),
             id="a-cpu-kept-free-is-pinned",
         ),
         pytest.param(
             {"a": NumaPlacement((CellPlacement(0, pins={0: 2, 1: 2}),))},
-            ("CPU 2 is taken by a and a",),
+            ("CPU 2 is used by a and a",),
             id="by-one-workload-twice",
         ),
         pytest.param(
             {"a": PINNED, "b": NumaPlacement((CellPlacement(0, 1, 300, 2048, 150),))},
-            ("host cell 0 has 256 of 278 promised pages of 2048 KiB",),
+            ("host cell 0 has 256 of 278 used pages of 2048 KiB",),
             id="pages",
         ),
         pytest.param(
             {"a": NumaPlacement((CellPlacement(3, 1, 4, 2048, 2),))},
-            ("host cell 3 has 0 of 2 promised pages of 2048 KiB",),
+            ("host cell 3 has 0 of 2 used pages of 2048 KiB",),
             id="pages-of-a-size-that-is-gone",
         ),
         pytest.param(
@@ -174,13 +174,11 @@ def test_the_column_shows_usage_in_novas_fields_and_changes_nothing_else():
         ),
     ],
 )
-def test_conflicts_are_told(placements, expected):
+def test_conflicts_are_reported(placements, expected):
     assert find_conflicts(CELLS, placements) == expected
 
 
-def test_reserved_pages_are_promised_to_nobody():
+def test_reserved_pages_cannot_be_used():
     cells = [make_cell(0, "0", huge={2048: 10}, reserved={2048: 9})]
     placements = {"a": NumaPlacement((CellPlacement(0, 1, 4, 2048, 2),))}
-    assert find_conflicts(cells, placements) == (
-        "host cell 0 has 1 of 2 promised pages of 2048 KiB",
-    )
+    assert find_conflicts(cells, placements) == ("host cell 0 has 1 of 2 used pages of 2048 KiB",)

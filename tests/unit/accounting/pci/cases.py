@@ -12,12 +12,12 @@ OTHER_CLAIM = "55555555-5555-4555-8555-555555555555"
 
 
 def make_gpu(number=0, numa_node=None, product_id="2335"):
-    """Build a card without virtual functions, one to a bus from 0xc0 on."""
+    """Build a card without virtual functions, on a separate bus from 0xc0 on."""
     return PciDevice(f"0000:{0xC0 + number:02x}:00.0", "10de", product_id, numa_node=numa_node)
 
 
 def make_card(number=0, vfs=2, numa_node=None):
-    """Build a PF and its VFs, on a bus of their own from 0x80 on."""
+    """Build a PF and its VFs, on a separate bus from 0x80 on."""
     bus = f"0000:{0x80 + number:02x}"
     pf = PciDevice(
         f"{bus}:00.0", "8086", "10fb", dev_type=PciDeviceType.PF, numa_node=numa_node, vf_total=8
@@ -39,7 +39,7 @@ def make_card(number=0, vfs=2, numa_node=None):
 
 
 def make_devices(*devices, specs=ALL):
-    """Return devices as an agent stores them when it sees them first."""
+    """Return devices as an agent stores them initially."""
     return sync_devices({}, devices, specs, {})
 
 

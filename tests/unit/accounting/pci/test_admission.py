@@ -39,7 +39,7 @@ def admit(devices, *requests):
 
 
 def chosen(devices, *requests, cells=()):
-    """Return what is chosen for each request, or raise the reasons."""
+    """Return the devices chosen for each request; fail with the reasons on refusal."""
     verdict = admit(devices, *requests).evaluate(cells)
     assert verdict.reasons == ()
     return [list(addresses) for addresses in verdict.addresses]
@@ -79,7 +79,7 @@ class TestAffinity:
     def test_a_guest_without_cells_gets_devices_from_anywhere(self):
         assert chosen(gpus(1), PciRequest("near")) == [["0000:c0:00.0"]]
 
-    def test_sockets_that_are_unknown_are_near_to_nothing(self):
+    def test_unknown_sockets_are_near_nothing(self):
         admission = PciAdmission(gpus(1), (PciRequest("gpu", 1, PciNumaPolicy.SOCKET),), ALIASES)
         assert admission.accepts({1})
         assert not admission.accepts({0})
@@ -93,16 +93,16 @@ class TestChoice:
     def test_leaves_devices_of_a_cell_to_guests_with_cells(self):
         assert chosen(gpus(0, None), PciRequest("gpu")) == [["0000:c1:00.0"]]
 
-    def test_keeps_whole_cards_whole(self):
+    def test_avoids_virtual_functions_of_unused_cards(self):
         devices = make_devices(*make_card(0), *make_card(1))
         devices = claim_devices(devices, ["0000:81:10.1"], OTHER_CLAIM)
         assert chosen(devices, PciRequest("nic")) == [["0000:81:10.0"]]
 
-    def test_takes_the_card_with_the_fewest_functions_as_a_whole(self):
+    def test_prefers_the_card_with_the_fewest_functions_for_a_pf(self):
         devices = make_devices(*make_card(0, 3), *make_card(1, 1))
         assert chosen(devices, PciRequest("card")) == [["0000:81:00.0"]]
 
-    def test_prefers_the_fuller_pool(self):
+    def test_prefers_the_larger_pool(self):
         devices = make_devices(
             make_gpu(0, product_id="1db6"), *(make_gpu(number) for number in (1, 2))
         )
@@ -120,7 +120,7 @@ class TestChoice:
         devices = make_devices(one, other, *vfs)
         assert chosen(devices, PciRequest("nic", 2)) == [["0000:80:10.0", "0000:80:10.2"]]
 
-    def test_gives_physical_functions_only_to_those_who_ask_for_them(self):
+    def test_assigns_physical_functions_only_on_request(self):
         devices = make_devices(*make_card(0, 0))
         assert not admit(devices, PciRequest("untyped-card")).accepts()
         assert admit(devices, PciRequest("card")).accepts()
@@ -133,13 +133,13 @@ class TestChoice:
             ({}, False, True),
         ],
     )
-    def test_minds_whether_devices_can_move(self, tags, movable, immovable):
+    def test_respects_whether_devices_are_live_migratable(self, tags, movable, immovable):
         devices = make_devices(make_gpu(), specs=[DeviceSpec(tags=tags)])
         assert admit(devices, PciRequest("gpu")).accepts()
         assert admit(devices, PciRequest("movable")).accepts() is movable
         assert admit(devices, PciRequest("immovable")).accepts() is immovable
 
-    def test_never_gives_what_is_managed_from_afar(self):
+    def test_never_assigns_remotely_managed_devices(self):
         devices = make_devices(make_gpu(), specs=[DeviceSpec(tags={"remote_managed": "true"})])
         assert not admit(devices, PciRequest("gpu")).accepts()
 
@@ -153,7 +153,7 @@ class TestSeveralRequests:
         ]
         assert not admit(devices, PciRequest("gpu", 2), PciRequest("gpu")).accepts()
 
-    def test_leave_to_each_other_what_only_one_of_them_can_use(self):
+    def test_leave_devices_that_only_one_can_use_to_each_other(self):
         devices = make_devices(make_gpu(0), make_gpu(1), make_gpu(2, product_id="1db6"))
         requests = [PciRequest("any-gpu"), PciRequest("gpu", 2)]
         assert chosen(devices, *requests) == [["0000:c2:00.0"], ["0000:c0:00.0", "0000:c1:00.0"]]
@@ -166,7 +166,7 @@ class TestSeveralRequests:
 
 
 class TestReasons:
-    def test_tell_the_numbers_of_every_pool(self):
+    def test_report_the_numbers_of_every_pool(self):
         devices = gpus(0, 0, 0, 1, None)
         devices = claim_devices(devices, ["0000:c0:00.0", "0000:c1:00.0"], OTHER_CLAIM)
         verdict = admit(devices, PciRequest("near", 2), PciRequest("nic")).evaluate({0, 2})
@@ -174,11 +174,11 @@ class TestReasons:
         assert verdict.addresses == ()
         assert verdict.reasons == (
             "PCI devices 'near': 1 usable by policy required for cells 0,2 < requested 2 ("
-            "10de:2335 type-PCI on no cell: 0 usable of 1 available, "
+            "10de:2335 type-PCI without a cell: 0 usable of 1 available, "
             "10de:2335 type-PCI on cell 0: 1 usable of 1 available, 2 claimed, "
             "10de:2335 type-PCI on cell 1: 0 usable of 1 available)",
             "PCI devices 'nic': 0 usable by policy legacy for cells 0,2 < requested 1 "
-            "(no managed device is of this kind)",
+            "(no managed device matches)",
         )
         assert verdict.summary == "near: 2 requested, 1 usable; nic: 1 requested, 0 usable"
 
@@ -186,10 +186,10 @@ class TestReasons:
         verdict = admit(gpus(None), PciRequest("fpga"), PciRequest("gpu")).evaluate()
         assert verdict.reasons == ("PCI alias 'fpga' is not configured",)
 
-    def test_tell_what_cannot_be_had_together(self):
+    def test_report_what_is_not_available_together(self):
         devices = make_devices(*make_card(0, 2))
         verdict = admit(devices, PciRequest("nic", 2), PciRequest("card")).evaluate()
-        assert verdict.reasons == ("PCI devices: 2 usable at once < requested 3 together",)
+        assert verdict.reasons == ("PCI devices: 2 usable together < requested 3",)
         assert [finding.usable for finding in verdict.findings] == [2, 1]
 
     def test_there_are_none_without_requests(self):
@@ -211,7 +211,7 @@ REQUESTS = st.lists(
 
 @settings(deadline=None)
 @given(HOSTS, REQUESTS, st.sets(st.integers(0, 3)))
-def test_what_is_chosen_can_be_claimed_and_serves_the_requests(host, requests, cells):
+def test_chosen_devices_can_be_claimed_and_meet_the_requests(host, requests, cells):
     devices = make_devices(*host)
     admission = admit(devices, *requests)
     verdict = admission.evaluate(cells)

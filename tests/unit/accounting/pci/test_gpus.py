@@ -1,4 +1,4 @@
-"""GPUs as PGPU: each is sold in one way, and what guests are bound to is nobody else's."""
+"""Test GPUs as PGPU: each is available in one way, and guests' GPUs are reserved."""
 
 import dataclasses
 
@@ -73,7 +73,7 @@ def pgpu(found):
     [((), (3, 0)), ((PARTS,), (2, 0)), ((WHOLE_CARDS,), None)],
     ids=["none", "of parts of the first", "of all"],
 )
-def test_what_a_device_spec_names_is_no_pgpu(specs, expected):
+def test_a_gpu_that_a_device_spec_matches_is_not_a_pgpu(specs, expected):
     assert pgpu(view(specs=specs)) == expected
 
 
@@ -108,11 +108,11 @@ def test_what_a_device_spec_names_is_no_pgpu(specs, expected):
         "its claim has it as a PCI device that no spec names any longer",
     ],
 )
-def test_what_a_guest_is_bound_to_is_reserved_unless_its_claim_counts_it(guests, claims, expected):
+def test_a_guest_s_gpu_is_reserved_unless_its_claim_has_pgpus(guests, claims, expected):
     assert pgpu(view(*guests, claims=claims)) == expected
 
 
-def test_the_row_says_what_each_counts_as_and_who_has_it():
+def test_the_row_has_each_gpu_s_resource_class_and_guests():
     found = view(bound(1, FIRST), bound(2, THIRD), specs=(PARTS,))
     assert [(gpu["resource_class"], gpu["guests"]) for gpu in found.values.gpus] == [
         (None, [make_guest(1).uuid]),
@@ -123,7 +123,7 @@ def test_the_row_says_what_each_counts_as_and_who_has_it():
     assert count_bound(found.values.gpus, make_guest(2).uuid) == 1
 
 
-def test_guests_are_followed_while_the_gpus_cannot_be_read():
+def test_guests_of_gpus_are_updated_while_the_gpus_fact_is_held():
     before = view()
     stored = make_record(before.values, devices=before.devices)
     after = view(bound(1, FIRST), stored=stored, gpus=failed("NVML", "no answer"))

@@ -7,7 +7,7 @@ from nodetracker.accounting.pci.matching import Demand, is_met, match_devices
 
 
 def search(demands, parents):
-    """Tell by trying everything whether all demands can be met at once."""
+    """Return by brute force whether all demands can be met together."""
 
     def go(index, taken):
         if index == len(demands):
@@ -26,7 +26,7 @@ def search(demands, parents):
 
 
 def make_parents(vfs_of_cards):
-    """Build cards p0, p1, ... and their parts p0v0, ...: address -> its PF."""
+    """Build cards p0, p1, ... with VFs p0v0, ...: address -> its PF."""
     parents = {}
     for number, vfs in enumerate(vfs_of_cards):
         parents[f"p{number}"] = None
@@ -48,7 +48,7 @@ def problems(draw):
 
 @st.composite
 def problems_of_kinds(draw):
-    """Build demands as aliases make them: for PFs alone or for VFs alone."""
+    """Build demands like those of aliases: either for PFs or for VFs."""
     parents = make_parents(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
     demands = []
     for is_pf, count in draw(st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=4)):
@@ -60,7 +60,7 @@ def problems_of_kinds(draw):
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(problems(), problems_of_kinds()))
-def test_agrees_with_trying_everything(problem):
+def test_agrees_with_brute_force(problem):
     demands, parents = problem
     chosen = match_devices(demands, parents)
     assert is_met(demands, chosen) == search(demands, parents)
@@ -73,12 +73,12 @@ def test_agrees_with_trying_everything(problem):
     assert match_devices(demands, parents) == chosen
 
 
-def test_a_demand_that_can_move_on_makes_room():
+def test_a_demand_with_alternatives_makes_room():
     demands = [demand(1, "a", "b"), demand(1, "a")]
     assert match_devices(demands, {"a": None, "b": None}) == (("b",), ("a",))
 
 
-def test_the_smaller_card_is_given_as_a_whole():
+def test_the_smaller_card_is_used_as_a_pf():
     parents = make_parents([3, 1])
     vfs = [name for name in parents if "v" in name]
     assert match_devices([demand(1, "p0", "p1"), demand(3, *vfs)], parents) == (
@@ -87,13 +87,13 @@ def test_the_smaller_card_is_given_as_a_whole():
     )
 
 
-def test_a_part_that_is_short_tells_the_most_that_can_be_had():
+def test_an_unmet_demand_gets_as_many_as_possible():
     parents = make_parents([2])
     chosen = match_devices([demand(1, "p0"), demand(2, "p0v0", "p0v1")], parents)
     assert chosen == ((), ("p0v0", "p0v1"))
 
 
-def test_many_like_cards_are_not_tried_one_by_one():
+def test_equal_cards_are_not_tried_one_by_one():
     parents = make_parents([8] * 64)
     pfs = [name for name in parents if "v" not in name]
     vfs = [name for name in parents if "v" in name]
@@ -101,7 +101,7 @@ def test_many_like_cards_are_not_tried_one_by_one():
     assert sum(map(len, match_devices(demands, parents))) == 288
 
 
-def test_cards_with_other_mixtures_of_parts_are_told_apart():
+def test_cards_with_different_mixtures_of_vfs_are_distinguished():
     parents = make_parents([3, 3])
     demands = [
         demand(1, "p0", "p1"),

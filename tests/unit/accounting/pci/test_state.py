@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from nodetracker.accounting.pci.pools import count_pools, pci_columns
 from nodetracker.accounting.pci.state import (
     allocate_devices,
+    assign_to_claims,
     claim_devices,
     derive_status,
     free_devices,
-    hold_anew,
-    hold_for_claims,
-    list_held,
+    list_assigned,
+    reassign_devices,
     sync_devices,
 )
 from nodetracker.errors import RefusedError
@@ -73,12 +73,12 @@ class TestStatuses:
         ],
         ids=["PF", "VF", "VFs", "neither"],
     )
-    def test_follow_from_what_a_claim_has(self, taken, expected):
+    def test_follow_from_the_devices_of_a_claim(self, taken, expected):
         addresses = [device.address for device in taken]
         before = make_devices(*CARD, GPU)
         claimed = claim_devices(before, addresses, CLAIM)
         assert list(statuses(claimed).values()) == expected
-        assert list_held(claimed, CLAIM) == tuple(addresses)
+        assert list_assigned(claimed, CLAIM) == tuple(addresses)
         allocated = allocate_devices(claimed, addresses, CLAIM)
         assert list(statuses(allocated).values()) == [
             status.replace("claimed", "allocated") for status in expected
@@ -86,19 +86,19 @@ class TestStatuses:
         assert allocate_devices(before, addresses, CLAIM) == allocated
         assert free_devices(allocated, CLAIM) == before
 
-    def test_a_physical_function_waits_for_the_last_of_its_virtual_ones(self):
+    def test_a_pf_is_available_after_its_last_vf_is_freed(self):
         devices = claim_devices(make_devices(*CARD), [VF0.address], CLAIM)
         devices = claim_devices(devices, [VF1.address], OTHER_CLAIM)
         devices = free_devices(devices, CLAIM)
         assert devices[PF.address].status is PciStatus.UNAVAILABLE
         assert free_devices(devices, OTHER_CLAIM)[PF.address].is_available
 
-    def test_the_unmanaged_physical_function_of_a_claimed_one_stays_unmanaged(self):
+    def test_the_unmanaged_pf_of_a_claimed_vf_remains_unmanaged(self):
         devices = make_devices(*CARD, specs=[DeviceSpec(product_id="10ed")])
         devices = claim_devices(devices, [VF0.address], CLAIM)
         assert devices[PF.address].status is PciStatus.UNMANAGED
 
-    def test_a_claim_that_has_nothing_frees_nothing(self):
+    def test_a_claim_without_devices_frees_nothing(self):
         devices = claim_devices(make_devices(*CARD), [VF0.address], CLAIM)
         assert free_devices(devices, OTHER_CLAIM) == devices
 
@@ -108,20 +108,20 @@ class TestStatuses:
     [(PF.address, "unavailable"), (VF0.address, "claimed"), (GPU.address, "unmanaged")],
 )
 @pytest.mark.parametrize("take", [claim_devices, allocate_devices])
-def test_what_is_not_available_is_refused(take, address, status):
+def test_an_unavailable_device_is_refused(take, address, status):
     devices = make_devices(*CARD, GPU, specs=[DeviceSpec(vendor_id="8086")])
     devices = claim_devices(devices, [VF0.address], OTHER_CLAIM)
     with pytest.raises(RefusedError, match=f"{address} is {status}"):
         take(devices, [address], CLAIM)
 
 
-def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(RefusedError, match="there is no PCI device 0000:00:00.0"):
+def test_a_missing_device_is_refused():
+    with pytest.raises(RefusedError, match="no such PCI device: 0000:00:00.0"):
         claim_devices(make_devices(*CARD), ["0000:00:00.0"], CLAIM)
 
 
-def test_a_physical_function_is_not_given_together_with_its_own_parts():
-    with pytest.raises(RefusedError, match=f"{VF0.address} is part of {PF.address}"):
+def test_a_pf_is_not_assigned_together_with_its_vfs():
+    with pytest.raises(RefusedError, match=f"{VF0.address} is a VF of {PF.address}"):
         claim_devices(make_devices(*CARD), [PF.address, VF0.address], CLAIM)
 
 
@@ -134,40 +134,40 @@ class TestClaimsThatHaveDevices:
 
     @pytest.mark.parametrize("before", [BEFORE, {}], ids=["unchanged", "unknown before"])
     @pytest.mark.parametrize("holder", [None, make_guest(1).uuid], ids=["nobody", "its guest"])
-    def test_get_back_what_they_lost(self, before, holder):
+    def test_get_devices_that_reappear(self, before, holder):
         devices = make_devices(*CARD, GPU)
         if holder:
             devices = allocate_devices(devices, [VF0.address], holder)
-        held = hold_for_claims(devices, self.CLAIMS, before)
+        held = assign_to_claims(devices, self.CLAIMS, before)
         assert statuses(held) == {
             PF.address: "unavailable",
             VF0.address: "allocated",
             VF1.address: "claimed",
             GPU.address: "claimed",
         }
-        assert list_held(held, CLAIM) == (VF0.address,)
-        assert list_held(held, OTHER_CLAIM) == (VF1.address, GPU.address)
-        assert hold_for_claims(held, self.CLAIMS, self.BEFORE) == held
+        assert list_assigned(held, CLAIM) == (VF0.address,)
+        assert list_assigned(held, OTHER_CLAIM) == (VF1.address, GPU.address)
+        assert assign_to_claims(held, self.CLAIMS, self.BEFORE) == held
 
-    def test_leave_what_another_has_or_what_is_gone(self):
+    def test_skip_devices_of_others_and_missing_ones(self):
         devices = allocate_devices(make_devices(*CARD), [VF0.address], make_guest(3).uuid)
-        held = hold_for_claims(devices, self.CLAIMS, self.BEFORE)
+        held = assign_to_claims(devices, self.CLAIMS, self.BEFORE)
         assert held[VF0.address].claim_uuid == make_guest(3).uuid
-        assert list_held(held, OTHER_CLAIM) == (VF1.address,)
+        assert list_assigned(held, OTHER_CLAIM) == (VF1.address,)
 
-    def test_come_before_guests_where_all_is_given_anew(self):
+    def test_come_before_guests_in_a_reassignment(self):
         guest = make_guest(3, pins=GuestPins((), (VF0.address, VF1.address)))
         devices = allocate_devices(make_devices(*CARD), guest.pins.devices, guest.uuid)
-        held = hold_anew(devices, self.CLAIMS[:1], [guest])
-        assert list_held(held, CLAIM) == (VF0.address,)
-        assert list_held(held, guest.uuid) == (VF1.address,)
+        held = reassign_devices(devices, self.CLAIMS[:1], [guest])
+        assert list_assigned(held, CLAIM) == (VF0.address,)
+        assert list_assigned(held, guest.uuid) == (VF1.address,)
 
 
 class TestSync:
-    def test_an_idle_device_that_left_is_forgotten(self):
+    def test_a_free_device_that_disappears_is_dropped(self):
         assert sync_devices(make_devices(*CARD, GPU), CARD, ALL, {}) == make_devices(*CARD)
 
-    def test_a_held_device_that_left_stays_with_its_claim_until_it_is_freed(self):
+    def test_an_assigned_device_that_disappears_is_kept_until_it_is_freed(self):
         before = claim_devices(make_devices(*CARD), [VF0.address], CLAIM)
         devices = sync_devices(before, [PF, VF1], ALL, {})
         assert statuses(devices) == {
@@ -181,63 +181,63 @@ class TestSync:
     def test_a_removed_device_keeps_its_status_when_its_claim_is_confirmed(self):
         devices = claim_devices(make_devices(GPU), [GPU.address], CLAIM)
         devices = sync_devices(devices, [], ALL, {})
-        assert allocate_devices(devices, list_held(devices, CLAIM), CLAIM) == devices
+        assert allocate_devices(devices, list_assigned(devices, CLAIM), CLAIM) == devices
 
-    def test_a_held_device_that_comes_back_is_allocated_to_its_claim_again(self):
+    def test_an_assigned_device_that_reappears_is_allocated_again(self):
         before = allocate_devices(make_devices(*CARD), [VF0.address], CLAIM)
         devices = sync_devices(before, [PF, VF1], ALL, {})
         assert sync_devices(devices, CARD, ALL, {}) == before
 
-    def test_a_held_physical_function_that_left_keeps_its_virtual_ones_from_others(self):
+    def test_an_assigned_pf_that_disappears_still_blocks_its_vfs(self):
         devices = claim_devices(make_devices(*CARD), [PF.address], CLAIM)
         devices = sync_devices(devices, [VF0], ALL, {})
         assert statuses(devices) == {VF0.address: "unclaimable", PF.address: "removed"}
 
-    @pytest.mark.parametrize("is_held", [False, True])
-    def test_a_changed_device_has_its_new_values(self, is_held):
+    @pytest.mark.parametrize("is_assigned", [False, True])
+    def test_a_changed_device_has_its_new_values(self, is_assigned):
         devices = make_devices(GPU)
-        if is_held:
+        if is_assigned:
             devices = claim_devices(devices, [GPU.address], CLAIM)
         changed = dataclasses.replace(GPU, driver="vfio-pci", numa_node=1)
         (device,) = sync_devices(devices, [changed], ALL, {}).values()
         assert (device.driver, device.numa_node) == ("vfio-pci", 1)
-        assert device.status is (PciStatus.CLAIMED if is_held else PciStatus.AVAILABLE)
-        assert device.claim_uuid == (CLAIM if is_held else None)
+        assert device.status is (PciStatus.CLAIMED if is_assigned else PciStatus.AVAILABLE)
+        assert device.claim_uuid == (CLAIM if is_assigned else None)
 
     def test_virtual_functions_that_appear_are_available(self):
         devices = sync_devices(make_devices(PF), CARD, ALL, {})
         assert devices == make_devices(*CARD)
 
-    def test_virtual_functions_that_appear_below_a_held_one_are_unclaimable(self):
+    def test_new_vfs_of_an_assigned_pf_are_unclaimable(self):
         devices = claim_devices(make_devices(PF), [PF.address], CLAIM)
         devices = sync_devices(devices, CARD, ALL, {})
         assert devices[VF0.address].status is PciStatus.UNCLAIMABLE
 
-    def test_a_card_that_gets_virtual_functions_becomes_a_physical_one(self):
+    def test_a_card_that_gets_vfs_becomes_a_pf(self):
         plain = dataclasses.replace(PF, dev_type=PciDeviceType.PCI, vf_total=0)
         devices = sync_devices(make_devices(plain), CARD, ALL, {})
         assert devices == make_devices(*CARD)
 
-    def test_specs_that_change_are_followed(self):
+    def test_changed_specs_are_applied(self):
         specs = [DeviceSpec(tags={"physical_network": "one"})]
         assert sync_devices(make_devices(*CARD), CARD, [], {}) == make_devices(*CARD, specs=[])
         assert sync_devices(make_devices(*CARD, specs=[]), CARD, specs, {}) == make_devices(
             *CARD, specs=specs
         )
 
-    def test_a_held_device_that_no_spec_names_any_longer_is_unmanaged_once_it_is_freed(self):
+    def test_an_assigned_device_without_a_spec_is_unmanaged_once_freed(self):
         devices = claim_devices(make_devices(GPU), [GPU.address], CLAIM)
         devices = sync_devices(devices, [GPU], [], {})
         assert devices[GPU.address].status is PciStatus.CLAIMED
         assert free_devices(devices, CLAIM) == make_devices(GPU, specs=[])
 
-    def test_an_interface_names_its_device_while_it_is_there(self):
+    def test_an_interface_matches_its_device_while_it_exists(self):
         specs = [DeviceSpec(devname="eth0", address=AddressGlob())]
         devices = sync_devices({}, [*CARD, GPU], specs, {"eth0": PF.address})
         assert list(statuses(devices).values()) == ["available"] * 3 + ["unmanaged"]
         assert set(statuses(sync_devices(devices, CARD, specs, {})).values()) == {"unmanaged"}
 
-    def test_stored_statuses_that_contradict_the_claims_are_mended(self):
+    def test_stored_statuses_that_contradict_the_claims_are_corrected(self):
         devices = make_devices(*CARD)
         wrong = {
             PF.address: dataclasses.replace(devices[PF.address], status=PciStatus.CLAIMED),
@@ -252,7 +252,7 @@ class TestSync:
 
 
 class TestPools:
-    def test_hold_what_is_available_and_alike(self):
+    def test_contain_equal_available_devices(self):
         specs = [
             DeviceSpec(
                 product_id="10ed",
@@ -292,7 +292,7 @@ class TestPools:
             },
         ]
 
-    def test_that_are_empty_are_left_out(self):
+    def test_that_are_empty_are_omitted(self):
         assert pci_columns(make_devices(*CARD, specs=[]).values()) == {"pci_stats": []}
 
 
@@ -309,14 +309,14 @@ STEPS = st.lists(
 
 
 def assert_sound(devices):
-    """Check what holds whatever was done."""
+    """Check the invariants."""
     for device in devices.values():
         parent = devices.get(device.parent_addr)
-        assert not (device.is_held and parent is not None and parent.is_held)
-        assert device.is_held == (device.status in ("claimed", "allocated", "removed"))
+        assert not (device.is_assigned and parent is not None and parent.is_assigned)
+        assert device.is_assigned == (device.status in ("claimed", "allocated", "removed"))
         if device.is_available:
             assert device.is_managed
-            assert parent is None or not parent.is_held
+            assert parent is None or not parent.is_assigned
     available = sum(1 for device in devices.values() if device.is_available)
     counts = count_pools(devices.values())
     assert sum(counts.values()) == available
@@ -326,30 +326,30 @@ def assert_sound(devices):
 
 @settings(deadline=None)
 @given(HOSTS, STEPS)
-def test_whatever_happens_no_device_is_in_two_claims_or_beside_its_other_half(host, steps):
+def test_no_device_is_ever_in_two_claims_or_assigned_with_its_pf(host, steps):
     devices = make_devices(*host)
     observed, specs = host, ALL
     for step, claim_uuid, numbers, new_specs in steps:
         before = devices
         picked = [host[number].address for number in sorted(numbers) if number < len(host)]
-        if step == "sync":  # what is picked is unplugged, the rest is there again
+        if step == "sync":  # the picked devices are unplugged, the others reappear
             specs = new_specs
             observed = [device for device in host if device.address not in picked]
             devices = sync_devices(devices, observed, specs, {})
-            assert {a: d.claim_uuid for a, d in devices.items() if d.is_held} == {
-                a: d.claim_uuid for a, d in before.items() if d.is_held
+            assert {a: d.claim_uuid for a, d in devices.items() if d.is_assigned} == {
+                a: d.claim_uuid for a, d in before.items() if d.is_assigned
             }
         elif step == "free":
             devices = free_devices(devices, claim_uuid)
-            assert list_held(devices, claim_uuid) == ()
+            assert list_assigned(devices, claim_uuid) == ()
         else:
             take = claim_devices if step == "claim" else allocate_devices
             try:
                 devices = take(devices, picked, claim_uuid)
             except RefusedError:
                 continue
-            assert set(picked) <= set(list_held(devices, claim_uuid))
-            if not list_held(before, claim_uuid):
+            assert set(picked) <= set(list_assigned(devices, claim_uuid))
+            if not list_assigned(before, claim_uuid):
                 assert free_devices(devices, claim_uuid) == before
         assert_sound(devices)
     once = sync_devices(devices, observed, specs, {})
