@@ -20,7 +20,7 @@ from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation, take_service
-from tests.functional.servers.libvirtd import Libvirtd, get_domain_xml
+from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.statements import count_statements
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def define_domains(libvirtd: Libvirtd, count: int) -> None:
     connection = libvirt.open(libvirtd.uri)
     for number in range(count):
         name = f"bench-{number}"
-        connection.defineXML(get_domain_xml(name, str(uuid.uuid5(uuid.NAMESPACE_DNS, name))))
+        connection.defineXML(domain_xml(name, str(uuid.uuid5(uuid.NAMESPACE_DNS, name))))
     connection.close()
 
 
