@@ -1,14 +1,14 @@
-"""What a claim asks of NUMA: guest cells, how their CPUs are bound, the size of their pages."""
+"""NUMA requests of claims: guest cells, CPU policies and page sizes."""
 
 import enum
 from dataclasses import dataclass
 
 MAX_GUEST_CELLS = 128
-"""QEMU makes no more cells for a guest."""
+"""QEMU's limit of cells per guest."""
 
 
 class CpuPolicy(enum.StrEnum):
-    """Where a workload's CPUs run: on shared ones, each on its own, or some of both."""
+    """Whether a workload's CPUs run on shared CPUs, on dedicated ones, or on both."""
 
     SHARED = "shared"
     DEDICATED = "dedicated"
@@ -16,7 +16,7 @@ class CpuPolicy(enum.StrEnum):
 
 
 class CpuThreadPolicy(enum.StrEnum):
-    """How pinned CPUs use the threads of a core: together if it can be, never, or always."""
+    """Whether pinned CPUs share a core's threads: if possible, never, or always."""
 
     PREFER = "prefer"
     ISOLATE = "isolate"
@@ -24,7 +24,7 @@ class CpuThreadPolicy(enum.StrEnum):
 
 
 class PageSize(enum.StrEnum):
-    """A page size by its place among those that a host cell has."""
+    """A page size relative to those of a host cell."""
 
     SMALL = "small"
     LARGE = "large"
@@ -33,7 +33,7 @@ class PageSize(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GuestCell:
-    """One cell of a workload: CPUs that float, CPUs that are pinned, MiB of memory."""
+    """One cell of a workload: shared CPUs, pinned CPUs and memory in MiB."""
 
     vcpus: int
     pcpus: int
@@ -42,14 +42,14 @@ class GuestCell:
 
 @dataclass(frozen=True, slots=True)
 class NumaRequest:
-    """What a workload asks of NUMA.
+    """A workload's requirements on NUMA cells.
 
     Attributes:
         cells: at least one, each with at least one CPU.
-        page_size: a name, a size in KiB, or None: ordinary memory, which
-            shared CPUs' guests may overcommit.
-        networks: names of networks that its interfaces are on; those that the
-            host has at some cells must be at one of the chosen.
+        page_size: a name, a size in KiB, or None for ordinary memory, which
+            guests with shared CPUs may overcommit.
+        networks: names of networks; each that the host has at some cells must
+            be at one of the chosen cells.
     """
 
     cells: tuple[GuestCell, ...]
@@ -60,20 +60,21 @@ class NumaRequest:
 
     @property
     def vcpus(self) -> int:
-        """CPUs that float, of all cells."""
+        """Number of shared CPUs of all cells."""
         return sum(cell.vcpus for cell in self.cells)
 
     @property
     def pcpus(self) -> int:
-        """CPUs that are pinned, of all cells."""
+        """Number of pinned CPUs of all cells."""
         return sum(cell.pcpus for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True)
 class NumaLimits:
-    """How far shared CPUs and ordinary memory of one host cell may be promised.
+    """Limits of overcommitting the shared CPUs and ordinary memory of a host cell.
 
-    None = as far as anybody asks: only what one guest cell gets is bounded.
+    None = unlimited overcommit; a single guest cell is still limited to the
+    size of the host cell.
     """
 
     cpu_allocation_ratio: float | None = None

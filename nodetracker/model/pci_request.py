@@ -1,4 +1,4 @@
-"""What claims ask for: aliases of PCI devices, and how near to the guest they must be."""
+"""PCI requests of claims: aliases of devices and their NUMA affinity."""
 
 import enum
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from nodetracker.model.pci_spec import REMOTE_MANAGED_TAG
 
 
 class PciNumaPolicy(enum.StrEnum):
-    """Where a device may be, seen from the host cells that the guest is on.
+    """The allowed location of a device relative to the guest's host cells.
 
-    A guest without cells of its own gets devices from anywhere.
+    A guest without cells gets devices from anywhere.
     """
 
     REQUIRED = "required"
     """On one of these cells."""
 
     LEGACY = "legacy"
-    """The same, or where the firmware does not say."""
+    """On one of these cells, or on an unknown cell."""
 
     PREFERRED = "preferred"
-    """Anywhere; these cells first."""
+    """Anywhere, preferably on these cells."""
 
     SOCKET = "socket"
     """On any cell of the same sockets."""
@@ -28,11 +28,11 @@ class PciNumaPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AliasSpec:
-    """One kind of device that an alias stands for.
+    """One kind of device that an alias matches.
 
     Attributes:
         vendor_id, product_id: four lower-case hex digits.
-        live_migratable: what the device's tag must say; None = either.
+        live_migratable: required value of the device's tag; None = any.
     """
 
     vendor_id: str
@@ -40,7 +40,7 @@ class AliasSpec:
     live_migratable: bool | None = None
 
     def matches(self, device: TrackedDevice) -> bool:
-        """Tell whether a device is of this kind."""
+        """Return whether a device is of this kind."""
         is_live_migratable = (device.tags or {}).get("live_migratable") == "true"
         return (
             device.vendor_id == self.vendor_id
@@ -51,11 +51,11 @@ class AliasSpec:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The entries of ``[pci] alias`` of one name.
+    """The entries of ``[pci] alias`` with one name.
 
     Attributes:
-        device_type: None = any but PFs, which must be asked for.
-        numa_policy: for requests that name none.
+        device_type: None = any type except PFs, which must be requested explicitly.
+        numa_policy: for requests without a policy.
         specs: alternatives, at least one.
     """
 
@@ -65,7 +65,7 @@ class Alias:
     numa_policy: PciNumaPolicy = PciNumaPolicy.LEGACY
 
     def matches(self, device: TrackedDevice) -> bool:
-        """Tell whether it stands for a managed device, whatever the device's status."""
+        """Return whether the alias matches a managed device, independent of its status."""
         if self.device_type is None:
             is_type = device.dev_type is not PciDeviceType.PF
         else:
@@ -80,7 +80,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class PciRequest:
-    """Devices of one alias that a claim asks for; `numa_policy` None = the alias's."""
+    """A request for devices of one alias; `numa_policy` None = that of the alias."""
 
     alias: str
     count: int = 1
