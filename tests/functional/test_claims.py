@@ -133,4 +133,4 @@ def test_a_request_that_cannot_be_meant_is_one_line(
 def test_a_claim_that_is_not_there_is_said_so(programs: Programs) -> None:
     for command in ("show", "abort", "confirm", "renew"):
         done = programs.manage("claim", command, "ghost")
-        assert (done.returncode, done.stderr.strip()) == (1, "there is no claim ghost")
+        assert (done.returncode, done.stderr.strip()) == (1, "no such claim: ghost")

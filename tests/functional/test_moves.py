@@ -145,9 +145,9 @@ def test_what_cannot_be_meant_is_one_line(two_hosts: TwoHosts) -> None:
     with two_hosts.start("beta"):
         for arguments, told in (
             (("create", two_hosts.request(1)), "migration: is missing"),
-            (("show", "ghost"), "there is no migration ghost"),
-            (("confirm", "ghost"), "there is no migration ghost"),
-            (("revert", "ghost"), "there is no migration ghost"),
+            (("show", "ghost"), "no such migration: ghost"),
+            (("confirm", "ghost"), "no such migration: ghost"),
+            (("revert", "ghost"), "no such migration: ghost"),
         ):
             done = two_hosts.manage("migration", *arguments)
             assert (done.returncode, done.stderr.strip()) == (1, told)

@@ -176,7 +176,7 @@ def admit(
     for resource, amount in request.amounts.resources.items():
         entry = values.inventory.get(resource)
         if entry is None:
-            reason = f"{resource} is no resource class of this node"
+            reason = f"{resource} is not a resource class of this node"
             refusals.append(Refusal(AdmissionCheck.CLASSES, reason))
             continue
         stock = _Stock(

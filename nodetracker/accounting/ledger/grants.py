@@ -56,7 +56,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
     admission = _evaluate_amounts(request, node)
     refusals += admission.refusals
     unknown = sorted({r.alias for r in request.pci_requests} - policy.aliases.keys())
-    refusals += [Refusal(AdmissionCheck.PCI, f"{alias} is no PCI alias") for alias in unknown]
+    refusals += [Refusal(AdmissionCheck.PCI, f"unknown PCI alias {alias}") for alias in unknown]
     if unknown:
         return replace(admission, refusals=tuple(refusals))
     pci = PciAdmission(
@@ -89,7 +89,7 @@ def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim 
     """
     for claim in found:
         if claim.request_hash != request.request_hash:
-            raise ClaimConflictError(f"claim {request.uuid} stands for another request")
+            raise ClaimConflictError(f"claim {request.uuid} was granted to another request")
         return claim
     return None
 
@@ -118,7 +118,7 @@ def require_node(node: LockedNode | None, host: str, nodename: str) -> LockedNod
         ClaimRefusedError: it does not exist.
     """
     if node is None:
-        raise ClaimRefusedError([f"there is no node {nodename} on host {host}"])
+        raise ClaimRefusedError([f"no such node: {nodename} of host {host}"])
     return node
 
 

@@ -117,7 +117,7 @@ class ShowClaim(OneClaim):
         """Read it."""
         found = self.store.list_claims(uuid=parsed_args.uuid)
         if not found:
-            raise NotFoundError(f"there is no claim {parsed_args.uuid}")
+            raise NotFoundError(f"no such claim: {parsed_args.uuid}")
         return show(found[0])
 
 

@@ -80,7 +80,7 @@ class ShowMigration(OneMigration):
         """Read it."""
         found = self.store.list_migrations(uuid=parsed_args.uuid)
         if not found:
-            raise NotFoundError(f"there is no migration {parsed_args.uuid}")
+            raise NotFoundError(f"no such migration: {parsed_args.uuid}")
         return show(found[0])
 
 

@@ -43,7 +43,7 @@ def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = Fals
     own = sa.select(_claims.devices).where(_claims.uuid == uuid).scalar_subquery()  # never change
     locked = lock_rows(connection, _nodes.id == node_id, own.label("claim_devices"))
     if not locked:
-        raise NotFoundError(f"there is no claim {uuid}")
+        raise NotFoundError(f"no such claim: {uuid}")
     (row,) = locked
     rows = _select_workload(connection, uuid, row["id"], bool(row["claim_devices"]))
     node = decode_locked_node(row, rows[0])

@@ -83,7 +83,7 @@ def lock_migration(
         .where(_migrations.uuid == uuid)
     ).one_or_none()
     if found is None:
-        raise NotFoundError(f"there is no migration {uuid}")
+        raise NotFoundError(f"no such migration: {uuid}")
     rows = _lock_ids(connection, (found.source_id, found.dest_id))
     (migration,) = list_where(connection, _migrations.uuid == uuid)
     claims = _list_claims(connection, migration.workload_uuid)

@@ -35,7 +35,7 @@ def lock_claim(tables: Tables, now: datetime, uuid: str) -> LockedClaim:
     """
     claim = tables.claims.get(uuid)
     if claim is None:
-        raise NotFoundError(f"there is no claim {uuid}")
+        raise NotFoundError(f"no such claim: {uuid}")
     others = [
         other
         for other in tables.claims.values()
@@ -83,7 +83,7 @@ def lock_migration(tables: Tables, now: datetime, uuid: str) -> LockedMigration:
     """
     migration = tables.migrations.get(uuid)
     if migration is None:
-        raise NotFoundError(f"there is no migration {uuid}")
+        raise NotFoundError(f"no such migration: {uuid}")
     workload = migration.workload_uuid
     claims = sorted(tables.claims.values(), key=lambda claim: claim.created_at)
     return LockedMigration(
