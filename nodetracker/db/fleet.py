@@ -1,6 +1,7 @@
-"""All hosts' nodes at once, for schedulers: which moved, and what admission needs of them."""
+"""Load all hosts' nodes for schedulers: their versions, and what admission needs of them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,8 +19,13 @@ _nodes = tables.compute_nodes.c
 _services = tables.services.c
 _claims = tables.claims.c
 _guests = tables.guests.c
-_devices = tables.pci_devices.c
-_STAMP = (_nodes.id, _nodes.host, _nodes.hypervisor_hostname, _nodes.generation, _nodes.created_at)
+_VERSION = (
+    _nodes.id,
+    _nodes.host,
+    _nodes.hypervisor_hostname,
+    _nodes.generation,
+    _nodes.created_at,
+)
 _SERVICE = "service_"
 # Above this many ids it costs less to read every row.
 _MAX_IDS = 1000
@@ -32,7 +38,7 @@ def load_ledger_versions(connection: sa.Connection) -> LedgerVersions:
     rows = connection.execute(
         sa.select(
             utc_now().label("now"),
-            *_STAMP,
+            *_VERSION,
             *(_services[name].label(_SERVICE + name) for name in codec.GATE_COLUMNS),
         ).select_from(
             always.outerjoin(tables.compute_nodes, sa.true()).outerjoin(
@@ -59,45 +65,22 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
     """See `Store.load_ledger_nodes`."""
     if not node_ids:
         return []
-
-    def wanted(column: "sa.ColumnElement[int]") -> "sa.ColumnElement[bool]":
-        return column.in_(sorted(node_ids)) if len(node_ids) <= _MAX_IDS else sa.true()
-
     rows = {
         row.id: row
         for row in connection.execute(
-            sa.select(*_STAMP, *(_nodes[name] for name in ADMISSION_COLUMNS)).where(
-                wanted(_nodes.id)
+            sa.select(*_VERSION, *(_nodes[name] for name in ADMISSION_COLUMNS)).where(
+                _is_in(_nodes.id, node_ids)
             )
         )
         if row.id in node_ids
     }
-    claims: dict[int, list[Claim]] = {}
-    for claim in connection.execute(
-        sa.select(tables.claims)
-        .where(
-            wanted(_claims.compute_node_id),
-            _claims.state.in_([state.value for state in ACTIVE_STATES]),
-        )
-        .order_by(_claims.created_at, _claims.id)
-    ).mappings():
-        if (node := rows.get(claim["compute_node_id"])) is not None:
-            decoded = codec.decode_claim(claim, node.host, node.hypervisor_hostname)
-            claims.setdefault(node.id, []).append(decoded)
+    claims = _load_claims(connection, node_ids, rows)
     guests: dict[int, dict[str, Guest]] = {}
-    for guest in connection.execute(
-        sa.select(tables.guests).where(
-            wanted(_guests.compute_node_id), _guests.claim_uuid.is_(None)
-        )
-    ).mappings():
+    for guest in _select_below(connection, tables.guests, node_ids, _guests.claim_uuid.is_(None)):
         guests.setdefault(guest["compute_node_id"], {})[guest["uuid"]] = codec.decode_guest(guest)
     devices: dict[int, dict[str, TrackedDevice]] = {}
-    for device in connection.execute(
-        sa.select(tables.pci_devices).where(wanted(_devices.compute_node_id))
-    ).mappings():
-        devices.setdefault(device["compute_node_id"], {})[device["address"]] = codec.decode_device(
-            device
-        )
+    for row in _select_below(connection, tables.pci_devices, node_ids):
+        devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
     return [
         LedgerNode(
             version=_decode_version(row),
@@ -108,6 +91,35 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
         )
         for node_id, row in rows.items()
     ]
+
+
+def _load_claims(
+    connection: sa.Connection, node_ids: Collection[int], nodes: Mapping[int, Any]
+) -> dict[int, list[Claim]]:
+    """Return the active claims of nodes, oldest first, by node."""
+    claims: dict[int, list[Claim]] = {}
+    is_active = _claims.state.in_([state.value for state in ACTIVE_STATES])
+    rows = _select_below(connection, tables.claims, node_ids, is_active)
+    for row in sorted(rows, key=lambda row: (row["created_at"], row["id"])):
+        if (node := nodes.get(row["compute_node_id"])) is not None:
+            claim = codec.decode_claim(row, node.host, node.hypervisor_hostname)
+            claims.setdefault(claim.node_id, []).append(claim)
+    return claims
+
+
+def _select_below(
+    connection: sa.Connection,
+    table: sa.Table,
+    node_ids: Collection[int],
+    *conditions: "sa.ColumnElement[bool]",
+) -> Iterable[sa.RowMapping]:
+    """Read the rows of a table below nodes."""
+    query = sa.select(table).where(_is_in(table.c.compute_node_id, node_ids), *conditions)
+    return connection.execute(query).mappings()
+
+
+def _is_in(column: "sa.ColumnElement[int]", node_ids: Collection[int]) -> "sa.ColumnElement[bool]":
+    return column.in_(sorted(node_ids)) if len(node_ids) <= _MAX_IDS else sa.true()
 
 
 def _decode_version(row: "sa.Row[tuple[object, ...]]") -> LedgerVersion:
