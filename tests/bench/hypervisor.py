@@ -107,9 +107,9 @@ def _make_driver(libvirtd: Libvirtd, directory: Path, trips: list[int]) -> Libvi
             trips[0] += 1
             return super()._call_exclusively(call)
 
-        def _call_unless_missing(self, call: Callable[[], T]) -> T | None:
+        def call_unless_missing(self, call: Callable[[], T]) -> T | None:
             trips[0] += 1  # the look-up before the document
-            return super()._call_unless_missing(call)
+            return super().call_unless_missing(call)
 
     def open_(endpoint: HypervisorEndpoint) -> LibvirtClient:
         return CountingClient(endpoint, open_client(endpoint)._connection)

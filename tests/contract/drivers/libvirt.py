@@ -43,13 +43,13 @@ def make_case(tmp_path):
         def is_alive(self):
             return not source.is_cut
 
-        def _call(self, call):
+        def call(self, call):
             source.check(self.endpoint)
-            return super()._call(call)
+            return super().call(call)
 
-        def _call_if_supported(self, call):
+        def call_if_supported(self, call):
             source.check(self.endpoint)
-            return super()._call_if_supported(call)
+            return super().call_if_supported(call)
 
     def open_(endpoint):
         source.check(endpoint)
