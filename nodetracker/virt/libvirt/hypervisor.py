@@ -1,35 +1,35 @@
 """Read one node over one libvirt session: its facts as probes, each fresh or failed."""
 
-import uuid as uuid_module
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.pci import read_netdevs
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
-from nodetracker.model.guest import GuestListing
-from nodetracker.model.host import Gpu, HypervisorInfo, MemoryInfo, SystemInfo
+from nodetracker.model.host import Gpu, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
-from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib, usage_mib_from_bytes
-from nodetracker.virt.libvirt import capabilities as host_capabilities
+from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.virt.libvirt.capabilities import parse_capabilities
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
-from nodetracker.virt.libvirt.disks import (
-    GuestDisk,
-    StorageScope,
-    list_disks_elsewhere,
-    sum_capacities,
-)
+from nodetracker.virt.libvirt.disks import GuestDisk, StorageScope
 from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
 from nodetracker.virt.libvirt.guests import GuestReader, GuestReading
-from nodetracker.virt.libvirt.pins import derive_pins
+from nodetracker.virt.libvirt.node_facts import (
+    HostReading,
+    build_hypervisor_info,
+    build_warnings,
+    complete_listing,
+    derive_cpu,
+    derive_node_uuid,
+    derive_numa,
+    map_fact,
+)
 from nodetracker.virt.libvirt.storage import (
     POOL_TYPES_BY_IMAGES_TYPE,
     NodeStorage,
@@ -45,10 +45,6 @@ from nodetracker.virt.probes import Pending, ProbeKey
 if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
 
-_NAMESPACE = uuid_module.UUID("0d7e5fb4-6c2f-5f34-9f0a-3c8c5f2f7d61")
-_MISMATCH_FRACTION = 10
-
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -68,22 +64,25 @@ class LibvirtSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _HostReading:
-    """Data of one query of the hypervisor, not parsed yet."""
-
-    capabilities: str
-    memory_mb: int
-    cpu_count: int
-    cpu_map: tuple[bool, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _PciReading:
     """PCI functions, and PCI addresses of this machine's network interfaces by name."""
 
     devices: tuple[PciDevice, ...]
     netdevs: Mapping[str, str]
     mdev_types: Mapping[str, tuple[MdevType, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Probes:
+    """The probes of one reading that depend on no other."""
+
+    host: Pending[HostReading]
+    features: Pending[HostFeatures]
+    memory: Pending[MemoryInfo]
+    states: Pending[list[DomainStatistics]]
+    resources: Pending[list[DomainStatistics]]
+    pci: Pending[_PciReading]
+    system: Pending[SystemInfo] | None
 
 
 class HypervisorReader:
@@ -123,75 +122,70 @@ class HypervisorReader:
 
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact; facts that do not depend on each other are read in parallel."""
-        client = self.session.client
-        host_probe = self._start(nodename, "host", lambda: _read_host(client))
-        features_probe = self._start(nodename, "features", self._feature_reader.read)
-        memory_probe = self._start(nodename, "memory", lambda: self._read_memory(client))
-        states_probe = self._start(nodename, "domains", client.list_domain_states)
-        resources_probe = self._start(
-            nodename, "amounts", self.session.bulk_client.list_domain_resources
-        )
-        pci_probe = self._start(nodename, "pci", lambda: self._read_pci(client))
-        system_probe = self._start_system(nodename)
-        host = host_probe.fact()
-        document = _map_fact(
-            host, lambda value: host_capabilities.parse_capabilities(value.capabilities)
-        )
-        features_fact = features_probe.fact()
+        probes = self._start_probes(nodename)
+        host = probes.host.fact()
+        document = map_fact(host, lambda value: parse_capabilities(value.capabilities))
+        features_fact = probes.features.fact()
         self.features = features_fact.value or self.features
         features = self.features or HostFeatures()
-        cpu = _map_fact(
-            document,
-            lambda root: host_capabilities.parse_cpu_info(
-                root, _require_value(host).cpu_map, _require_value(host).cpu_count, features.cpu
-            ),
-        )
-        numa = _map_fact(
-            document,
-            lambda root: host_capabilities.parse_numa_topology(
-                root, frozenset() if cpu.value is None else cpu.value.online
-            ),
-        )
-        if cpu.value is None:
-            numa = failed(self._source, cpu.error or "")
-        resources = resources_probe.fact()
-        reading = self._read_guests(nodename, states_probe.fact(), resources)
+        cpu = derive_cpu(host, document, features.cpu)
+        numa = derive_numa(document, cpu)
+        resources = probes.resources.fact()
+        guests = self._read_guests(nodename, probes.states.fact(), resources)
         self._topology = numa.value or self._topology
-        disks = self._disks if reading.value is None else reading.value.disks
-        self._disks = disks
-        storage = self._probe_storage(nodename, disks)
-        self._scope = self._scope if storage.value is None else storage.value.scope
-        memory = memory_probe.fact()
-        functions = pci_probe.fact()
-        pci = _map_fact(functions, lambda value: value.devices)
+        storage = self._read_storage(nodename, guests)
+        memory = probes.memory.fact()
+        functions = probes.pci.fact()
+        pci = map_fact(functions, lambda value: value.devices)
+        identity = self.session.identity
         snapshot = HostSnapshot(
             nodename=nodename,
-            uuid=_map_fact(document, self._derive_node_uuid).value,
+            uuid=map_fact(document, lambda root: derive_node_uuid(root, identity)).value,
             # A failed fact, so that the row keeps its traits.
             hypervisor=failed(features_fact.source, features_fact.error or "")
             if self.features is None
-            else _map_fact(document, self._build_hypervisor_info),
+            else map_fact(document, lambda root: build_hypervisor_info(root, identity)),
             cpu=cpu,
             memory=memory,
             numa=numa,
-            storage=_map_fact(storage, lambda value: value.info),
+            storage=map_fact(storage, lambda value: value.info),
             pci=pci,
             gpus=self._probe_gpus(nodename, pci),
-            system=fresh(self._source, SystemInfo(self.session.identity.hostname, "", "", ""))
-            if system_probe is None
-            else system_probe.fact(),
-            guests=_map_fact(reading, self._complete_listing),
+            system=fresh(self._source, SystemInfo(identity.hostname, "", "", ""))
+            if probes.system is None
+            else probes.system.fact(),
+            guests=map_fact(
+                guests, lambda reading: complete_listing(reading, self._scope, self._topology)
+            ),
             netdevs=functions.value.netdevs if functions.value else {},
             mdev_types=functions.value.mdev_types if functions.value else {},
             traits=()
             if cpu.value is None
             else derive_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
+            warnings=build_warnings(
+                nodename,
+                None if self._settings.file_backed_memory else host.value,
+                memory,
+                resources,
+                storage,
+            ),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
             self._connection.check_alive()
-        return replace(
-            snapshot,
-            warnings=tuple(self._build_warnings(nodename, host, memory, resources, storage)),
+        return snapshot
+
+    def _start_probes(self, nodename: str) -> _Probes:
+        client = self.session.client
+        return _Probes(
+            host=self._start(nodename, "host", lambda: _read_host(client)),
+            features=self._start(nodename, "features", self._feature_reader.read),
+            memory=self._start(nodename, "memory", lambda: self._read_memory(client)),
+            states=self._start(nodename, "domains", client.list_domain_states),
+            resources=self._start(
+                nodename, "amounts", self.session.bulk_client.list_domain_resources
+            ),
+            pci=self._start(nodename, "pci", lambda: self._read_pci(client)),
+            system=self._start_system(nodename),
         )
 
     def _start(self, nodename: str, name: str, read: Callable[[], T]) -> Pending[T]:
@@ -248,24 +242,13 @@ class HypervisorReader:
             self._connection.requeue_changed_domains(changed)
             raise
 
-    def _complete_listing(self, reading: GuestReading) -> GuestListing:
-        """Return the listing with each guest's pins and disk usage."""
-        capacities = sum_capacities(reading.disks, self._scope)
-        elsewhere = list_disks_elsewhere(reading.disks, self._scope)
-        return replace(
-            reading.listing,
-            guests=tuple(
-                replace(
-                    guest,
-                    disk_mb=usage_mib_from_bytes(capacities[guest.uuid]),
-                    details=dict(guest.details) | {"disks_elsewhere": elsewhere[guest.uuid]}
-                    if guest.uuid in elsewhere
-                    else guest.details,
-                    pins=derive_pins(reading.domains[guest.uuid], self._topology),
-                )
-                for guest in reading.listing.guests
-            ),
-        )
+    def _read_storage(self, nodename: str, guests: Fact[GuestReading]) -> Fact[NodeStorage]:
+        if guests.value is not None:
+            self._disks = guests.value.disks
+        storage = self._probe_storage(nodename, self._disks)
+        if storage.value is not None:
+            self._scope = storage.value.scope
+        return storage
 
     def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
         images = self._settings.images_type
@@ -289,76 +272,8 @@ class HypervisorReader:
         pending = start_gpus(nodename, self._environment.roots, self._environment.probes, pci)
         return failed(pci.source, pci.error or "") if pending is None else pending.fact()
 
-    def _build_hypervisor_info(self, root: Element) -> HypervisorInfo:
-        identity = self.session.identity
-        supported = host_capabilities.parse_supported_instances(root)
-        return HypervisorInfo(identity.type, identity.version, supported)
 
-    def _derive_node_uuid(self, root: Element) -> str | None:
-        """Return a uuid that is the same for every agent, None if the machine has no uuid."""
-        host_uuid = host_capabilities.parse_host_uuid(root)
-        if host_uuid is None:
-            return None
-        identity = self.session.identity
-        name = f"{host_uuid}/{identity.hostname}/{identity.type}"
-        return str(uuid_module.uuid5(_NAMESPACE, name))
-
-    def _build_warnings(
-        self,
-        nodename: str,
-        host: Fact[_HostReading],
-        memory: Fact[MemoryInfo],
-        resources: Fact[list[DomainStatistics]],
-        storage: Fact[NodeStorage],
-    ) -> list[HostWarning]:
-        found = []
-        if host.value is not None and memory.value is not None:
-            reported, total = host.value.memory_mb, memory.value.total_mb
-            is_own = not self._settings.file_backed_memory
-            if is_own and abs(total - reported) * _MISMATCH_FRACTION > total:
-                found.append(
-                    HostWarning(
-                        WarningKind.MEMORY_MISMATCH,
-                        nodename,
-                        "node info",
-                        f"libvirt's node information reports {reported} MiB of memory, the kernel "
-                        f"{total} MiB; using the kernel's value",
-                    )
-                )
-        if resources.error is not None:
-            found.append(
-                HostWarning(
-                    WarningKind.DISK_UNREADABLE,
-                    nodename,
-                    "",
-                    "disk sizes cannot be read, using the last known ones: "
-                    f"{resources.source}: {resources.error}",
-                )
-            )
-        if storage.value is not None:
-            found += [
-                HostWarning(WarningKind.DISK_UNREADABLE, nodename, item[:255], f"{item}: {problem}")
-                for item, problem in storage.value.problems
-            ]
-        return found
-
-
-def _read_host(client: "LibvirtClient") -> _HostReading:
+def _read_host(client: "LibvirtClient") -> HostReading:
     memory_mb, cpu_count = client.get_node_info()
     cpu_map = tuple(client.get_cpu_map())
-    return _HostReading(client.get_capabilities(), memory_mb, cpu_count, cpu_map)
-
-
-def _require_value(fact: Fact[T]) -> T:
-    assert fact.value is not None
-    return fact.value
-
-
-def _map_fact(fact: Fact[S], derive: Callable[[S], T]) -> Fact[T]:
-    """Return a fact derived from another; failed if that one failed or has unusable data."""
-    if fact.value is None:
-        return failed(fact.source, fact.error or "")
-    try:
-        return fresh(fact.source, derive(fact.value))
-    except HostDataError as error:
-        return failed(fact.source, str(error))
+    return HostReading(client.get_capabilities(), memory_mb, cpu_count, cpu_map)
