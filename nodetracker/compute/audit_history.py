@@ -1,4 +1,4 @@
-"""How the audits of one host went: when the last one was, and what is not fine since when."""
+"""Keep the outcome of a host's audits: the time of the last one, and which nodes are not fine."""
 
 import threading
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from nodetracker.model.service import AuditState, ServiceRecord
 
 
 class AuditHistory:
-    """Keeps what heartbeats and status tell of audits; safe for several threads.
+    """Keeps what heartbeats and the status report of audits; safe for several threads.
 
     Args:
         monotonic: seconds that never go back, for ages.
 
     Attributes:
-        listing_error: why the nodes could not all be listed, None when they were.
+        listing_error: why not all nodes could be listed, None when they were.
         clock_skew_seconds: as the last audit measured it.
     """
 
@@ -35,7 +35,7 @@ class AuditHistory:
             return len(self._last_good.keys() - self._errors.keys())
 
     def state(self) -> AuditState:
-        """Tell how old the last audit is, and how old each node that is not fine."""
+        """Return the age of the last audit, and of each node that is not fine its last good one."""
         with self._lock:
             now = self._monotonic()
             return AuditState(
@@ -52,7 +52,7 @@ class AuditHistory:
             )
 
     def note(self, report: AuditReport) -> None:
-        """Keep how an audit went."""
+        """Add the outcome of an audit."""
         with self._lock:
             now = self._monotonic()
             good = self._list_good_before(report)
@@ -66,28 +66,28 @@ class AuditHistory:
             self._last_good = good | dict.fromkeys(fine, now)
 
     def carry_on(self, service: ServiceRecord) -> None:
-        """Take over from a row how old the last readings are, as they are still the ones."""
+        """Continue with the ages of an earlier run of the agent, which its row stores."""
         if service.last_seen_up is None or service.updated_at is None:
             return
         since = max(0.0, (service.updated_at - service.last_seen_up).total_seconds())
         now = self._monotonic()
 
-        def began(age: float | None) -> float | None:
+        def moment(age: float | None) -> float | None:
             return None if age is None else now - since - age
 
         with self._lock:
-            self._last_audit = began(service.last_audit.get("age_seconds"))
+            self._last_audit = moment(service.last_audit.get("age_seconds"))
             for name, entry in service.last_audit.get("nodes", {}).items():
                 self._errors[name] = entry["error"]
-                good = began(entry["age_seconds"])
+                good = moment(entry["age_seconds"])
                 if good is not None:
                     self._last_good[name] = good
 
     def _list_good_before(self, report: AuditReport) -> dict[str, float]:
-        """Return when the nodes that are still there were last read in full before this audit.
+        """Return when each remaining node was last read in full before this audit.
 
-        The services row names the nodes alone that were not fine; all others
-        were read by the last audit, also if that was an earlier run's.
+        The services row names only nodes that were not fine; all others were
+        read by the last audit, even if an earlier run of the agent made it.
         """
         good = {name: at for name, at in self._last_good.items() if name in report.nodes}
         if self._last_audit is None:

@@ -1,4 +1,4 @@
-"""The heartbeat: takes the host once, then says that the agent lives and how its audits go."""
+"""Take the host once, then report regularly that the agent is alive and how its audits went."""
 
 import threading
 from collections.abc import Callable
@@ -14,13 +14,13 @@ class Heartbeat:
     """Holds one host for one run of its agent; safe for several threads.
 
     Args:
-        audits: what each heartbeat tells of them.
+        audits: their outcome, which each heartbeat reports.
         monotonic: seconds that never go back, for ages.
         clock: this host's own time, compared with the database's.
 
     Attributes:
         agent: the agent's key, None until the host is taken.
-        report_count: of the last heartbeat that was written.
+        report_count: number of the last heartbeat that was written.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class Heartbeat:
         self._clock = clock
         self._lock = threading.Lock()
         self._tried_count = 0
-        self._beaten_at: float | None = None
+        self._reported_at: float | None = None
         self.agent: AgentKey | None = None
         self.report_count = 0
 
     @property
     def age_seconds(self) -> float | None:
-        """How long ago the last one was written, None before the first."""
-        beaten_at = self._beaten_at
-        return None if beaten_at is None else self._monotonic() - beaten_at
+        """Age of the last heartbeat, None before the first."""
+        reported_at = self._reported_at
+        return None if reported_at is None else self._monotonic() - reported_at
 
     def hold_host(self) -> AgentKey:
         """Return the agent's key, taking the services row the first time.
@@ -69,12 +69,12 @@ class Heartbeat:
         """
         with self._lock:
             if self.agent is None:
-                self._take_host()  # beats once itself
+                self._take_host()  # writes one heartbeat itself
             else:
                 self._report_state(self.agent)
 
     def _take_host(self) -> AgentKey:
-        """Take the host, and beat at once, so that whoever watches the row sees it move."""
+        """Take the host and write a heartbeat, which an agent that watches the row needs to see."""
         service = self._takeover.take_host()
         self.report_count = self._tried_count = service.report_count
         self._audits.carry_on(service)
@@ -89,4 +89,4 @@ class Heartbeat:
         self._tried_count += 1
         self._store.report_state(agent, self._tried_count, self._audits.state(), self._clock())
         self.report_count = self._tried_count
-        self._beaten_at = self._monotonic()
+        self._reported_at = self._monotonic()

@@ -1,4 +1,4 @@
-"""A host's rows as its agent last read them from the store, or committed them to it."""
+"""Cache a host's rows as its agent last read them from the store or committed them."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,22 +11,22 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.ports import AgentKey, AgentStore
 
 FULL_LOAD_SECONDS = 600
-"""All rows are read again this often, moved or not."""
+"""Interval at which all rows are read again, changed or not."""
 
 
 class HostRows(Mapping[str, NodeRecord]):
-    """Rows by nodename; a steady `load` costs one statement, as only what moved is read.
+    """Rows by nodename; a steady `load` costs one statement, as only changed rows are read.
 
     Args:
         monotonic: seconds that never go back, for pacing.
         clock: this host's own time, compared with the database's.
 
     Attributes:
-        database_clock: told the database's time by each `load`.
-        clock_skew_seconds: by how much this host's clock is off at least, ahead
-            is positive; None before the first `load`.
-        split_brains: as the last load of all rows found them.
-        full_loads: how often all rows were read.
+        database_clock: set to the database's time by each `load`.
+        clock_skew_seconds: lower bound of this host's clock offset, ahead is
+            positive; None before the first `load`.
+        split_brains: found by the last load of all rows.
+        full_loads: number of times that all rows were read.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class HostRows(Mapping[str, NodeRecord]):
 
     @property
     def is_loaded(self) -> bool:
-        """False when the next `load` reads all rows whatever their stamps say."""
+        """False when the next `load` reads all rows whatever their versions are."""
         return self._loaded_at is not None
 
     def invalidate(self) -> None:
-        """Let the next `load` read all rows."""
+        """Make the next `load` read all rows."""
         self._loaded_at = None
 
     def remember(self, records: Mapping[str, NodeRecord]) -> None:
-        """Take over what was committed."""
+        """Add rows as they were committed."""
         self._records |= records
 
     def forget(self, nodename: str) -> None:
-        """Let go of a row that is gone, or must be read again."""
+        """Remove a row that was deleted or must be read again."""
         self._records.pop(nodename, None)
 
     def load(self, agent: AgentKey) -> datetime:
@@ -78,13 +78,13 @@ class HostRows(Mapping[str, NodeRecord]):
             FencedError: a newer agent has taken this host over.
             StoreError: the database did not answer.
         """
-        asked_at = self._clock()
+        requested_at = self._clock()
         try:
             versions = self._store.load_versions(agent.host, agent.binary)
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
         self.database_clock.set(versions.now)
-        self.clock_skew_seconds = _measure_skew(asked_at, versions.now, self._clock())
+        self.clock_skew_seconds = _measure_skew(requested_at, versions.now, self._clock())
         if (versions.epoch, versions.service_uuid) != (agent.epoch, agent.service_uuid):
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
@@ -95,15 +95,15 @@ class HostRows(Mapping[str, NodeRecord]):
             return versions.now
         for name in self._records.keys() - versions.by_nodename.keys():
             del self._records[name]
-        moved = [
+        changed = [
             version.id
             for name, version in versions.by_nodename.items()
             if (known := self._records.get(name)) is None
             or (known.id, known.generation, known.epoch)
             != (version.id, version.generation, version.epoch)
         ]
-        if moved:
-            self._records |= _by_nodename(self._store.load_nodes(agent.host, moved))
+        if changed:
+            self._records |= _by_nodename(self._store.load_nodes(agent.host, changed))
         return versions.now
 
     def _load_all(self, host: str) -> None:
@@ -117,11 +117,10 @@ def _by_nodename(records: list[NodeRecord]) -> dict[str, NodeRecord]:
     return {record.nodename: record for record in records}
 
 
-def _measure_skew(asked_at: datetime, database_now: datetime, answered_at: datetime) -> float:
-    """Return by how much this host's clock is off at least, in seconds; ahead is positive.
+def _measure_skew(requested_at: datetime, database_now: datetime, answered_at: datetime) -> float:
+    """Return the lower bound of this host's clock offset, in seconds; ahead is positive.
 
-    The database read its clock at some moment between question and answer, and
-    these may be far from one another.
+    The database read its clock between request and answer, which may be far apart.
     """
-    nearest = min(max(database_now, asked_at), answered_at)
+    nearest = min(max(database_now, requested_at), answered_at)
     return (nearest - database_now).total_seconds()

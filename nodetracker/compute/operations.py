@@ -1,4 +1,4 @@
-"""What an agent does for others: `nodetracker.ports.HostAgent` on this host's own parts."""
+"""Serve calls of other processes: `nodetracker.ports.HostAgent` for this host."""
 
 from collections.abc import Mapping
 from dataclasses import replace

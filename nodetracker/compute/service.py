@@ -1,4 +1,4 @@
-"""The compute service: the manager's hooks in order, and the threads that call it."""
+"""Run the compute service: the manager's hooks in order, and the threads that call it."""
 
 import logging
 import threading
@@ -16,18 +16,18 @@ LOG = logging.getLogger(__name__)
 
 _FATAL = (ConfigError, IdentityError)
 _STALL_SECONDS = 120.0
-"""The longest step of an audit or heartbeat, beside the probes' own budget."""
+"""Limit of one step of an audit or heartbeat, in addition to the probes' timeout."""
 
 
 class ComputeService:
     """Runs one manager: audits in one thread, heartbeats in another.
 
-    Heartbeats go on whatever the driver does, also during the first audit. A
-    third thread audits the nodes that the driver's events name, if it tells any.
+    Heartbeats do not wait for the driver or the first audit. A third thread
+    audits the nodes of events, if the driver sends any.
 
     Args:
-        server: answers others' calls once the first audit was tried; it goes
-            on in threads of its own, so neither audits nor heartbeats wait for it.
+        server: answers calls after the first audit was tried; it runs in its own
+            threads, so neither audits nor heartbeats wait for it.
     """
 
     def __init__(
@@ -71,23 +71,23 @@ class ComputeService:
 
     @property
     def graceful_shutdown_timeout(self) -> float:
-        """Seconds that `stop` takes at most."""
+        """Limit of the duration of `stop`, in seconds."""
         return self._settings.graceful_shutdown_timeout
 
     def start(
         self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """Begin in the background.
+        """Start in the background.
 
         Args:
-            on_started: is called from a thread after the first audit was tried.
-            on_fatal: is called from a thread with the error that ends the service.
+            on_started: called from a thread after the first audit was tried.
+            on_fatal: called from a thread with the error that ends the service.
         """
         self._on_fatal = on_fatal
         threading.Thread(target=self._begin, args=(on_started,), name="start", daemon=True).start()
 
     def stop(self) -> bool:
-        """End after a running audit or heartbeat; False when one still runs at the timeout."""
+        """Stop after a running audit or heartbeat; return False if one runs at the timeout."""
         deadline = time.monotonic() + self._settings.graceful_shutdown_timeout
         self._manager.prepare_stop()
         is_answered = self._server is None or self._server.stop(deadline - time.monotonic())
@@ -99,19 +99,19 @@ class ComputeService:
         return has_started and all(joined) and is_answered
 
     def reconfigure(self, settings: AgentSettings) -> None:
-        """Go on by other settings, beginning with an audit."""
+        """Use other settings, starting with an audit."""
         self._settings = settings
         self._manager.reconfigure(settings)
         self._audits.change_interval(settings.audit_interval)
         self._audits.wake()
 
     def is_making_progress(self) -> bool:
-        """Tell whether the threads live and get on."""
+        """Return whether the threads are alive and make progress."""
         limit = _STALL_SECONDS + 2 * self._settings.probe_timeout
         return all(loop.is_making_progress(limit) for loop in self._loops)
 
     def describe(self) -> str:
-        """Return a line on how the service does, for systemd."""
+        """Return the status line for systemd."""
         return describe_status(self._manager.status())
 
     def _begin(self, on_started: Callable[[], None]) -> None:
@@ -119,7 +119,7 @@ class ComputeService:
             self._manager.init_host()
             self._heartbeats.start()
             self._audit_first()
-            self._manager.report_state()  # carries the outcome of that audit
+            self._manager.report_state()  # reports the outcome of that audit
             self._manager.post_start_hook()
             self._audits.start()
             if self._manager.has_events:
@@ -139,7 +139,7 @@ class ComputeService:
             self._manager.pre_start_hook()
         except (StoppingError, *_FATAL):
             raise
-        except BaseException:  # as at any later audit: the next one may do better
+        except BaseException:  # as in any later audit: the next one may succeed
             LOG.exception("The first audit failed")
 
     def _fail(self, error: BaseException) -> None:
@@ -148,7 +148,7 @@ class ComputeService:
 
 
 def describe_status(status: AgentStatus) -> str:
-    """Say in a line how an agent does; it changes only when that does."""
+    """Return an agent's status in one line, which changes only with the status."""
     if status.database_error is not None:
         return f"Host {status.host}: {status.database_error}"
     if not status.has_started:

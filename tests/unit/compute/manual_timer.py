@@ -28,7 +28,7 @@ class ManualTimer(Timer):
     def advance_until(self, is_true, at_most, step=0.05):
         """Advance in steps until something is true; return after how many seconds."""
         began = self.seconds
-        while not wait_for(is_true, 0.02):
+        while not wait_for(is_true, 0.1):  # time for other threads, on a busy machine too
             assert self.seconds - began < at_most
             self.advance(step)
         return self.seconds - began
