@@ -1,12 +1,21 @@
-"""What systemd shows of an agent, in a line that changes only when the agent does."""
+"""The service's threads, and the line that systemd shows of an agent."""
 
 import dataclasses
+import threading
 
 import pytest
 
-from nodetracker.compute.service import describe_status
+from nodetracker.compute.manager import ComputeManager
+from nodetracker.compute.service import ComputeService, describe_status
+from nodetracker.db.memory import MemoryStore
+from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.node import NodeListing
 from nodetracker.model.service import AuditState
 from nodetracker.model.status import AgentStatus
+from nodetracker.ports import DriverCapability
+from nodetracker.settings import AgentSettings, Policy
+from tests.builders import make_guest, make_incarnation, make_snapshot
+from tests.unit.compute.manual_timer import wait_for
 
 FINE = AgentStatus("host-1", "agent-a", epoch=1, has_started=True, fine_nodes=3)
 ONE_HELD = AuditState(2.0, {"n2": {"age_seconds": 90.0, "error": "cpu: no answer"}})
@@ -27,3 +36,82 @@ ONE_HELD = AuditState(2.0, {"n2": {"age_seconds": 90.0, "error": "cpu: no answer
 )
 def test_it_is_said_in_a_line(changes, line):
     assert describe_status(dataclasses.replace(FINE, **changes)) == line
+
+
+class EventDriver:
+    """One node whose guests the test changes."""
+
+    capabilities = frozenset({DriverCapability.EVENTS})
+
+    def __init__(self):
+        self.guests = []
+        self.readings = 0
+        self.send = None
+
+    def init_host(self):
+        pass
+
+    def close(self):
+        pass
+
+    def events(self, callback):
+        self.send = callback
+
+    def get_available_nodes(self):
+        return NodeListing(("n1",))
+
+    def get_available_resource(self, nodename):
+        self.readings += 1
+        return make_snapshot(nodename, *self.guests)
+
+
+class RunningAgent:
+    def __init__(self):
+        self.driver, self.store = EventDriver(), MemoryStore()
+        settings = AgentSettings("host-1", "/tmp", Policy(), audit_interval=None)
+        self.manager = ComputeManager(settings, make_incarnation(), "1", self.driver, self.store)
+        self.service = ComputeService(settings, self.manager)
+        self.errors = []
+        started = threading.Event()
+        self.service.start(started.set, self.errors.append)
+        assert started.wait(5)
+
+    @property
+    def guests(self):
+        (record,) = self.store.load_nodes("host-1")
+        return len(record.guests)
+
+
+@pytest.fixture
+def running():
+    agent = RunningAgent()
+    yield agent
+    assert agent.service.stop()
+    assert agent.errors == []
+
+
+def test_an_event_brings_its_node_up_to_date(running):
+    running.driver.guests.append(make_guest(1))
+    running.driver.send(NodeEvent("n1", EventKind.CHANGED, make_guest(1).uuid))
+    assert wait_for(lambda: running.guests == 1)
+    assert running.service.is_making_progress()
+
+
+def test_a_requested_audit_runs_without_an_interval(running):
+    running.driver.guests.append(make_guest(1))
+    running.manager.audit_requests.request()
+    assert wait_for(lambda: running.guests == 1)
+
+
+def test_other_settings_lead_to_an_audit(running):
+    running.driver.guests.append(make_guest(1))
+    settings = AgentSettings("host-1", "/tmp", Policy(reserved_memory_mb=7), audit_interval=None)
+    running.service.reconfigure(settings)
+    assert wait_for(lambda: running.guests == 1)
+
+
+def test_a_stop_does_not_wait_for_an_event_to_become_due(running):
+    running.driver.send(NodeEvent("n1", EventKind.GONE, make_guest(1).uuid))
+    readings = running.driver.readings
+    assert running.service.stop()
+    assert running.driver.readings == readings
