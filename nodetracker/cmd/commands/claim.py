@@ -181,11 +181,12 @@ def read_json(name: str) -> object:
 
 
 def _read_object(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object; of a key that stands twice nobody knows which value is meant."""
+    """Build an object without duplicate keys, of which a reader would keep only the last."""
     value = dict(pairs)
     if len(value) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise RequestError(name, f"key {twice!r} stands twice")
+        counts = Counter(key for key, _ in pairs)
+        duplicate = next(key for key, count in counts.items() if count > 1)
+        raise RequestError(name, f"duplicate key {duplicate!r}")
     return value
 
 
