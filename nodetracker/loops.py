@@ -46,7 +46,7 @@ class Wakeup:
 
 
 class Progress:
-    """When work last moved on; shared by the work itself and all loops that wait for it.
+    """When work last made progress; shared by the work itself and all loops that wait for it.
 
     Args:
         monotonic: seconds that never go back; the loops' own.
@@ -62,7 +62,7 @@ class Progress:
         return self._noted_at
 
     def note(self) -> None:
-        """Report that the work moves on; called at each step whose duration is limited."""
+        """Report progress; called at each step whose duration is limited."""
         self._noted_at = self._monotonic()
 
 
@@ -73,7 +73,7 @@ class PeriodicLoop:
         name: of the thread.
         tick: the function; it runs in this loop's thread, never concurrently.
         interval_seconds: from start to start; a tick that takes longer is
-            followed by the next immediately. None = only on request.
+            followed by the next immediately. None = on request only.
         on_fatal: called with an error of a type in `fatal`; the loop then ends.
         fatal: errors that end the loop instead of being logged.
         wakeup: requests ticks; None = only `wake` does.
@@ -101,7 +101,7 @@ class PeriodicLoop:
         self._wakeup = wakeup or Wakeup()
         self._progress = progress or Progress(monotonic)
         self._stopping = threading.Event()
-        self._tick_began_at: float | None = None  # None while it waits for the next tick
+        self._tick_started_at: float | None = None  # None while it waits for the next tick
         self._logged_failure: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -120,15 +120,15 @@ class PeriodicLoop:
             self._wakeup.interrupt()
 
     def is_making_progress(self, stall_seconds: float) -> bool:
-        """Return whether the loop waits for its next tick, or its tick moved on recently."""
+        """Return whether the loop waits for its next tick, or its tick made progress recently."""
         if self._stopping.is_set():
             return True
         if self._thread.ident is not None and not self._thread.is_alive():
             return False
-        began_at = self._tick_began_at
-        if began_at is None:
+        started_at = self._tick_started_at
+        if started_at is None:
             return True
-        return self._monotonic() - max(began_at, self._progress.noted_at) <= stall_seconds
+        return self._monotonic() - max(started_at, self._progress.noted_at) <= stall_seconds
 
     def stop(self) -> None:
         """Request the loop's end after a running tick; `join` waits for it."""
@@ -142,25 +142,27 @@ class PeriodicLoop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        began_at = self._monotonic()
+        started_at = self._monotonic()
         fraction = 1 - SPLAY_FRACTION * self._splay()
         while True:
-            self._wait_for_tick(began_at, fraction)
+            self._wait_for_tick(started_at, fraction)
             if self._stopping.is_set():
                 return
-            began_at, fraction = self._monotonic(), 1.0
-            self._tick_began_at = began_at
+            started_at, fraction = self._monotonic(), 1.0
+            self._tick_started_at = started_at
             try:
                 if not self._run_tick():
                     return
             finally:
-                self._tick_began_at = None
+                self._tick_started_at = None
 
-    def _wait_for_tick(self, began_at: float, fraction: float) -> None:
+    def _wait_for_tick(self, started_at: float, fraction: float) -> None:
         """Wait for the end of the interval, which may change meanwhile, or for a request."""
         while not (self._wakeup.has_request or self._stopping.is_set()):
             interval = self._interval
-            left = None if interval is None else began_at + interval * fraction - self._monotonic()
+            left = (
+                None if interval is None else started_at + interval * fraction - self._monotonic()
+            )
             if left is not None and left <= 0:
                 break
             self._wakeup.wait(left)

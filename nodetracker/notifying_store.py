@@ -247,7 +247,7 @@ class NotifyingStore:
         return map(build_claim_notification, self._store.list_claims(uuid=uuid))
 
     def _notify_read(self, read: Callable[[], Iterable[Notification]]) -> None:
-        """Send notifications that need another read; the change is done even if that fails."""
+        """Send notifications that need another read; the change is stored even if that fails."""
         try:
             for notification in read():
                 self._notifier.notify(notification)

@@ -184,7 +184,7 @@ class HangGuard(Generic[K]):
 
     A call hangs once its caller stops waiting and abandons it. Its thread is left
     behind, and its key is blocked until the call returns, so the number of hung
-    threads is limited. For a node, say::
+    threads is limited. For example, for a node::
 
         guard: HangGuard[str] = HangGuard("audit", max_threads=16)
 

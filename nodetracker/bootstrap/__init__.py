@@ -1,5 +1,5 @@
-"""The composition root: configuration becomes settings, settings become parts.
+"""The composition root: build settings from the configuration, and the parts of each program.
 
-A module for each program's parts. It is all that reads the configuration, beside
-the commands, and all that knows which concrete store and drivers there are.
+Only this package and the commands read the configuration, and only this package
+chooses the concrete store and drivers.
 """

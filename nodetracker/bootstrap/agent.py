@@ -1,4 +1,4 @@
-"""An agent out of its configuration; it alone knows how drivers are built."""
+"""Build an agent and its drivers from the configuration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,11 +37,11 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The parts of one agent, put together and not yet started.
+    """The parts of one agent, built and not yet started.
 
     Attributes:
-        endpoint: where its metrics and health are served, None when nowhere.
-        notifier: sends what it tells, None without a broker.
+        endpoint: serves its metrics and health, None if they are not served.
+        notifier: sends its notifications, None without a broker.
     """
 
     settings: AgentSettings
@@ -55,7 +55,7 @@ class Agent:
     notifier: "NotificationSender | None"
 
     def reconfigure(self, settings: AgentSettings) -> None:
-        """Go on by other settings, as far as they may change in a running agent."""
+        """Use other settings, as far as they may change in a running agent."""
         self.probes.change_timeout(settings.probe_timeout)
         self.service.reconfigure(settings)
 
@@ -66,27 +66,27 @@ def build_agent(
     store: Store | None = None,
     is_served: bool = True,
 ) -> Agent:
-    """Put an agent together; nothing is connected or started.
+    """Build an agent; nothing is connected or started.
 
     Args:
-        observers: are told of every audit.
-        store: to be used instead of one of its own.
-        is_served: whether it answers others: by an endpoint, if ``[metrics]``
-            wants one, and by RPC, if there is a ``transport_url``.
+        observers: notified of every audit.
+        store: used instead of the configured one.
+        is_served: whether it serves metrics and health, if ``[metrics]`` enables
+            them, and RPC calls, if ``transport_url`` is set.
 
     Raises:
-        ConfigError: a value cannot be used; the message names it.
-        IdentityError: the agent's identity cannot be read or made.
+        ConfigError: a value is invalid; the message names it.
+        IdentityError: the agent's uuid cannot be read or created.
     """
     settings = build_settings(conf)
     broker = Broker(conf)
     if broker.is_configured:
-        broker.connect()  # so that a value that cannot be used ends the start
+        broker.connect()  # an invalid value ends the start
     store = store or build_store(conf, broker=broker)
     notifier = broker.make_notifier(f"compute:{settings.host}")
     if notifier is not None:
         observers = [*observers, AuditNotifier(settings.host, notifier)]
-        if conf.conductor.use_local:  # conductors tell of what they do
+        if conf.conductor.use_local:  # conductors notify of their changes themselves
             store = notifying_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
@@ -116,24 +116,25 @@ def build_agent(
 
 
 def build_probes(settings: AgentSettings) -> ProbeRunner:
-    """Make the runner of all probes; its threads come when they are needed."""
+    """Return the runner of all probes; it starts threads when they are needed."""
     return ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2)
 
 
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
-    """Make the driver that ``[compute] compute_driver`` names, or one of several.
+    """Build the driver that ``[compute] compute_driver`` names; several names become one driver.
 
     Args:
         probes: runs its probes.
 
     Raises:
-        ConfigError: there is no such driver, or its own options cannot be used.
+        ConfigError: the driver does not exist, or its options are invalid.
     """
     names = conf.compute.compute_driver
     if not names:
-        raise ConfigError("[compute] compute_driver: names no driver")
-    if len(set(names)) != len(names):
-        raise ConfigError("[compute] compute_driver: names a driver twice")
+        raise ConfigError("[compute] compute_driver: must not be empty")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"[compute] compute_driver: duplicate driver {name!r}")
     environment = DriverEnvironment(
         host=settings.host,
         instances_path=conf.compute.instances_path,
@@ -159,7 +160,7 @@ def _build_endpoint(
     notifier: "NotificationSender | None",
     status: Callable[[], AgentStatus],
 ) -> "tuple[AgentMetrics, Endpoint]":
-    """Make the metrics, which watch the audits, and what serves them with the health."""
+    """Build the metrics, which observe the audits, and the endpoint of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint
     from nodetracker.metrics.pages import make_application

@@ -14,7 +14,7 @@ class AuditRun:
 
     Args:
         known_warnings: warnings that its caller found.
-        began: moment of the tracker's monotonic clock.
+        started_at: moment of the tracker's monotonic clock.
 
     Attributes:
         errors: nodename -> the error of a node that is not fine.
@@ -22,10 +22,10 @@ class AuditRun:
     """
 
     def __init__(
-        self, agent: AgentKey, known_warnings: Sequence[HostWarning], began: float
+        self, agent: AgentKey, known_warnings: Sequence[HostWarning], started_at: float
     ) -> None:
         self.agent = agent
-        self.began = began
+        self.started_at = started_at
         self.errors: dict[str, str] = {}
         self.warnings = list(known_warnings)
         self.read: set[str] = set()

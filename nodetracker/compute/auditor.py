@@ -145,5 +145,5 @@ class Auditor:
             read=read,
             warnings=tuple(sorted(run.warnings)),
             clock_skew_seconds=self.rows.clock_skew_seconds,
-            duration_seconds=self.monotonic() - run.began,
+            duration_seconds=self.monotonic() - run.started_at,
         )

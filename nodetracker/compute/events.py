@@ -1,4 +1,4 @@
-"""Decide when the nodes of events are read: a storm is one reading, half a reboot is none.
+"""Decide when the nodes of events are read, so that a storm of events causes one reading.
 
 A node is read `QUIET_SECONDS` after an event, and `STOP_SECONDS` after one that
 may be half of a reboot, so that its other half comes first. Further events

@@ -1,7 +1,6 @@
-"""Who this agent is: the uuid it keeps for life, and this one run of it.
+"""Identify an agent by the uuid in its state directory, and one run of it by its process.
 
-Everything about the run is read from the process's own ``/proc``, wherever
-the host's files are configured to be.
+The process is always looked up in ``/proc``, whatever ``[host] procfs`` is.
 """
 
 import logging
@@ -16,29 +15,29 @@ LOG = logging.getLogger(__name__)
 
 COMPUTE_ID_FILE = "compute_id"
 UNUSABLE_FILE = "compute_id.unusable"
-"""Where a file goes that held no uuid."""
+"""Name to which a file without a valid UUID is renamed."""
 
-_LARGEST_FILE = 64
+_MAX_FILE_BYTES = 64
 _OWN_PROC = Path("/proc")
 _START_TIME_FIELD = 19  # of the fields after the command, proc(5) field 22
 
 
 def ensure_compute_id(state_path: Path) -> str:
-    """Return the agent's uuid, making its file at the first start.
+    """Return the agent's uuid; create its file at the first start.
 
-    A file that holds no uuid, as a crash or a full disk leaves it, is put aside
-    and made anew: rows keep their uuids, and the start decision sees to it that
-    no live agent loses its host to the new one.
+    A file without a valid UUID, such as a crash or a full disk leaves, is renamed
+    and a new one created: rows keep their uuids, and `Takeover` does not let the
+    new agent take the host of one that is alive.
 
     Raises:
-        IdentityError: the file cannot be read, or there is none and it cannot
-            be made; the message names it and says what to do.
+        IdentityError: the file cannot be read or created; the message names it
+            and the remedy.
     """
     path = state_path / COMPUTE_ID_FILE
     try:
-        text = _read_start(path)
+        text = _read_file(path)
     except FileNotFoundError:
-        return _make_compute_id(path)
+        return _create_compute_id(path)
     except OSError as error:
         raise IdentityError(
             f"{path} cannot be read: {error.strerror} ([DEFAULT] state_path names its directory)"
@@ -47,26 +46,26 @@ def ensure_compute_id(state_path: Path) -> str:
         return str(uuid.UUID(text.strip()))
     except ValueError:
         pass
-    _put_aside(path)
-    return _make_compute_id(path)
+    _rename_unusable(path)
+    return _create_compute_id(path)
 
 
 def read_compute_id(state_path: Path) -> str | None:
-    """Return the agent's uuid, None when there is no usable one; nothing is made."""
+    """Return the agent's uuid, None without a valid one; no file is created."""
     try:
-        return str(uuid.UUID(_read_start(state_path / COMPUTE_ID_FILE).strip()))
+        return str(uuid.UUID(_read_file(state_path / COMPUTE_ID_FILE).strip()))
     except (OSError, ValueError):
         return None
 
 
 def find_state_problem(state_path: Path) -> str | None:
-    """Say what is wrong with the state directory, None when nothing is."""
-    aside = state_path / UNUSABLE_FILE
+    """Return the problem of the state directory, None without one."""
+    unusable = state_path / UNUSABLE_FILE
     try:
-        if aside.exists():
-            return f"the identity was lost and made anew; look at {aside}, then delete it"
+        if unusable.exists():
+            return f"the agent's uuid was lost and replaced; inspect {unusable}, then delete it"
         if not os.access(state_path, os.W_OK):
-            return f"{state_path} cannot be written; a lost identity could not be made again"
+            return f"{state_path} is not writable; a lost uuid could not be replaced"
         free = os.statvfs(state_path)
     except OSError as error:
         return f"{state_path} cannot be read: {error.strerror}"
@@ -76,7 +75,7 @@ def find_state_problem(state_path: Path) -> str | None:
 
 
 def read_incarnation(compute_id: str, report_interval: int) -> Incarnation:
-    """Describe this very process."""
+    """Return the identity of this process as a run of the agent."""
     pid = os.getpid()
     return Incarnation(
         agent_id=compute_id,
@@ -89,7 +88,7 @@ def read_incarnation(compute_id: str, report_interval: int) -> Incarnation:
 
 
 def is_same_machine(recorded: Incarnation, mine: Incarnation) -> bool:
-    """Tell whether a recorded process can be looked up from here: same boot, same namespace."""
+    """Return whether a recorded process can be looked up from here: same boot, same namespace."""
     return bool(mine.boot_id and mine.pid_ns) and (recorded.boot_id, recorded.pid_ns) == (
         mine.boot_id,
         mine.pid_ns,
@@ -97,26 +96,30 @@ def is_same_machine(recorded: Incarnation, mine: Incarnation) -> bool:
 
 
 def is_process_alive(recorded: Incarnation) -> bool:
-    """Tell whether a recorded process of this boot and namespace still runs.
+    """Return whether a recorded process of this boot and namespace still runs.
 
-    A process id that was given to another process since has another start time.
+    A process id that another process has now has another start time.
     """
     return 0 < recorded.process_started_at == _read_start_time(recorded.pid)
 
 
-def _put_aside(path: Path) -> None:
-    aside = path.with_name(UNUSABLE_FILE)
+def _rename_unusable(path: Path) -> None:
+    unusable = path.with_name(UNUSABLE_FILE)
     try:
-        path.replace(aside)
+        path.replace(unusable)
     except OSError as error:
         raise IdentityError(
-            f"{path} holds no uuid and cannot be made anew: {error.strerror}; put back this "
-            "host's own, or delete the file to make this a new agent"
+            f"{path} does not contain a valid UUID and cannot be replaced: {error.strerror}; "
+            "restore this host's own file, or delete it to make this a new agent"
         ) from error
-    LOG.error("%s held no uuid; it is put aside as %s and made anew", path, aside.name)
+    LOG.error(
+        "%s does not contain a valid UUID; renamed it to %s and created a new one",
+        path,
+        unusable.name,
+    )
 
 
-def _make_compute_id(path: Path) -> str:
+def _create_compute_id(path: Path) -> str:
     compute_id = str(uuid.uuid4())
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -129,32 +132,32 @@ def _make_compute_id(path: Path) -> str:
         for link in (path.parent, path):
             if link.is_symlink() and not link.exists():
                 raise IdentityError(
-                    f"{link} is a link to what is not there; if its filesystem is not mounted, "
+                    f"{link} is a dangling link; if the target's filesystem is not mounted, "
                     "mount it and start again"
                 ) from None
         return ensure_compute_id(path.parent)
     except OSError as error:
         _remove_partial(path)
         raise IdentityError(
-            f"{path} is not there and cannot be made: {error.strerror}; "
+            f"{path} does not exist and cannot be created: {error.strerror}; "
             "[DEFAULT] state_path must be a directory that this user can write"
         ) from error
-    LOG.info("This is a new agent; its identity %s stands in %s", compute_id, path)
+    LOG.info("New agent: its uuid %s is stored in %s", compute_id, path)
     return compute_id
 
 
 def _remove_partial(path: Path) -> None:
-    """Take away a file that was made but not filled, as on a full disk."""
+    """Remove a file that was created but not written, as on a full disk."""
     try:
         if path.stat().st_size == 0:
             path.unlink()
     except OSError:
-        LOG.debug("No partial %s to remove", path)
+        LOG.debug("%s was not created; nothing to remove", path)
 
 
-def _read_start(path: Path) -> str:
+def _read_file(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(_LARGEST_FILE).decode("ascii", errors="replace")
+        return file.read(_MAX_FILE_BYTES).decode("ascii", errors="replace")
 
 
 def _read_own_text(relative: str) -> str:
@@ -172,7 +175,7 @@ def _read_pid_namespace() -> int:
 
 
 def _read_start_time(pid: int) -> int:
-    # The command may hold blanks and parentheses; the fields follow the last one.
+    # The command may contain blanks and parentheses; the fields follow the last one.
     _, _, fields = _read_own_text(f"{pid}/stat").rpartition(")")
     parts = fields.split()
     if len(parts) <= _START_TIME_FIELD or parts[0] in ("Z", "X"):

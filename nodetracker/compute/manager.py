@@ -138,7 +138,7 @@ class ComputeManager:
         return DriverCapability.EVENTS in self._driver.capabilities
 
     def handle_events(self) -> None:
-        """Audit the nodes of events as they become due, until none waits."""
+        """Audit the nodes of events as they become due, until none is pending."""
         while self._queue.wait_for_event():
             try:
                 with self._auditing:
@@ -152,11 +152,11 @@ class ComputeManager:
                 self._reports.notify()
 
     def post_start_hook(self) -> None:
-        """Log that the agent runs."""
-        LOG.info("Agent of host %s is at work", self._settings.host)
+        """Log that the agent is ready."""
+        LOG.info("Agent of host %s is ready", self._settings.host)
 
     def prepare_stop(self) -> None:
-        """End all waiting; an audit that runs is completed."""
+        """End all waiting; a running audit is completed."""
         self._stopping.set()
         self._queue.close()
 
@@ -200,15 +200,15 @@ class ComputeManager:
 
     def _run_audit(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
         """Run one audit and keep its report; the caller holds the lock."""
-        began = self._monotonic()
+        started_at = self._monotonic()
         try:
             agent = self._heartbeat.hold_host()
             report = audit(agent)
         except StoreError as error:
-            duration = self._monotonic() - began
+            duration = self._monotonic() - started_at
             self._reports.add(AuditReport(store_error=error, duration_seconds=duration))
             raise
-        self._reports.add(report)  # its rows are written, whatever fails now
+        self._reports.add(report)  # its rows are written, even if the next steps fail
         self._audits.note(report)
         self._mark.update(agent, report)
         return report
@@ -226,7 +226,7 @@ class ComputeManager:
             self.audit_requests.request()
 
     def status(self) -> AgentStatus:
-        """Return what the agent knows of itself, without any query."""
+        """Return the agent's status, without any query."""
         agent = self._heartbeat.agent
         return AgentStatus(
             host=self._settings.host,
@@ -248,7 +248,7 @@ class ComputeManager:
         self._database.run("audit", partial(self.update_available_resource, startup))
 
     def _wait(self, seconds: float) -> bool:
-        """Wait while another agent's heartbeats are watched; return True at the process's end."""
+        """Wait while another agent's heartbeats are watched; return True when the process ends."""
         self.audit_progress.note()
         self.heartbeat_progress.note()
         return self._stopping.wait(seconds)

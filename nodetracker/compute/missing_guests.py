@@ -36,10 +36,10 @@ class MissingGuestTracker:
         if counts:
             self._counts[reading.nodename] = counts
 
-    def listing_time(self, reading: NodeReading, began_at: datetime) -> ListingTime:
-        """Return by what a listing that started at that time is evaluated."""
+    def listing_time(self, reading: NodeReading, started_at: datetime) -> ListingTime:
+        """Return the times and counts by which a listing that started then is evaluated."""
         counts = self._counts.get(reading.nodename, {})
-        return ListingTime(began_at, counts, reading.deleted_before)
+        return ListingTime(started_at, counts, reading.deleted_before)
 
     def update(self, reading: NodeReading) -> None:
         """Forget the guests deleted before a listing that is complete, once it is accounted."""

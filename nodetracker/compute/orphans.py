@@ -16,8 +16,8 @@ NOT_REACHABLE = "the node is not listed, and not every source answers"
 """Reason for which the facts of a waiting node are held."""
 
 _WAITS = "not listed; its row is kept until every source answers"
-_NOT_LISTED = "driver: the node is not listed any more"
-_HOLDS_CLAIMS = "not listed any more; its row is kept, as it holds claims"
+_NOT_LISTED = "driver: the node is no longer listed"
+_HOLDS_CLAIMS = "no longer listed; its row is kept because it holds claims"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Orphans:
     Attributes:
         waiting: not listed, but not every source answers.
         missed: not listed for the first time.
-        kept: not listed any more, but they hold claims, so their rows are kept.
+        kept: no longer listed, but they hold claims, so their rows are kept.
         gone: those of `kept` that enough audits missed: their facts are unknown.
         due: missed often enough; their rows are deleted.
     """
@@ -59,7 +59,7 @@ class Orphans:
                 "Node %s is not listed; its row is deleted if the next audit misses it too", name
             )
         for name in self.due:
-            LOG.info("Node %s is not listed any more; its row is deleted", name)
+            LOG.info("Node %s is no longer listed; its row is deleted", name)
 
 
 class OrphanTracker:

@@ -24,7 +24,7 @@ BATCH_SIZE = 100
 
 MAX_CONFLICT_ROUNDS = 3
 
-_NOT_LISTED = "the node is not listed any more"
+_NOT_LISTED = "the node is no longer listed"
 
 
 class RowWriter:
@@ -99,9 +99,9 @@ class RowWriter:
         self.write(run, [NodeReading(snapshot) for snapshot in snapshots])
 
     def write_gone(self, run: AuditRun, nodenames: Sequence[str]) -> None:
-        """Write rows of nodes that exist no longer: their facts become unknown immediately.
+        """Write rows of nodes that no longer exist: their facts become unknown immediately.
 
-        So these rows admit no more claims.
+        So no more claims are admitted on them.
 
         Raises: as `write`.
         """
@@ -126,14 +126,14 @@ class RowWriter:
     ) -> tuple[dict[str, NodeView], set[str]]:
         """Load, account, plan, apply; return the views, and the nodes with a conflict."""
         now = self.load(run.agent)
-        began_at = now - timedelta(seconds=self._monotonic() - run.began)
+        listed_at = now - timedelta(seconds=self._monotonic() - run.started_at)
         views = {
             name: account(
                 reading.snapshot,
                 self._rows.get(name),
                 policy,
                 now,
-                self._missing_guests.listing_time(reading, began_at),
+                self._missing_guests.listing_time(reading, listed_at),
             )
             for name, reading in readings.items()
         }
@@ -148,7 +148,7 @@ class RowWriter:
         )
         conflicts = self._apply(run, changes)
         if has_reopened:
-            self._rows.invalidate()  # a workload that came late may hold a claim elsewhere
+            self._rows.invalidate()  # a workload that appeared late may hold a claim elsewhere
         return views, conflicts
 
     def _apply(self, run: AuditRun, changes: Sequence[NodeChange]) -> set[str]:
@@ -165,7 +165,7 @@ class RowWriter:
         except (ConflictError, SchemaError, StoreUnavailableError):
             raise
         except StoreError as error:
-            # One value that the database refuses must not cost the other nodes their rows.
+            # A value that the database rejects must not keep other rows from being written.
             if len(batch) == 1:
                 run.refuse(WarningKind.ROW_REFUSED, batch[0].nodename, str(error))
                 return set()
@@ -179,9 +179,9 @@ class RowWriter:
             if change.nodename in result.conflicts or change.nodename in result.refused:
                 continue
             record = self._rows.get(change.nodename)
-            came = change.record is None and record is not None and record.generation > 1
-            if change.kind is ChangeKind.DELETE or came:
-                # A row that came from another host may have claims: it is read again.
+            has_moved_here = change.record is None and record is not None and record.generation > 1
+            if change.kind is ChangeKind.DELETE or has_moved_here:
+                # A row that moved here from another host may have claims: it is read again.
                 self._rows.forget(change.nodename)
             self._unreported.append(change)
         return set(result.conflicts)
@@ -197,7 +197,7 @@ def _derive_uuid(agent: AgentKey, nodename: str) -> str:
 
 
 def _has_reopened(record: NodeRecord | None, view: NodeView) -> bool:
-    """Return whether a late guest's expired claim became active again."""
+    """Return whether a late guest made its expired claim active again."""
     before = {} if record is None else record.claims
     return any(
         claim.is_active and uuid in before and not before[uuid].is_active

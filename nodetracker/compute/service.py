@@ -84,7 +84,9 @@ class ComputeService:
             on_fatal: called from a thread with the error that ends the service.
         """
         self._on_fatal = on_fatal
-        threading.Thread(target=self._begin, args=(on_started,), name="start", daemon=True).start()
+        threading.Thread(
+            target=self._run_start, args=(on_started,), name="start", daemon=True
+        ).start()
 
     def stop(self) -> bool:
         """Stop after a running audit or heartbeat; return False if one runs at the timeout."""
@@ -114,7 +116,7 @@ class ComputeService:
         """Return the status line for systemd."""
         return describe_status(self._manager.status())
 
-    def _begin(self, on_started: Callable[[], None]) -> None:
+    def _run_start(self, on_started: Callable[[], None]) -> None:
         try:
             self._manager.init_host()
             self._heartbeats.start()
@@ -139,7 +141,7 @@ class ComputeService:
             self._manager.pre_start_hook()
         except (StoppingError, *_FATAL):
             raise
-        except BaseException:  # as in any later audit: the next one may succeed
+        except BaseException:  # like any later audit: the next one may succeed
             LOG.exception("The first audit failed")
 
     def _fail(self, error: BaseException) -> None:

@@ -89,26 +89,26 @@ class Takeover:
         """Refuse when the agent that holds this host is alive."""
         is_mine = own.incarnation.agent_id == self._incarnation.agent_id
         if is_mine and is_same_machine(own.incarnation, self._incarnation):
-            # A row of this very run: its answer was lost when it was written.
+            # A row of this same run: the answer was lost when it was written.
             if own.incarnation != self._incarnation and is_process_alive(own.incarnation):
                 self._refuse(
                     own,
-                    f"host {own.host} has an agent already: {self._describe(own)}, on this very "
-                    "machine; one agent answers for a host, so stop that one first",
+                    f"host {own.host} already has an agent: {self._describe(own)}, on this "
+                    "machine; stop that agent first",
                 )
             return
         holder_now = self._watch(own)
         if holder_now is None:
             return
         cure = (
-            f"if this machine is a copy of the other, delete {self._id_file} and give it a "
-            "[DEFAULT] host of its own; if both share a state directory, give each its own"
+            f"if this machine is a copy of the other, delete {self._id_file} and set its own "
+            "[DEFAULT] host; if both share a state directory, give each its own"
             if is_mine
-            else "give one of them another name in [DEFAULT] host"
+            else "set another [DEFAULT] host on one of them"
         )
         self._refuse(
             holder_now,
-            f"host {own.host} has an agent already: {self._describe(holder_now)}, and it is alive; "
+            f"host {own.host} already has an agent, which is alive: {self._describe(holder_now)}; "
             f"this is {self._describe_self()}; {cure}",
         )
 
@@ -123,16 +123,16 @@ class Takeover:
             if alive is not None:
                 self._refuse(
                     alive,
-                    f"agent {agent_id} answers for host {other.host} and is alive: "
-                    f"{self._describe(alive)}; this is {self._describe_self()}, which would answer "
-                    f"for host {self._settings.host}: if this machine is a copy of the other, "
-                    f"delete {self._id_file} to make it an agent of its own",
+                    f"agent {agent_id} manages host {other.host} and is alive: "
+                    f"{self._describe(alive)}; this is {self._describe_self()}, with [DEFAULT] "
+                    f"host = {self._settings.host}: if this machine is a copy of the other, "
+                    f"delete {self._id_file} to make this a new agent",
                 )
             if not is_known_here:
                 raise IdentityError(
-                    f"agent {agent_id} answered for host {other.host}, and this host is called "
-                    f"{self._settings.host}: if it was renamed, run 'nodetracker-manage host "
-                    f"rename {other.host} {self._settings.host}'; if not, set [DEFAULT] host = "
+                    f"agent {agent_id} managed host {other.host}, but [DEFAULT] host is "
+                    f"{self._settings.host}: if the host was renamed, run 'nodetracker-manage host "
+                    f"rename {other.host} {self._settings.host}'; otherwise set [DEFAULT] host = "
                     f"{other.host}; if this machine is a copy of the other, delete {self._id_file}"
                 )
 
@@ -166,12 +166,12 @@ class Takeover:
             WarningKind.DUPLICATE_REFUSED,
             WHOLE_HOST,
             self._incarnation.agent_id,
-            f"a second agent wanted this host and was refused: {self._describe_self()}",
+            f"a second agent tried to manage this host and was refused: {self._describe_self()}",
         )
         try:
             self._store.raise_warning(holder.host, warning)
         except StoreError as error:
-            LOG.debug("The refusal could not be stored: %s", error)
+            LOG.debug("The warning of the refusal could not be stored: %s", error)
         raise DuplicateAgentError(message)
 
     def _describe(self, record: ServiceRecord) -> str:

@@ -1,4 +1,4 @@
-"""Log and store the warnings of a host when they appear and when they end."""
+"""Log and store the warnings of a host when they are raised and when they resolve."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -46,7 +46,7 @@ class WarningRegistry:
         return others + [explain_split_brain(split_brain) for split_brain in found]
 
     def sync(self, agent: AgentKey, warnings: Sequence[HostWarning]) -> None:
-        """Log warnings that appeared or ended, and store the active ones.
+        """Log warnings that were raised or resolved, and store the active ones.
 
         They are stored if they changed or all rows were loaded again.
 
@@ -65,7 +65,7 @@ class WarningRegistry:
                 _log(logging.WARNING, agent.host, warning, "")
         for warning in sorted(before):
             if warning.key not in new_keys:
-                _log(logging.INFO, agent.host, warning, "over: ")
+                _log(logging.INFO, agent.host, warning, "resolved: ")
         self._store.sync_warnings(agent, sorted(active))
         self._stored, self._stored_loads = active, loads
 
@@ -76,9 +76,9 @@ class WarningRegistry:
             return []
         if abs(skew - reported) > max(MAX_CLOCK_SKEW_SECONDS, abs(reported) / 10):
             self._reported_skew = skew
-        side = "ahead of" if self._reported_skew > 0 else "behind"
+        offset = "ahead of" if self._reported_skew > 0 else "behind"
         message = (
-            f"this host's clock is about {abs(self._reported_skew):.0f} s {side} the database's"
+            f"this host's clock is about {abs(self._reported_skew):.0f} s {offset} the database's"
         )
         return [HostWarning(WarningKind.CLOCK_SKEW, WHOLE_HOST, NO_ITEM, message)]
 
@@ -97,8 +97,8 @@ def explain_split_brain(found: SplitBrain) -> HostWarning:
 
 
 def _log(level: int, host: str, warning: HostWarning, prefix: str) -> None:
-    # A held fact has been logged by its probe; a source that fails would
-    # otherwise be a line for each of its nodes.
+    # A held fact has been logged by its probe; otherwise a source that fails
+    # would cause a line for each of its nodes.
     level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
     subject = host if warning.nodename == WHOLE_HOST else warning.nodename
     LOG.log(level, "%s: %s%s", subject, prefix, warning.message)

@@ -66,7 +66,7 @@ class ConductorService:
         for loop in self._loops:
             loop.start()
             loop.wake()
-        LOG.info("Conductor %s is at work", self._host)
+        LOG.info("Conductor %s is ready", self._host)
         on_started()
 
     def stop(self) -> bool:

@@ -118,7 +118,7 @@ class CompositeDriver:
         return self._first.get_host_uptime(nodename)
 
     def host_power_action(self, action: str) -> None:
-        """Have the first driver do it."""
+        """Pass the action to the first driver."""
         self._first.host_power_action(action)
 
     def _evaluate(self, name: str, driver: Driver, snapshot: HostSnapshot) -> DriverReading:
@@ -141,8 +141,8 @@ class CompositeDriver:
     def _record_node(self, name: str, listing: NodeListing) -> None:
         if len(listing.nodenames) != 1:
             raise ConfigError(
-                f"[compute] compute_driver: {name} has {len(listing.nodenames)} nodes, and each "
-                "of several drivers must have one, this machine"
+                f"[compute] compute_driver: {name} has {len(listing.nodenames)} nodes; each "
+                "of several drivers must have exactly one, this machine"
             )
         self._nodenames[name] = listing.nodenames[0]
 

@@ -91,7 +91,7 @@ def measure_rest(directory: Path, guests: int | None = None, minutes: int = 2) -
         _write_node(programs, guests)
     _migrate(programs)
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         time.sleep(FIRST_SAMPLE_SECONDS)
         process = psutil.Process(agent.process.pid)
         before = _cpu_seconds(process)

@@ -50,7 +50,7 @@ class RunningAgent:
 
     def start(self) -> None:
         self.running = self.programs.start()
-        self.running.wait_for("is at work")
+        self.running.wait_for("is ready")
 
     def settle(self) -> None:
         """Wait until the rows are right, and note what is compared later."""

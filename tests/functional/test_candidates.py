@@ -26,7 +26,7 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     programs.inventory.write_text(yaml.safe_dump({"nodes": NODES}))
     assert programs.manage("db", "sync").returncode == 0
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         yield programs
         assert agent.stop() == 0
         assert "Traceback" not in agent.output()

@@ -241,7 +241,7 @@ class StormedHost:
             claimer.kill()
         check_now(self.store)
         with self.programs.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             assert agent.stop() == 0
             assert "Traceback" not in agent.output()
         check_now(self.store)
@@ -260,7 +260,7 @@ def test_a_storm_of_claims_aborts_and_confirms_beside_an_agent_that_audits(
     stormed_host: StormedHost,
 ) -> None:
     with stormed_host.programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         stormed_host.storm.begin(PROCESSES, "--steps=40")
         while any(claimer.process.poll() is None for claimer in stormed_host.storm.claimers):
             check_now(stormed_host.store)
@@ -279,7 +279,7 @@ def test_claimers_and_agents_that_are_killed_lose_nothing(
     instants = random.Random(7)
     with stormed_host.storm:
         with stormed_host.programs.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
         for kill in range(KILLS):
             if kill % 3 == 0:
                 stormed_host.storm.begin(2)

@@ -44,7 +44,7 @@ def memory_used(programs: Programs) -> int:
 
 def test_a_claim_from_its_birth_to_its_end(programs: Programs) -> None:
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         request = ask(programs, resources={"VCPU": 2, "MEMORY_MB": 2048, "DISK_GB": 20})
         claim = programs.ask("claim", "create", request, "--host", "host-1")
         assert (claim["state"], claim["host"], claim["nodename"]) == ("held", "host-1", "node-1")
@@ -71,7 +71,7 @@ def test_a_claim_from_its_birth_to_its_end(programs: Programs) -> None:
 
 def test_a_claim_that_is_released_is_not_granted_again(programs: Programs) -> None:
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         request = ask(programs, uuid="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b", resources={"VCPU": 2})
         for place in ((), ("--host", "host-1")):
             claim = programs.ask("claim", "create", request, *place)
@@ -85,7 +85,7 @@ def test_a_claim_that_is_released_is_not_granted_again(programs: Programs) -> No
 
 def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         request = ask(programs, host="host-1", resources={"VCPU": 99, "MEMORY_MB": 999999})
         done = programs.manage("claim", "create", request)
         assert done.returncode == 1

@@ -104,7 +104,7 @@ def test_an_agent_without_a_database_keeps_its_row_true(
     conductor: Conductor, remote: Remote, store: SqlStore
 ) -> None:
     with conductor.start_conductor() as running, remote.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         (row,) = store.list_nodes()
         assert (row.host, row.nodename, row.values.vcpus) == ("host-1", "node-1", 16)
         remote.inventory.write_text(json.dumps({"nodes": [NODE | {"vcpus": 32}]}))
@@ -140,7 +140,7 @@ def test_an_agent_without_a_database_imports_no_database_library_and_is_small(
 
 def test_a_host_is_operated_through_conductors_alone(conductor: Conductor, remote: Remote) -> None:
     with conductor.start_conductor(), remote.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         assert claim(remote, 1).returncode == 0
         assert remote.manage("host", "set", "host-1", "--disable").returncode == 0
         refused = claim(remote, 2)
@@ -239,7 +239,7 @@ def test_a_heartbeat_that_comes_late_does_not_revive_a_dead_agent(
     conductor: Conductor, remote: Remote, store: SqlStore
 ) -> None:
     with conductor.start_conductor() as running, remote.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         before = last_seen(store)
         wait_until(lambda: last_seen(store) > before)
         running.process.send_signal(signal.SIGSTOP)
@@ -307,7 +307,7 @@ def test_one_of_two_conductors_killed_in_a_storm_of_claims_loses_nothing(
             )
             agents.append(remote.start())
         for agent in agents:
-            agent.wait_for("is at work", 120)
+            agent.wait_for("is ready", 120)
         storm = Storm(tmp_path, remotes, steps=60)
         storm.begin()
         wait_until(lambda: len(store.list_claims()) > 40, 60)
@@ -389,7 +389,7 @@ def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(
             return str(row["state"])
 
         with conductor.start_conductor(), remote.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             assert state() == "up"
             broker.freeze()
             try:

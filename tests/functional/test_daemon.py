@@ -221,7 +221,7 @@ def test_a_fatal_error_is_the_last_status(idle: Shell) -> None:
     with idle.run() as first:
         with idle.programs.start(NOTIFY_SOCKET=idle.systemd.address) as second:
             assert second.process.wait(20) == 78
-        idle.systemd.wait_for("STATUS=host host-1 has an agent already")
+        idle.systemd.wait_for("STATUS=host host-1 already has an agent")
         assert idle.systemd.count("READY=1") == 1
         assert idle.is_alive(first)
 
@@ -232,7 +232,7 @@ def test_logs_are_json_by_option(idle: Shell) -> None:
     with idle.run() as agent:
         assert agent.stop() == 0
         lines = [json.loads(line) for line in agent.output().splitlines()]
-    assert "Agent of host host-1 is at work" in [line["message"] for line in lines]
+    assert "Agent of host host-1 is ready" in [line["message"] for line in lines]
     assert {"levelname", "name", "asctime", "thread_name"} <= lines[0].keys()
 
 

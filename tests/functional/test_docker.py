@@ -319,7 +319,7 @@ def test_an_agent_starts_without_its_engine(engine: Engine, tmp_path: Path) -> N
     agent = RunningAgent(tmp_path / "agent", engine.url)
     try:
         wait_until(lambda: bool(agent.store.list_services(HOST)))
-        agent.running.wait_for("is at work")
+        agent.running.wait_for("is ready")
         assert agent.node() is None
         warnings = [record.warning for record in agent.store.list_warnings(HOST)]
         not_ready = [w.message for w in warnings if w.kind is WarningKind.DRIVER_NOT_READY]
@@ -499,7 +499,7 @@ def test_an_engine_is_read_over_tcp_with_certificates(
             agent.stop()
         stranger = RunningAgent(tmp_path / "stranger", url)
         try:
-            stranger.running.wait_for("is at work")
+            stranger.running.wait_for("is ready")
             assert stranger.node() is None
         finally:
             stranger.stop()

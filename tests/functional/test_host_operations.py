@@ -249,7 +249,7 @@ def test_an_agent_audits_and_beats_without_its_broker(tmp_path: Path) -> None:
     url = f"rabbit://u:p@127.0.0.1:{find_free_port()}/"
     host = Host(tmp_path / "host", url, update_resources_interval=1)
     with host.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         before = host.report_count()
         host.list_nodes(NODE | {"vcpus": 12})
         wait_until(lambda: host.ask("node", "list")[0]["vcpus"] == 12)

@@ -126,7 +126,7 @@ exec {shutil.which("install")} "$@\"""",
         unit = (place / "etc/systemd/system/nodetracker-compute.service").read_text()
         (program,) = re.findall(r"^ExecStart=/opt/nodetracker/bin/(.*)$", unit, re.MULTILINE)
         with Running([BIN / program], place, **environment) as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             listed = subprocess.run(
                 [BIN / "nodetracker-manage", "node", "list", "-f", "json"],
                 env=environment,

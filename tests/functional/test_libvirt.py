@@ -75,7 +75,7 @@ class RunningAgent:
 
     def __enter__(self) -> "RunningAgent":
         self.running = self.programs.start()
-        self.running.wait_for("is at work")
+        self.running.wait_for("is ready")
         return self
 
     def __exit__(self, *details: object) -> None:

@@ -53,7 +53,7 @@ def test_rows_follow_and_outlive_its_connection(
         return record
 
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         wait_until(lambda: bool(store.load_nodes("host-1")))
         assert node().nodename == "far"
         assert node().values.hypervisor_type == "QEMU"

@@ -76,7 +76,7 @@ class TestStateDirectory:
             "cp $state/../kept $state/compute_id; cat /dev/zero > $state/filler 2>/dev/null || true",
         )
         with programs.start(before=full) as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             (warning,) = warnings_of(programs, "state_path")
             assert "is full" in warning["message"]
             assert audits_go_on(programs)
@@ -90,7 +90,7 @@ class TestStateDirectory:
             programs, "mount --bind $state $state; mount -o remount,bind,ro $state"
         )
         with programs.start(before=read_only) as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             (warning,) = warnings_of(programs, "state_path")
             assert "cannot be written" in warning["message"]
             assert agent.stop() == 0
@@ -122,7 +122,7 @@ class TestStateDirectory:
         state = programs.directory / "state"
         (state / "compute_id").write_bytes(b"")
         with programs.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             (warning,) = warnings_of(programs, "state_path")
             assert "compute_id.unusable" in warning["message"]
             (state / "compute_id.unusable").unlink()
@@ -150,7 +150,7 @@ class TestClock:
         shift = tmp_path / "shift"
         shift.write_text("0")
         with self.start(programs, shift) as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             before = show_node(programs)
             for seconds, side in ((3600, "ahead of"), (-3600, "behind"), (0, None)):
                 shift.write_text(str(seconds))
@@ -170,7 +170,7 @@ class TestClock:
         shift = tmp_path / "shift"
         shift.write_text("0")
         with self.start(programs, shift) as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             before = show_node(programs)
             for seconds in (3600, -3600, 0):
                 shift.write_text(str(seconds))
@@ -198,7 +198,7 @@ class TestProc:
         programs.configure(driver="local", update_resources_interval=1)
         programs.path.write_text(programs.path.read_text() + f"[host]\nprocfs = {proc}\n")
         with programs.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             before = programs.ask("node", "show", "host-1")
             proc.unlink()
             wait_until(lambda: warnings_of(programs, "fact_held") != [])
@@ -218,7 +218,7 @@ class TestResources:
         port = find_free_port()
         programs.configure(update_resources_interval=1, metrics_port=port)
         with programs.start() as agent, socket.socket() as waiting:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             agent.wait_for("Metrics and health are served")
             pid = agent.process.pid
             soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)

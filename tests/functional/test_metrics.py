@@ -147,7 +147,7 @@ def test_an_agent_whose_port_is_taken_works_without(agent, tmp_path):
         other.inventory.write_text(yaml.safe_dump({"nodes": []}))
         assert other.manage("db", "sync").returncode == 0
         with other.start() as second:
-            second.wait_for("is at work")
+            second.wait_for("is ready")
             second.wait_for("Address already in use")
             assert second.stop() == 0
         assert running.stop() == 0

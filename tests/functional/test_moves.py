@@ -46,7 +46,7 @@ class TwoHosts:
 
     def start(self, host: str) -> Running:
         agent = self.hosts[host].start()
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         return agent
 
     def request(self, memory_mb: int, **body: Any) -> str:

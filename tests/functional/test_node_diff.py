@@ -18,7 +18,7 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
     programs.inventory.write_text(json.dumps({"nodes": [node | {"guests": guests}]}))
     assert programs.manage("db", "sync").returncode == 0
     with programs.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         for workload, disk in ((WEB, {"root_gb": 20}), (DB, {"swap_mb": 512})):
             request = tmp_path / "request.json"
             wanted = {"VCPU": 2, "MEMORY_MB": 2048}

@@ -67,7 +67,7 @@ class TestOnce:
 
     def test_does_not_run_beside_a_live_agent(self, audited):
         with audited.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             code, lines = errors(audited.run("nodetracker-compute", "--once"))
             assert code == 1
             assert "host host-1 has an agent already" in lines[-1]
@@ -79,7 +79,7 @@ class TestAgent:
     def test_keeps_the_row_and_ends_cleanly(self, audited):
         audited.configure(update_resources_interval=1)
         with audited.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             (row,) = audited.ask("node", "list")
             assert (row["state"], row["status"], row["memory_mb_used"]) == ("up", "enabled", 2560)
             assert row["audit_age_seconds"] < 60
@@ -135,7 +135,7 @@ class TestStandalone:
         state = tmp_path / "xdg" / "nodetracker"
         environment = {"XDG_STATE_HOME": str(tmp_path / "xdg")}
         with Running([BIN / "nodetracker-standalone"], tmp_path, **environment) as running:
-            running.wait_for("is at work")
+            running.wait_for("is ready")
             assert running.stop() == 0
         output = running.output()
         assert f"nodetracker-manage --config-file {state}/nodetracker.conf node list" in output
@@ -161,7 +161,7 @@ class TestStandalone:
         with Running(
             [BIN / "nodetracker-standalone"], tmp_path, XDG_STATE_HOME=str(tmp_path)
         ) as running:
-            running.wait_for("Agent of host renamed is at work")
+            running.wait_for("Agent of host renamed is ready")
             assert running.stop() == 0
 
     def test_keeps_to_sqlite(self, tmp_path):
@@ -320,7 +320,7 @@ class TestErrors:
         [
             ({"driver": "xen"}, "unknown driver 'xen'"),
             ({"driver": "fake,local"}, "fake cannot be the first of several"),
-            ({"driver": "local,local"}, "names a driver twice"),
+            ({"driver": "local,local"}, "duplicate driver 'local'"),
             ({"driver": "docker", "extra": "[docker]\nbase_url = /run/x"}, "[docker] base_url"),
             ({"driver": "docker", "extra": "[docker]\ntls_cert = /x"}, "tls_cert and tls_key"),
             ({"probe_timeout": "soon"}, "probe_timeout"),

@@ -194,7 +194,7 @@ class TestNothingIsWritten:
 
     def test_beside_a_live_agent(self, audited):
         with audited.start() as agent:
-            agent.wait_for("is at work")
+            agent.wait_for("is ready")
             check(audited, SUCCESS)
             assert agent.stop() == 0
 

@@ -119,11 +119,11 @@ def is_unlocked(engine: sa.Engine) -> bool:
 
 def test_a_killed_agent_is_back_at_once(fleet: Fleet) -> None:
     with fleet.first.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         agent.stop(signal.SIGKILL)
     begun = time.monotonic()
     with fleet.first.start() as again:
-        again.wait_for("is at work")
+        again.wait_for("is ready")
         assert time.monotonic() - begun < 10  # no heartbeat was watched, which would be said
         assert "watching" not in again.output()
         assert show(fleet.first)["epoch"] == 2
@@ -131,7 +131,7 @@ def test_a_killed_agent_is_back_at_once(fleet: Fleet) -> None:
 
 def test_a_second_agent_of_one_state_directory_is_refused(fleet: Fleet) -> None:
     with fleet.first.start() as first:
-        first.wait_for("is at work")
+        first.wait_for("is ready")
         with fleet.first.start() as second:
             last = refusal(second)
         assert f"process {first.process.pid}" in last
@@ -143,12 +143,12 @@ def test_a_second_agent_of_one_state_directory_is_refused(fleet: Fleet) -> None:
 def test_two_agents_with_one_host_name(fleet: Fleet) -> None:
     other = fleet.machine("other")
     with fleet.first.start() as first:
-        first.wait_for("is at work")
+        first.wait_for("is ready")
         with other.start() as second:
             last = refusal(second)
         assert compute_id(fleet.first) in last
         assert compute_id(other) in last
-        assert "give one of them another name in [DEFAULT] host" in last
+        assert "set another [DEFAULT] host on one of them" in last
         (warning,) = fleet.first.ask("warning", "list")
         assert (warning["host"], warning["kind"]) == ("host-1", "duplicate_refused")
         assert compute_id(other) in warning["message"]
@@ -162,7 +162,7 @@ def test_two_agents_that_start_at_one_moment(fleet: Fleet) -> None:
         wait_until(
             lambda: (
                 None not in (one.process.poll(), two.process.poll())
-                or any("is at work" in agent.output() for agent in (one, two))
+                or any("is ready" in agent.output() for agent in (one, two))
             )
         )
         wait_until(lambda: 78 in (one.process.poll(), two.process.poll()))
@@ -173,11 +173,11 @@ def test_two_agents_that_start_at_one_moment(fleet: Fleet) -> None:
 def test_an_agent_that_stands_still_is_followed_and_fenced(fleet: Fleet) -> None:
     other = fleet.machine("other")
     with fleet.first.start() as first:
-        first.wait_for("is at work")
+        first.wait_for("is ready")
         freeze(first, fleet.first)
         with other.start() as second:
             second.wait_for("watching its heartbeats for 2 s")
-            second.wait_for("is at work")
+            second.wait_for("is ready")
             node = {"nodename": "node-1", "vcpus": 4, "memory_mb": 8192, "disk_gb": 50}
             changed = yaml.safe_dump({"nodes": [node | {"vcpus": 8}]})
             fleet.first.inventory.write_text(changed)
@@ -195,16 +195,16 @@ def test_an_agent_that_stands_still_is_followed_and_fenced(fleet: Fleet) -> None
 
 def test_a_copied_state_directory_under_another_name(fleet: Fleet) -> None:
     with fleet.first.start() as first:
-        first.wait_for("is at work")
+        first.wait_for("is ready")
         clone = fleet.copy(fleet.first, "clone", host="host-2")
         with clone.start() as second:
             last = refusal(second)
-        assert "answers for host host-1 and is alive" in last
+        assert "manages host host-1 and is alive" in last
         assert f"delete {clone.directory}/state/compute_id" in last
         assert [service["host"] for service in first_list(fleet)] == ["host-1"]
         (clone.directory / "state" / "compute_id").unlink()
         with clone.start() as second:
-            second.wait_for("is at work")
+            second.wait_for("is ready")
             assert [service["host"] for service in first_list(fleet)] == ["host-1", "host-2"]
 
 
@@ -218,7 +218,7 @@ def test_another_pid_namespace_is_watched(fleet: Fleet) -> None:
     require("unshare")
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     with fleet.first.start() as first:
-        first.wait_for("is at work")
+        first.wait_for("is ready")
         clone = fleet.copy(fleet.first, "clone")
         with clone.start(before=inside) as second:
             last = refusal(second)
@@ -226,13 +226,13 @@ def test_another_pid_namespace_is_watched(fleet: Fleet) -> None:
         first.stop(signal.SIGKILL)
         with clone.start(before=inside) as second:
             second.wait_for("watching its heartbeats")
-            second.wait_for("is at work")
+            second.wait_for("is ready")
             assert show(clone)["epoch"] == 2
 
 
 def test_a_renamed_host_is_moved_by_one_command(fleet: Fleet) -> None:
     with fleet.first.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         before = fleet.first.ask("node", "show", "host-1")
         running = fleet.first.manage("host", "rename", "host-1", "host-9")
         assert running.returncode == 1
@@ -250,7 +250,7 @@ def test_a_renamed_host_is_moved_by_one_command(fleet: Fleet) -> None:
     done = fleet.first.manage(*command.split()[1:])
     assert (done.returncode, done.stdout) == (0, "host host-1 is host-9 now, with 1 nodes\n")
     with fleet.first.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         after = fleet.first.ask("node", "show", "host-9")
         assert (after["uuid"], after["host"]) == (before["uuid"], "host-9")
         assert first_list(fleet)[0]["epoch"] == 3
@@ -259,7 +259,7 @@ def test_a_renamed_host_is_moved_by_one_command(fleet: Fleet) -> None:
 
 def test_a_deleted_services_row_ends_the_agent(fleet: Fleet) -> None:
     with fleet.first.start() as agent:
-        agent.wait_for("is at work")
+        agent.wait_for("is ready")
         alive = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
         assert alive.returncode == 1
         assert "is alive" in alive.stderr

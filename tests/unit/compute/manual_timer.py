@@ -1,4 +1,4 @@
-"""Time that stands still until a test advances it, for threads that wait by it."""
+"""Time that only the test advances, for threads that wait by it."""
 
 import threading
 import time
@@ -27,11 +27,11 @@ class ManualTimer(Timer):
 
     def advance_until(self, is_true, at_most, step=0.05):
         """Advance in steps until something is true; return after how many seconds."""
-        began = self.seconds
+        started_at = self.seconds
         while not wait_for(is_true, 0.1):  # time for other threads, on a busy machine too
-            assert self.seconds - began < at_most
+            assert self.seconds - started_at < at_most
             self.advance(step)
-        return self.seconds - began
+        return self.seconds - started_at
 
 
 def wait_for(is_true, seconds=10.0):
@@ -45,7 +45,7 @@ def wait_for(is_true, seconds=10.0):
 
 
 class Gate:
-    """Holds threads up while it is closed."""
+    """Blocks threads while it is closed."""
 
     def __init__(self):
         self._is_open = threading.Event()

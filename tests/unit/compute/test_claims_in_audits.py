@@ -16,7 +16,7 @@ ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 
 
 class AgentWithClaimants(TrackedHost):
-    """An agent, and whoever claims on its node."""
+    """An agent, and clients that claim on its node."""
 
     def __init__(self, clock, tmp_path, policy=None):
         super().__init__(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock, policy)
@@ -77,7 +77,7 @@ def test_an_incomplete_listing_confirms_nothing(claimed_host):
     assert claimed_host.find(claim).state is ClaimState.HELD
 
 
-def test_a_held_claim_expires_by_a_listing_that_began_after_its_time(claimed_host, clock):
+def test_a_held_claim_expires_by_a_listing_that_started_after_its_time(claimed_host, clock):
     claim = claimed_host.claim(1)
     clock.seconds += 590
     claimed_host.audit()
@@ -100,7 +100,7 @@ def test_held_listings_prolong_a_claim_by_themselves(claimed_host, clock):
     assert claimed_host.find(claim).reason == "expired"
 
 
-def test_a_guest_that_comes_late_takes_its_expired_claim_up_again(claimed_host, clock):
+def test_a_late_guest_reopens_its_expired_claim(claimed_host, clock):
     claim = claimed_host.claim(1, VCPU=3)
     clock.seconds += 3600
     claimed_host.audit()
@@ -113,7 +113,7 @@ def test_a_guest_that_comes_late_takes_its_expired_claim_up_again(claimed_host, 
     assert claimed_host.used == 3
 
 
-def test_an_aborted_claim_is_not_taken_up_again(claimed_host):
+def test_an_aborted_claim_is_not_reopened(claimed_host):
     claim = claimed_host.claim(1, VCPU=3)
     claimed_host.store.abort_claim(claim.uuid)
     claimed_host.audit(node(1, guest(1)))
@@ -121,7 +121,7 @@ def test_an_aborted_claim_is_not_taken_up_again(claimed_host):
     assert claimed_host.used == 2
 
 
-def test_a_confirmed_guest_that_vanished_is_flagged_and_stays_charged(claimed_host):
+def test_a_confirmed_guest_that_vanished_is_flagged_and_still_charged(claimed_host):
     claim = claimed_host.claim(1, VCPU=3)
     claimed_host.audit(node(1, guest(1)))
     claimed_host.audit(node(1))
@@ -138,7 +138,7 @@ def test_a_confirmed_guest_that_vanished_is_flagged_and_stays_charged(claimed_ho
     assert claimed_host.records()["node-1"].guests[guest(1)["uuid"]].missing_since is None
 
 
-def test_a_claim_that_was_made_during_a_listing_is_not_judged_by_it(claimed_host):
+def test_a_claim_created_during_a_listing_is_not_evaluated_by_it(claimed_host):
     claimed_host.claim(1)
     claimed_host.store.confirm_claim(claimed_host.store.list_claims()[0].uuid)
     claimed_host.audit(node(1))
@@ -146,7 +146,7 @@ def test_a_claim_that_was_made_during_a_listing_is_not_judged_by_it(claimed_host
     assert claimed_host.warnings(WarningKind.GUEST_VANISHED) == []
 
 
-def test_a_vanished_guest_s_row_goes_with_its_claim(claimed_host):
+def test_a_vanished_guest_s_row_is_deleted_with_its_claim(claimed_host):
     claim = claimed_host.claim(1, VCPU=3)
     for nodes in ([node(1, guest(1))], [node(1)], [node(1)], [node(1)]):
         claimed_host.audit(*nodes)
@@ -167,7 +167,7 @@ def test_a_restart_lowers_nothing(claimed_host, clock, tmp_path):
     assert claimed_host.used == 5
 
 
-def test_an_orphan_with_claims_is_kept_and_warned_of(claimed_host):
+def test_an_orphan_with_claims_is_kept_with_a_warning(claimed_host):
     claimed_host.audit(node(1), node(2))
     claim = claimed_host.claim(1)
     for _ in range(4):
@@ -175,7 +175,7 @@ def test_an_orphan_with_claims_is_kept_and_warned_of(claimed_host):
     assert set(claimed_host.records()) == {"node-1", "node-2"}
     (warning,) = claimed_host.warnings(WarningKind.ORPHAN_NODE_KEPT)
     assert warning.nodename == "node-1"
-    with pytest.raises(ClaimRefusedError, match="cpu is unknown .* is not listed any more"):
+    with pytest.raises(ClaimRefusedError, match="cpu is unknown .* is no longer listed"):
         claimed_host.claim(2)
     assert claimed_host.audit(node(2)).changes == ()
     claimed_host.audit(node(1), node(2))
@@ -186,7 +186,7 @@ def test_an_orphan_with_claims_is_kept_and_warned_of(claimed_host):
     assert set(claimed_host.records()) == {"node-2"}
 
 
-def test_a_node_that_does_not_track_takes_every_claim(claimed_host):
+def test_a_node_that_does_not_track_accepts_every_claim(claimed_host):
     claimed_host.audit(node(1, tracks_resources=False))
     claim = claimed_host.claim(1, VCPU=10_000, MEMORY_MB=2**30, CUSTOM_THING=1)
     assert claimed_host.find(claim).state is ClaimState.HELD
@@ -202,7 +202,7 @@ class TestInstanceClaim:
         {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 2}}
     )
 
-    def test_an_exception_gives_it_back(self, claimed_host):
+    def test_an_exception_aborts_the_claim(self, claimed_host):
         def make_guest():
             with claimed_host.tracker.instance_claim(self.REQUEST):
                 assert claimed_host.used == 2
@@ -214,7 +214,7 @@ class TestInstanceClaim:
         (claim,) = claimed_host.store.list_claims()
         assert claim.reason == "aborted"
 
-    def test_nothing_is_made_on_a_claim_that_was_given_back(self, claimed_host):
+    def test_a_released_claim_is_refused(self, claimed_host):
         with pytest.raises(OSError, match="x"), claimed_host.tracker.instance_claim(self.REQUEST):
             raise OSError("x")
         with (
@@ -223,7 +223,7 @@ class TestInstanceClaim:
         ):
             pytest.fail("a guest would be made that nothing is held for")
 
-    def test_without_one_it_stays_until_it_is_ended(self, claimed_host, clock):
+    def test_without_an_exception_the_claim_is_kept(self, claimed_host, clock):
         with claimed_host.tracker.instance_claim(self.REQUEST, "node-1") as claim:
             pass
         clock.seconds += 300
@@ -233,7 +233,7 @@ class TestInstanceClaim:
         assert claimed_host.store.abort_claim(claim.uuid).state is ClaimState.RELEASED
         assert claimed_host.used == 0
 
-    def test_of_several_nodes_one_is_named(self, claimed_host):
+    def test_a_host_with_several_nodes_requires_a_nodename(self, claimed_host):
         claimed_host.audit(node(1), node(2))
         with (
             pytest.raises(RefusedError, match=r"name one of them \(node-1, node-2\)"),
@@ -242,7 +242,7 @@ class TestInstanceClaim:
             pass
 
 
-def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_warned_of(claimed_host, clock):
+def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_a_warning(claimed_host, clock):
     claimed_host.audit(node(1), node(2))
     claim = claimed_host.claim(1)
     clock.seconds += 3600
@@ -264,22 +264,24 @@ def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_warned_of(claimed_
     assert claimed_host.warnings(WarningKind.SPLIT_BRAIN) == []
 
 
-def test_a_guest_that_runs_beside_its_claim_elsewhere_is_warned_of(claimed_host, clock):
+def test_a_guest_whose_claim_is_on_another_host_is_a_warning(claimed_host, clock):
     claimed_host.audit(node(1), node(2))
     claimed_host.claim(1)
     claimed_host.audit(node(1, guest(1)), node(2, guest(1)))
     clock.seconds += 601
     claimed_host.audit()
-    (told,) = claimed_host.warnings(WarningKind.SPLIT_BRAIN)
-    assert (told.nodename, told.item) == ("node-2", guest(1)["uuid"])
-    assert f"runs here without a claim and holds one on node node-1 of host {HOST}" in told.message
+    (warning,) = claimed_host.warnings(WarningKind.SPLIT_BRAIN)
+    assert (warning.nodename, warning.item) == ("node-2", guest(1)["uuid"])
+    assert (
+        f"runs here without a claim and holds one on node node-1 of host {HOST}" in warning.message
+    )
     claimed_host.audit(node(1, guest(1)), node(2))
     clock.seconds += 601
     claimed_host.audit()
     assert claimed_host.warnings(WarningKind.SPLIT_BRAIN) == []
 
 
-def test_what_a_migration_ties_is_no_split_brain(claimed_host, clock):
+def test_two_claims_of_a_migration_are_not_a_split_brain(claimed_host, clock):
     claimed_host.audit(node(1), node(2))
     claim = claimed_host.claim(1)
     move = {"type": "migration", "source_claim": claim.uuid}
@@ -293,7 +295,7 @@ def test_what_a_migration_ties_is_no_split_brain(claimed_host, clock):
 CELL = {"id": 0, "cpus": "0-3", "memory_mb": 65536}
 
 
-def test_pins_are_shown_kept_over_restarts_and_not_given_to_a_late_guest_twice(clock, tmp_path):
+def test_pins_are_shown_and_kept_over_restarts_and_not_assigned_twice(clock, tmp_path):
     claimed_host = AgentWithClaimants(clock, tmp_path, Policy(cpu_dedicated_set=frozenset({2, 3})))
     claimed_host.audit(node(1, vcpus=4, cells=[CELL]))
 
@@ -335,7 +337,7 @@ def test_a_confirmed_guest_that_was_undefined_releases_its_claim(claimed_host):
     assert claimed_host.warnings(WarningKind.GUEST_VANISHED) == []
 
 
-def test_who_is_gone_is_judged_by_a_complete_listing_alone(claimed_host):
+def test_only_a_complete_listing_decides_that_a_guest_is_deleted(claimed_host):
     claim = confirm(claimed_host)
     claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
     claimed_host.audit(node(1, {"uuid": "broken"}))
@@ -345,7 +347,7 @@ def test_who_is_gone_is_judged_by_a_complete_listing_alone(claimed_host):
     assert claimed_host.find(claim).reason == "deleted"
 
 
-def test_who_was_gone_and_is_listed_again_is_gone_no_more(claimed_host):
+def test_a_deleted_guest_that_is_listed_again_is_not_deleted(claimed_host):
     claim = confirm(claimed_host)
     claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
     claimed_host.audit(node(1, guest(1)))
@@ -355,7 +357,7 @@ def test_who_was_gone_and_is_listed_again_is_gone_no_more(claimed_host):
     assert len(claimed_host.warnings(WarningKind.GUEST_VANISHED)) == 1
 
 
-def test_a_claim_made_after_its_guest_had_gone_is_not_released_by_that(claimed_host):
+def test_a_claim_created_after_its_guest_was_deleted_is_not_released(claimed_host):
     claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
     claim = claimed_host.claim(1)
     claimed_host.store.confirm_claim(claim.uuid)

@@ -1,4 +1,4 @@
-"""Events until their audit: a storm is one, half a reboot is none, deleted guests are known."""
+"""Events until their audit: storms, reboots and deleted guests."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def events():
     return Events()
 
 
-def test_nothing_waits_at_first(events):
+def test_nothing_is_pending_at_first(events):
     assert events.delay is None
     assert events.take_after(9) == EventBatch()
 
@@ -49,7 +49,7 @@ def test_nothing_waits_at_first(events):
         (EventKind.GONE, STOP_SECONDS),
     ],
 )
-def test_a_node_is_due_once_its_event_has_settled(events, kind, seconds):
+def test_a_node_is_due_after_the_quiet_time_of_its_event(events, kind, seconds):
     events.add(kind)
     assert events.delay == pytest.approx(seconds)
     assert events.take_after(seconds / 2).nodenames == frozenset()
@@ -64,29 +64,29 @@ def test_a_storm_is_one_audit_of_each_node(events):
     assert events.delay is None
 
 
-def test_a_start_takes_the_place_of_the_stop_before_it(events):
+def test_a_start_replaces_the_stop_before_it(events):
     events.add(EventKind.STOPPED)
     events.now += STOP_SECONDS * 0.9
     events.add(EventKind.CHANGED)
     assert events.delay == pytest.approx(QUIET_SECONDS)
 
 
-def test_another_guest_s_event_does_not_show_half_a_reboot(events):
+def test_another_guest_s_event_does_not_end_the_wait_for_a_reboot(events):
     events.add(EventKind.STOPPED, "a")
     events.add(EventKind.CHANGED, "b")
     assert events.take_after(QUIET_SECONDS * 2).nodenames == frozenset()
 
 
-def test_events_without_end_put_the_audit_off_no_longer_than_that(events):
-    began = events.now
+def test_endless_events_postpone_the_audit_only_up_to_the_limit(events):
+    started_at = events.now
     while not events.take_after(0).nodenames:
         events.add(EventKind.STOPPED)
         events.now += 0.01
-    assert events.now - began < LONGEST_SECONDS + 0.02
+    assert events.now - started_at < LONGEST_SECONDS + 0.02
     assert LONGEST_SECONDS < 1
 
 
-def test_events_of_nodes_that_are_not_wanted_stay_due(events):
+def test_events_of_unwanted_nodes_remain_due(events):
     events.add(EventKind.GONE, "a", "n1")
     events.add(EventKind.GONE, "b", "n2")
     events.now += 1
@@ -97,7 +97,7 @@ def test_events_of_nodes_that_are_not_wanted_stay_due(events):
     assert events.take_after(0) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})
 
 
-def test_deleted_guests_come_with_their_node(events):
+def test_deleted_guests_are_returned_with_their_node(events):
     events.add(EventKind.GONE, "a")
     events.add(EventKind.STOPPED, "b")
     assert events.take_after(1) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})

@@ -44,7 +44,7 @@ def watched():
     return WatchedHost()
 
 
-def test_an_agent_that_sends_none_is_watched_for_two_intervals(watched):
+def test_an_agent_without_heartbeats_is_watched_for_two_intervals(watched):
     assert watched.find_alive() is None
     assert watched.seconds == pytest.approx(20)
     assert watched.waits == 10
@@ -66,7 +66,7 @@ def test_another_holder_of_the_row_is_alive(watched):
     assert watched.find_alive().epoch == watched.record.epoch + 1
 
 
-def test_a_row_that_is_deleted_belongs_to_nobody(watched):
+def test_a_deleted_row_has_no_live_agent(watched):
     watched.events[2] = lambda: watched.store.delete_service("host-1", COMPUTE_BINARY, -1)
     assert watched.find_alive() is None
     assert watched.waits == 2

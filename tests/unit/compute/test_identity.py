@@ -21,7 +21,7 @@ from nodetracker.compute.identity import (
 from nodetracker.errors import IdentityError
 
 
-def test_the_identity_is_made_once_and_kept(tmp_path):
+def test_the_identity_is_created_once_and_kept(tmp_path):
     state = tmp_path / "new" / "state"
     first = ensure_compute_id(state)
     assert str(uuid.UUID(first)) == first
@@ -29,20 +29,20 @@ def test_the_identity_is_made_once_and_kept(tmp_path):
     assert stat.S_IMODE((state / COMPUTE_ID_FILE).stat().st_mode) == 0o600
 
 
-def test_blanks_around_the_identity_do_not_matter(tmp_path):
+def test_blanks_around_the_identity_are_ignored(tmp_path):
     (tmp_path / COMPUTE_ID_FILE).write_text(" 0B9C6C2E-0D5F-4C0E-9F5B-0A3D5E7F1A2B\n\n")
     assert ensure_compute_id(tmp_path) == "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00\xff", b"no uuid", b"1234" * 100])
-def test_a_file_that_holds_no_uuid_is_put_aside_and_made_anew(tmp_path, caplog, content):
+@pytest.mark.parametrize("content", [b"", b"\x00\xff", b"not a uuid", b"1234" * 100])
+def test_a_file_without_a_valid_uuid_is_renamed_and_replaced(tmp_path, caplog, content):
     path = tmp_path / COMPUTE_ID_FILE
     path.write_bytes(content)
     made = ensure_compute_id(tmp_path)
     assert ensure_compute_id(tmp_path) == made == read_compute_id(tmp_path)
     assert (tmp_path / UNUSABLE_FILE).read_bytes() == content
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == [
-        f"{path} held no uuid; it is put aside as {UNUSABLE_FILE} and made anew"
+        f"{path} does not contain a valid UUID; renamed it to {UNUSABLE_FILE} and created a new one"
     ]
     assert UNUSABLE_FILE in find_state_problem(tmp_path)
     (tmp_path / UNUSABLE_FILE).unlink()
@@ -50,26 +50,26 @@ def test_a_file_that_holds_no_uuid_is_put_aside_and_made_anew(tmp_path, caplog, 
 
 
 @pytest.mark.parametrize("link", ["state", f"state/{COMPUTE_ID_FILE}"])
-def test_a_link_to_what_is_not_there_is_named(tmp_path, link):
+def test_a_dangling_link_is_an_error_that_names_it(tmp_path, link):
     if "/" in link:
         (tmp_path / "state").mkdir()
     (tmp_path / link).symlink_to("/nowhere/mounted")
-    with pytest.raises(IdentityError, match=f"{tmp_path / link} is a link to what is not there"):
+    with pytest.raises(IdentityError, match=f"{tmp_path / link} is a dangling link"):
         ensure_compute_id(tmp_path / "state")
 
 
-def test_reading_the_identity_makes_nothing(tmp_path):
+def test_reading_the_identity_creates_nothing(tmp_path):
     assert read_compute_id(tmp_path) is None
-    (tmp_path / COMPUTE_ID_FILE).write_text("no uuid")
+    (tmp_path / COMPUTE_ID_FILE).write_text("not a uuid")
     assert read_compute_id(tmp_path) is None
     assert [path.name for path in tmp_path.iterdir()] == [COMPUTE_ID_FILE]
 
 
-def test_a_state_path_that_is_gone_is_a_problem_and_no_error(tmp_path):
-    assert "gone cannot be" in find_state_problem(tmp_path / "gone")
+def test_a_missing_state_path_is_a_problem_but_not_an_error(tmp_path):
+    assert "gone is not writable" in find_state_problem(tmp_path / "gone")
 
 
-def test_a_state_path_that_is_no_directory_is_named(tmp_path):
+def test_a_state_path_that_is_not_a_directory_is_an_error_that_names_it(tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("")
     with pytest.raises(
@@ -78,7 +78,7 @@ def test_a_state_path_that_is_no_directory_is_named(tmp_path):
         ensure_compute_id(blocker / "state")
 
 
-def test_this_very_process_is_alive_and_here():
+def test_this_process_is_alive_and_on_this_machine():
     mine = read_incarnation("id", 10)
     assert mine.pid == os.getpid()
     assert mine.process_started_at > 0
@@ -93,7 +93,7 @@ def test_a_process_that_ended_is_not_alive():
     assert not is_process_alive(dataclasses.replace(mine, pid=ended.pid))
 
 
-def test_a_process_id_that_was_given_away_again_is_another_process():
+def test_a_reused_process_id_is_another_process():
     mine = read_incarnation("id", 10)
     assert not is_process_alive(dataclasses.replace(mine, process_started_at=1))
 
@@ -104,6 +104,6 @@ def test_another_boot_or_namespace_is_another_machine(change):
     assert not is_same_machine(dataclasses.replace(mine, **change), mine)
 
 
-def test_machines_that_tell_no_boot_are_never_the_same():
+def test_machines_with_unknown_boot_are_never_the_same():
     unknown = dataclasses.replace(read_incarnation("id", 10), boot_id="")
     assert not is_same_machine(unknown, unknown)

@@ -26,7 +26,7 @@ HOST = "host-1"
 NODES = [{"nodename": name, "vcpus": 4, "memory_mb": 8192, "disk_gb": 100} for name in ("n1", "n2")]
 
 
-class AwayStore(MemoryStore):
+class OutageStore(MemoryStore):
     is_away = False
     is_answer_lost = False
 
@@ -62,17 +62,17 @@ class AwayStore(MemoryStore):
         raise StoreUnavailableError("connection lost")
 
 
-class TellingDriver(FakeDriver):
-    """A driver of a file whose events the test tells."""
+class EventDriver(FakeDriver):
+    """A driver of a file whose events the test sends."""
 
     capabilities = FakeDriver.capabilities | {DriverCapability.EVENTS}
-    tell = None
+    send = None
 
     def events(self, callback):
-        self.tell = callback
+        self.send = callback
 
 
-class Watching(threading.Event):
+class WaitCallback(threading.Event):
     """Calls something instead of waiting for the end of the process."""
 
     def __init__(self, waited):
@@ -91,13 +91,13 @@ class ManagedHost:
         self.skew = 0.0
         self.path = tmp_path / "inventory.yaml"
         self.write()
-        self.store = AwayStore(lambda: NOW + timedelta(seconds=self.seconds))
+        self.store = OutageStore(lambda: NOW + timedelta(seconds=self.seconds))
         self.reports = []
         self.manager = self.make_manager()
 
     def make_manager(self, waited=None, state_path="", **incarnation):
-        """Make an agent; `waited` is called while it watches another's heartbeats."""
-        self.driver = TellingDriver(str(self.path), ProbeRunner(1.0))
+        """Build an agent; `waited` is called while it watches another's heartbeats."""
+        self.driver = EventDriver(str(self.path), ProbeRunner(1.0))
         return ComputeManager(
             AgentSettings(host=HOST, state_path=state_path, policy=Policy()),
             make_incarnation(**incarnation),
@@ -108,7 +108,7 @@ class ManagedHost:
             lambda: self.seconds,
             lambda: NOW + timedelta(seconds=self.seconds + self.skew),
             self.timer,
-            threading.Event() if waited is None else Watching(waited),
+            threading.Event() if waited is None else WaitCallback(waited),
         )
 
     def audited(self, report):
@@ -138,38 +138,38 @@ def test_the_start_audits_before_anything_is_served(managed):
     assert (service.epoch, service.version) == (1, "1.2.3")
 
 
-def test_taking_the_host_is_a_heartbeat_that_those_see_who_watch_it(managed):
+def test_taking_the_host_is_a_heartbeat_that_watchers_see(managed):
     managed.write(fail={"n1": "hang", "n2": "hang"})
     managed.manager.pre_start_hook()
     service = managed.service()
     assert (service.report_count, service.last_seen_up) == (1, NOW)
 
 
-def test_observers_are_told_of_every_audit(managed):
+def test_observers_are_notified_of_every_audit(managed):
     managed.manager.pre_start_hook()
     managed.manager.inventory_host()
     assert [len(report.changes) for report in managed.reports] == [2, 0]
 
 
 class SlowObserver:
-    """Takes its time over the first report."""
+    """Blocks at the first report."""
 
     def __init__(self):
-        self.is_at_it = threading.Event()
+        self.has_report = threading.Event()
         self.go_on = threading.Event()
 
     def audited(self, report):
-        if not self.is_at_it.is_set():
-            self.is_at_it.set()
+        if not self.has_report.is_set():
+            self.has_report.set()
             assert self.go_on.wait(10)
 
 
-def test_observers_are_told_of_audits_in_their_order(managed):
+def test_observers_are_notified_of_audits_in_order(managed):
     slow = SlowObserver()
     managed.manager._reports._observers = (slow, managed)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(managed.manager.update_available_resource)
-        assert slow.is_at_it.wait(10)
+        assert slow.has_report.wait(10)
         second = pool.submit(managed.manager.update_available_resource)
         with pytest.raises(TimeoutError):
             second.result(timeout=0.2)
@@ -177,14 +177,14 @@ def test_observers_are_told_of_audits_in_their_order(managed):
     assert managed.reports == [first.result(), second.result()]
 
 
-def test_an_observer_that_fails_stops_nothing(managed, caplog):
+def test_a_failing_observer_does_not_affect_the_audit(managed, caplog):
     managed.reports = None
     managed.manager.pre_start_hook()
     assert len(managed.store.list_nodes()) == 2
     assert "Audit observer ManagedHost failed" in caplog.text
 
 
-def test_the_heartbeat_carries_the_age_of_the_audit_and_of_what_is_not_fine(managed):
+def test_the_heartbeat_contains_the_age_of_the_audit_and_of_nodes_that_are_not_fine(managed):
     managed.manager.pre_start_hook()
     managed.seconds = 60
     managed.write(fail={"n2": "boom"})
@@ -197,14 +197,16 @@ def test_the_heartbeat_carries_the_age_of_the_audit_and_of_what_is_not_fine(mana
     assert "boom" in managed.service().last_audit["nodes"]["n2"]["error"]
 
 
-def test_the_heartbeat_goes_on_rising(managed):
+def test_the_report_count_keeps_rising(managed):
     managed.manager.pre_start_hook()
     for count in (2, 3, 4):
         managed.manager.report_state()
         assert managed.service().report_count == count
 
 
-def test_a_database_away_at_the_start_is_one_line_and_no_end(managed, caplog):
+def test_an_unavailable_database_at_the_start_is_one_line_and_does_not_end_the_agent(
+    managed, caplog
+):
     caplog.set_level(logging.INFO)
     managed.store.is_away = True
     managed.manager.pre_start_hook()
@@ -216,11 +218,11 @@ def test_a_database_away_at_the_start_is_one_line_and_no_end(managed, caplog):
     managed.manager.report_state()
     assert len(managed.store.list_nodes()) == 2
     assert managed.service().report_count == 2
-    told = [message for message in caplog.messages if "database" in message]
-    assert told == ["The database: connection refused", "The database is back after 30 s"]
+    logged = [message for message in caplog.messages if "database" in message]
+    assert logged == ["The database: connection refused", "The database is back after 30 s"]
 
 
-def test_a_node_that_fails_since_a_restart_was_read_by_the_run_before(managed):
+def test_a_node_that_fails_since_a_restart_has_the_age_of_the_run_before(managed):
     managed.manager.pre_start_hook()
     managed.seconds += 5
     managed.manager.report_state()
@@ -237,7 +239,7 @@ def test_a_node_that_fails_since_a_restart_was_read_by_the_run_before(managed):
     assert (managed.age("n1"), managed.age("n2")) == (0, 75)
 
 
-def test_the_end_of_an_outage_asks_for_an_audit_at_once(managed):
+def test_the_end_of_an_outage_requests_an_audit(managed):
     wanted = managed.manager.audit_requests
     managed.manager.pre_start_hook()
     managed.manager.report_state()
@@ -261,7 +263,7 @@ def test_a_heartbeat_takes_the_host_when_the_start_could_not(managed):
     assert managed.service().report_count == 1
 
 
-def test_a_heartbeat_that_was_written_though_its_answer_was_lost_is_followed_by_the_next(managed):
+def test_a_heartbeat_after_a_lost_answer_has_the_next_number(managed):
     managed.manager.pre_start_hook()
     managed.store.is_answer_lost = True
     managed.manager.report_state()
@@ -272,7 +274,7 @@ def test_a_heartbeat_that_was_written_though_its_answer_was_lost_is_followed_by_
     assert managed.manager.status().report_count == managed.service().report_count == 3
 
 
-def test_a_host_that_was_taken_though_the_answer_was_lost_is_taken_again(managed):
+def test_a_host_is_taken_again_after_a_lost_answer(managed):
     own = read_incarnation("00000000-0000-4000-8000-00000000000a", 10)
     manager = managed.make_manager(**dataclasses.asdict(own))
     managed.store.is_answer_lost = True
@@ -282,7 +284,7 @@ def test_a_host_that_was_taken_though_the_answer_was_lost_is_taken_again(managed
     assert (managed.service().epoch, managed.service().report_count) == (2, 1)
 
 
-def test_a_restart_carries_on_how_old_the_last_readings_are(managed):
+def test_a_restart_keeps_the_ages_of_the_last_readings(managed):
     managed.manager.pre_start_hook()
     managed.seconds = 60
     managed.write(fail={"n2": "boom"})
@@ -299,7 +301,7 @@ def test_a_restart_carries_on_how_old_the_last_readings_are(managed):
 def test_a_second_agent_that_is_alive_is_refused_and_leaves_a_warning(managed):
     managed.manager.pre_start_hook()
     second = managed.make_manager(agent_id="another", waited=managed.manager.report_state)
-    with pytest.raises(DuplicateAgentError, match="host-1 has an agent already"):
+    with pytest.raises(DuplicateAgentError, match="host-1 already has an agent"):
         second.pre_start_hook()
     (record,) = managed.store.list_warnings(HOST)
     assert record.warning.kind is WarningKind.DUPLICATE_REFUSED
@@ -307,7 +309,7 @@ def test_a_second_agent_that_is_alive_is_refused_and_leaves_a_warning(managed):
     assert managed.store.list_warnings(HOST)[0].resolved_at is None
 
 
-def test_its_status_tells_what_it_knows(managed):
+def test_the_status_has_the_results_of_the_last_audit(managed):
     before = managed.manager.status()
     assert (before.has_started, before.epoch, before.audit.age_seconds) == (False, None, None)
     managed.manager.pre_start_hook()
@@ -333,7 +335,7 @@ def test_its_status_tells_what_it_knows(managed):
     assert "inventory.yaml" in status.driver_error
 
 
-def test_an_audit_that_is_not_stored_is_told_too(managed):
+def test_observers_are_notified_of_an_audit_that_is_not_stored(managed):
     managed.manager.pre_start_hook()
     managed.store.is_away = True
     managed.manager.inventory_host()
@@ -341,7 +343,7 @@ def test_an_audit_that_is_not_stored_is_told_too(managed):
     assert not managed.reports[-1].is_good
 
 
-def test_a_state_directory_that_cannot_be_used_is_a_standing_warning(managed, tmp_path):
+def test_an_unusable_state_directory_is_a_warning(managed, tmp_path):
     manager = managed.make_manager(state_path=str(tmp_path / "gone"))
     manager.pre_start_hook()
     assert [r.warning.kind for r in managed.store.list_warnings()] == [WarningKind.STATE_PATH]
@@ -350,7 +352,7 @@ def test_a_state_directory_that_cannot_be_used_is_a_standing_warning(managed, tm
     assert managed.store.list_warnings()[0].resolved_at is not None
 
 
-def test_an_agent_that_was_taken_over_is_told_so(managed):
+def test_an_agent_that_was_taken_over_is_fenced(managed):
     managed.manager.pre_start_hook()
     take_service(managed.store, HOST, make_incarnation(pid=7))
     with pytest.raises(FencedError):
@@ -360,35 +362,35 @@ def test_an_agent_that_was_taken_over_is_told_so(managed):
 
 
 @pytest.mark.parametrize(("nodename", "read"), [("n1", {"n1"}), (ALL_NODES, None)])
-def test_an_event_asks_for_an_audit_of_its_node(managed, nodename, read):
+def test_an_event_requests_an_audit_of_its_node(managed, nodename, read):
     managed.manager.pre_start_hook()
     assert not managed.manager.event_arrivals.has_request
-    managed.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
+    managed.driver.send(NodeEvent(nodename, EventKind.CHANGED, "a"))
     assert managed.manager.event_arrivals.has_request
     managed.timer.advance(1)
     managed.manager.handle_events()
     assert managed.reports[-1].read == read
 
 
-def test_the_audit_of_one_node_makes_the_others_no_younger(managed):
+def test_the_audit_of_one_node_keeps_the_ages_of_the_others(managed):
     managed.manager.pre_start_hook()
-    managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    managed.driver.send(NodeEvent("n1", EventKind.CHANGED, "a"))
     managed.seconds += 50
     managed.timer.advance(1)
     managed.manager.handle_events()
     assert managed.manager.status().audit.age_seconds == 50
 
 
-def test_a_guest_that_went_while_the_database_was_away_is_known_to_have_gone(managed):
+def test_a_guest_deleted_during_a_database_outage_is_known_as_deleted(managed):
     managed.manager.pre_start_hook()
     managed.store.is_away = True
-    managed.driver.tell(NodeEvent("n1", EventKind.GONE, "a"))
+    managed.driver.send(NodeEvent("n1", EventKind.GONE, "a"))
     managed.timer.advance(1)
     managed.manager.handle_events()
     assert managed.manager._tracker._missing_guests.list_deleted("n1") == {"a"}
 
 
-def test_an_audit_whose_mark_is_not_written_has_told_what_it_wrote(managed):
+def test_observers_are_notified_of_an_audit_whose_mark_is_not_written(managed):
     mark, managed.store.mark_service = managed.store.mark_service, managed.store.fail_to_mark
     managed.manager.pre_start_hook()
     assert [len(report.changes) for report in managed.reports] == [2]
@@ -402,7 +404,7 @@ def read_mark(managed):
     return service.disabled, service.disabled_reason
 
 
-def test_a_driver_whose_source_is_away_takes_its_host_out_and_back(managed):
+def test_an_unavailable_source_disables_the_service_until_it_answers(managed):
     managed.manager.pre_start_hook()
     assert read_mark(managed) == (False, None)
     managed.path.unlink()
@@ -416,7 +418,7 @@ def test_a_driver_whose_source_is_away_takes_its_host_out_and_back(managed):
     assert read_mark(managed) == (False, None)
 
 
-def test_a_mark_that_an_earlier_run_left_is_taken_off(managed):
+def test_a_mark_of_an_earlier_run_is_removed(managed):
     managed.manager.pre_start_hook()
     managed.path.unlink()
     managed.manager.inventory_host()
@@ -426,7 +428,7 @@ def test_a_mark_that_an_earlier_run_left_is_taken_off(managed):
     assert read_mark(managed) == (False, None)
 
 
-def test_an_operator_s_reason_is_never_touched(managed):
+def test_an_operator_s_reason_is_never_changed(managed):
     managed.manager.pre_start_hook()
     managed.store.set_service(HOST, COMPUTE_BINARY, ServiceChange(True, "disk swap"))
     managed.path.unlink()
@@ -437,20 +439,20 @@ def test_an_operator_s_reason_is_never_touched(managed):
     assert read_mark(managed) == (True, "disk swap")
 
 
-def test_what_is_marked_is_written_once(managed):
+def test_a_mark_is_written_once(managed):
     managed.manager.pre_start_hook()
-    told = []
-    managed.store.mark_service = lambda agent, reason: told.append(reason)
+    reasons = []
+    managed.store.mark_service = lambda agent, reason: reasons.append(reason)
     managed.path.unlink()
     for _ in range(3):
         managed.manager.inventory_host()
-    assert len(told) == 1
+    assert len(reasons) == 1
 
 
-def test_an_outage_is_not_over_because_no_event_is_left(managed, caplog):
+def test_an_outage_is_not_over_without_pending_events(managed, caplog):
     managed.manager.pre_start_hook()
     managed.store.is_away = True
-    managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    managed.driver.send(NodeEvent("n1", EventKind.CHANGED, "a"))
     managed.timer.advance(1)
     managed.manager.handle_events()
     managed.manager.handle_events()
@@ -459,7 +461,7 @@ def test_an_outage_is_not_over_because_no_event_is_left(managed, caplog):
 
 def test_a_stop_ends_the_wait_for_events(managed):
     managed.manager.pre_start_hook()
-    managed.driver.tell(NodeEvent("n1", EventKind.CHANGED, "a"))
+    managed.driver.send(NodeEvent("n1", EventKind.CHANGED, "a"))
     waiting = threading.Thread(target=managed.manager.handle_events, daemon=True)
     waiting.start()
     managed.manager.prepare_stop()

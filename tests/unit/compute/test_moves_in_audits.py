@@ -34,7 +34,7 @@ class TwoHosts:
         self.alpha(guest(1))
 
     def restart(self, host):
-        """Start a host's agent anew: it remembers nothing."""
+        """Restart a host's agent: it remembers nothing."""
         path = self.paths[host]
         if not path.exists():
             path.write_text("nodes: []")
@@ -92,7 +92,7 @@ def two_hosts(clock, tmp_path):
     return TwoHosts(clock, tmp_path)
 
 
-def test_a_live_migration_from_its_birth_to_its_end(two_hosts):
+def test_a_live_migration_from_start_to_end(two_hosts):
     migration = two_hosts.move(kind="live-migration")
     assert two_hosts.used == (2, 2)
     two_hosts.beta(guest(1))
@@ -130,7 +130,7 @@ def test_a_resize_on_one_node_keeps_both_amounts_over_audits(two_hosts):
 
 
 @pytest.mark.parametrize("step", ["held", "seen", "confirmed", "reverted"])
-def test_agents_that_were_killed_between_steps_come_back_to_the_truth(two_hosts, step):
+def test_agents_that_were_killed_between_steps_recover(two_hosts, step):
     migration = two_hosts.move(resources={"VCPU": 4})
     at_beta = [guest(1)] if step in ("seen", "confirmed") else []
     if step == "seen":
@@ -159,8 +159,8 @@ class TestErrors:
         assert two_hosts.status(migration) is MigrationStatus.ERROR
         assert report.is_good
         assert two_hosts.used == (2, 0)
-        (told,) = two_hosts.warnings("beta")
-        assert f"destination's claim {migration.dest_claim} does not count" in told
+        (warning,) = two_hosts.warnings("beta")
+        assert f"destination's claim {migration.dest_claim} does not count" in warning
         assert two_hosts.beta().changes == ()
         two_hosts.store.revert_migration(migration.uuid)
         two_hosts.beta()
@@ -172,8 +172,8 @@ class TestErrors:
         two_hosts.beta()
         two_hosts.beta(guest(1))
         assert two_hosts.find(migration.dest_claim).state is ClaimState.CONFIRMED
-        (told,) = two_hosts.warnings("beta")
-        assert "both of its claims count" in told
+        (warning,) = two_hosts.warnings("beta")
+        assert "both of its claims count" in warning
         assert two_hosts.beta(guest(1)).changes == ()
         two_hosts.store.confirm_migration(migration.uuid)
         two_hosts.alpha()
@@ -201,9 +201,9 @@ class TestErrors:
         reports = two_hosts.alpha(guest(1)), two_hosts.beta()
         assert [report.is_good for report in reports] == [True, True]
         assert two_hosts.status(migration) is MigrationStatus.ERROR
-        told = two_hosts.warnings("alpha") + two_hosts.warnings("beta")
-        assert told
-        assert all(uuid in line for line in told)
+        warnings = two_hosts.warnings("alpha") + two_hosts.warnings("beta")
+        assert warnings
+        assert all(uuid in line for line in warnings)
         for path in two_hosts.paths:
             two_hosts.restart(path)
         assert two_hosts.alpha(guest(1)).is_good

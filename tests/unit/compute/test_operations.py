@@ -56,7 +56,7 @@ def two(tmp_path):
     return OperatedHost(tmp_path, "n1", "n2")
 
 
-def test_an_audit_that_is_asked_for_says_what_became_of_each_node(two):
+def test_a_requested_audit_reports_the_outcome_of_each_node(two):
     two.write("n1", "n2", vcpus=8)
     assert two.agent.update_available_resource().nodes == {"n1": "update", "n2": "update"}
     assert two.agent.update_available_resource("n2").nodes == {"n2": "unchanged"}
@@ -64,14 +64,14 @@ def test_an_audit_that_is_asked_for_says_what_became_of_each_node(two):
         two.agent.update_available_resource("n9")
 
 
-def test_an_audit_that_is_asked_for_names_what_is_not_fine(operated):
+def test_a_requested_audit_reports_errors(operated):
     operated.path.write_text("nodes: [")
     outcome = operated.agent.update_available_resource()
     assert outcome.listing_error is not None
     assert "n1" in outcome.nodes
 
 
-def test_a_claim_goes_to_the_only_node(operated):
+def test_a_claim_without_a_nodename_is_for_the_only_node(operated):
     claim = operated.agent.instance_claim(REQUEST)
     assert (claim.host, claim.nodename, claim.state) == (HOST, "n1", ClaimState.HELD)
     assert operated.agent.renew_claim(claim.uuid).state is ClaimState.HELD
@@ -80,14 +80,14 @@ def test_a_claim_goes_to_the_only_node(operated):
     assert operated.agent.abort_claim(claim.uuid).reason == "aborted"
 
 
-def test_a_claim_names_its_node_where_there_are_several(two):
+def test_a_claim_on_a_host_with_several_nodes_requires_a_nodename(two):
     with pytest.raises(RefusedError, match="has 2 nodes: name one of them"):
         two.agent.instance_claim(REQUEST)
     assert two.agent.instance_claim(REQUEST | {"nodename": "n2"}).nodename == "n2"
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ({"host": "host-2"}, RefusedError, "is for host host-2, this is host-1"),
         ({"colour": "red"}, RequestError, "unknown key 'colour'"),
@@ -95,12 +95,12 @@ def test_a_claim_names_its_node_where_there_are_several(two):
     ],
     ids=str,
 )
-def test_a_claim_that_cannot_be_is_refused(operated, changes, error, said):
-    with pytest.raises(error, match=said):
+def test_an_invalid_claim_is_refused(operated, changes, error, message):
+    with pytest.raises(error, match=message):
         operated.agent.instance_claim(REQUEST | changes)
 
 
-def test_a_move_is_made_confirmed_and_reverted(two):
+def test_a_move_is_created_confirmed_and_reverted(two):
     source = two.agent.instance_claim(REQUEST | {"nodename": "n1"})
     move = {"migration": {"type": "migration", "source_claim": source.uuid}, "nodename": "n2"}
     first = two.agent.move_claim(REQUEST | move)
@@ -131,7 +131,7 @@ def test_a_move_that_ended_at_its_source_is_not_granted_again(two):
         two.agent.move_claim(move)
 
 
-def test_a_host_is_taken_out_and_put_into_maintenance_apart_from_one_another(operated):
+def test_disabling_a_host_and_maintenance_are_independent(operated):
     assert operated.agent.set_host_enabled(False, "disk").disabled_reason == "disk"
     service = operated.agent.host_maintenance_mode(True)
     assert (service.maintenance, service.disabled_reason) == (True, "disk")
@@ -146,19 +146,19 @@ def test_a_host_is_taken_out_and_put_into_maintenance_apart_from_one_another(ope
     assert operated.agent.instance_claim(REQUEST)
 
 
-def test_what_the_driver_cannot_is_said(operated):
+def test_actions_that_the_driver_does_not_support_are_errors(operated):
     with pytest.raises(DriverFeatureError):
         operated.agent.host_power_action("reboot")
     with pytest.raises(DriverFeatureError):
         operated.agent.get_host_uptime("n1")
 
 
-def test_a_node_that_is_not_there_has_no_view(operated):
+def test_a_missing_node_has_no_view(operated):
     with pytest.raises(NotFoundError, match="no such node: n9 of host host-1"):
         operated.agent.get_node_view("n9")
 
 
-def test_claims_go_by_the_aliases_that_are_configured_now(operated):
+def test_claims_use_the_aliases_that_are_configured_now(operated):
     request = REQUEST | {"pci_requests": [{"alias": "nic"}]}
     with pytest.raises(ClaimRefusedError, match="unknown PCI alias nic"):
         operated.agent.instance_claim(request)

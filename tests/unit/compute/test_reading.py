@@ -35,13 +35,13 @@ def test_an_empty_batch_is_never_due(batch):
     assert batch.batch.due_at == float("inf")
 
 
-def test_it_is_due_when_nothing_is_read_any_more(batch):
+def test_it_is_due_when_no_node_is_being_read(batch):
     batch.add("n1")
     assert not batch.is_due_after(0)
     assert batch.is_due_after(0, is_reading=False)
 
 
-def test_each_reading_lets_it_wait_for_another(batch):
+def test_each_reading_restarts_the_wait(batch):
     for number in range(5):
         batch.add(f"n{number}")
         assert not batch.is_due_after(LINGER_SECONDS * 0.9)
@@ -50,7 +50,7 @@ def test_each_reading_lets_it_wait_for_another(batch):
     assert not batch.is_due_after(9)
 
 
-def test_an_urgent_reading_waits_for_a_moment_whatever_else_comes(batch):
+def test_an_urgent_reading_waits_a_moment_at_most(batch):
     batch.add("n1")
     batch.add("n2", is_urgent=True)
     assert not batch.is_due_after(URGENT_LINGER_SECONDS * 0.9)
@@ -59,7 +59,7 @@ def test_an_urgent_reading_waits_for_a_moment_whatever_else_comes(batch):
     assert batch.is_due_after(URGENT_LINGER_SECONDS * 0.11)
 
 
-def test_of_one_node_the_newest_reading_is_written(batch):
+def test_the_newest_reading_of_a_node_is_written(batch):
     batch.add("n1", number=1)
     batch.add("n1", number=2)
     assert [reading.number for reading in batch.batch.take()] == [2]

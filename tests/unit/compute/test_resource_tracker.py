@@ -1,4 +1,4 @@
-"""Audits over the in-memory store and the file-driven driver, each a pass that a test decides."""
+"""Audits over the in-memory store and the file-driven driver, run one by one."""
 
 import itertools
 import threading
@@ -50,7 +50,7 @@ def guest(number, **more):
 
 
 class TrackedHost:
-    """One agent on a store, and the file that says what its driver sees."""
+    """One agent on a store, and the file that its driver reads."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class TrackedHost:
         return self.tracker.audit(self.key, startup)
 
     def audit_until_good(self):
-        """Audit until hung threads have noticed that the file is another one."""
+        """Audit until hung threads have noticed that the file was replaced."""
         deadline = time.monotonic() + 10
         while not self.audit().is_good:
             assert time.monotonic() < deadline
@@ -128,7 +128,7 @@ def agent(store, clock, tmp_path):
     return TrackedHost(store, tmp_path / "inventory.yaml", clock)
 
 
-def test_a_first_audit_makes_one_row_a_node(agent):
+def test_the_first_audit_creates_one_row_per_node(agent):
     report = agent.audit(node(1, guest(1)), node(2))
     assert report.is_good
     assert [change.kind for change in report.changes] == [ChangeKind.CREATE] * 2
@@ -146,7 +146,7 @@ def test_a_steady_audit_changes_nothing(agent):
     assert agent.records() == before
 
 
-def test_one_guest_more_is_one_change_of_its_node(agent):
+def test_one_more_guest_is_one_change_of_its_node(agent):
     agent.audit(node(1), node(2))
     report = agent.audit(node(1), node(2, guest(1)))
     assert [(change.nodename, change.kind) for change in report.changes] == [
@@ -158,7 +158,7 @@ def test_one_guest_more_is_one_change_of_its_node(agent):
     assert [entry.what for entry in history] == [ChangeKind.CREATE, ChangeKind.UPDATE]
 
 
-def test_a_lost_row_comes_back_as_itself(agent):
+def test_a_lost_row_is_created_again_with_its_uuid(agent):
     agent.audit(node(1))
     uuid = agent.records()["node-1"].uuid
     agent.store.delete_node(HOST, "node-1")
@@ -166,14 +166,14 @@ def test_a_lost_row_comes_back_as_itself(agent):
     assert agent.records()["node-1"].uuid == uuid
 
 
-def test_a_driver_that_knows_a_nodes_uuid_gives_it(agent):
+def test_a_uuid_from_the_driver_is_used(agent):
     uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     agent.audit(node(1, uuid=uuid))
     assert agent.records()["node-1"].uuid == uuid
 
 
 class TestFailures:
-    def test_one_failing_node_is_held_and_the_others_go_on(self, agent):
+    def test_one_failing_node_is_held_and_the_others_are_read(self, agent):
         agent.audit(node(1), node(2))
         report = agent.audit(node(1, guest(1)), node(2, guest(2)), fail={"node-2": "boom"})
         records = agent.records()
@@ -189,9 +189,7 @@ class TestFailures:
         assert records["node-2"].values.facts["cpu"].state is FactState.FRESH
 
     @pytest.mark.parametrize("refused", ["audit", "probe"])
-    def test_nodes_that_no_thread_is_left_for_are_held_and_recover(
-        self, agent, monkeypatch, refused
-    ):
+    def test_nodes_without_a_free_thread_are_held_and_recover(self, agent, monkeypatch, refused):
         others = set(threading.enumerate())
         monkeypatch.setattr("nodetracker.workers.IDLE_SECONDS", 0)
         agent.audit(node(1), node(2))
@@ -211,7 +209,7 @@ class TestFailures:
         assert all("can't start new thread" in error for error in report.errors.values())
         assert agent.audit().is_good
 
-    def test_a_node_that_hangs_holds_up_no_other_and_recovers(self, agent):
+    def test_a_hung_node_delays_no_other_and_recovers(self, agent):
         agent.audit(node(1), node(2))
         report = agent.audit(node(1, guest(1)), node(2), fail={"node-2": "hang"})
         assert agent.records()["node-1"].values.memory_mb_used == 2560
@@ -220,7 +218,7 @@ class TestFailures:
         agent.audit_until_good()
         assert agent.records()["node-2"].values.facts["cpu"].state is FactState.FRESH
 
-    def test_everything_hanging_loses_no_thread_per_audit(self, agent):
+    def test_hung_nodes_leak_no_thread_per_audit(self, agent):
         nodes = [node(number) for number in range(20)]
         agent.audit(*nodes)
         agent.audit(*nodes, fail={"*": "hang"})
@@ -279,7 +277,7 @@ class TestFailures:
 
 
 class TestOrphans:
-    def test_go_after_two_complete_audits(self, agent):
+    def test_are_deleted_after_two_complete_audits(self, agent):
         agent.audit(node(1), node(2))
         agent.audit(node(1))
         assert set(agent.records()) == {"node-1", "node-2"}
@@ -288,13 +286,13 @@ class TestOrphans:
         assert set(agent.records()) == {"node-1"}
         assert agent.store.list_history(HOST, "node-2")[-1].what is ChangeKind.DELETE
 
-    def test_stay_while_the_list_of_nodes_is_not_complete(self, agent):
+    def test_are_kept_while_the_list_of_nodes_is_incomplete(self, agent):
         agent.audit(node(1), node(2))
         for _ in range(5):
             agent.audit(node(1), {"vcpus": 1})
         assert set(agent.records()) == {"node-1", "node-2"}
 
-    def test_are_unread_while_the_list_of_nodes_is_not_complete(self, agent):
+    def test_have_held_facts_while_the_list_of_nodes_is_incomplete(self, agent):
         agent.audit(node(1), node(2))
         report = agent.audit(node(1), {"vcpus": 1})
         assert "node-2" in report.errors
@@ -305,7 +303,7 @@ class TestOrphans:
         facts = agent.records()["node-2"].values.facts
         assert facts["cpu"].state is FactState.UNKNOWN
 
-    def test_that_claims_keep_are_unread(self, agent):
+    def test_that_claims_keep_have_unknown_facts(self, agent):
         agent.audit(node(1), node(2))
         request = parse_claim_request(
             {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 1}}
@@ -315,7 +313,7 @@ class TestOrphans:
             assert "node-2" in agent.audit(node(1)).errors
         assert "node-2" in agent.records()
 
-    def test_that_come_back_are_counted_anew(self, agent):
+    def test_that_come_back_are_counted_from_the_start(self, agent):
         agent.audit(node(1), node(2))
         for _ in range(3):
             agent.audit(node(1))
@@ -324,7 +322,7 @@ class TestOrphans:
 
 
 class TestOtherWriters:
-    def test_an_agent_whose_services_row_is_gone_is_fenced(self, agent):
+    def test_an_agent_whose_services_row_was_deleted_is_fenced(self, agent):
         agent.audit(node(1))
         agent.store.delete_service(HOST, COMPUTE_BINARY, -1)
         with pytest.raises(FencedError, match="host-1 has no services row"):
@@ -370,7 +368,7 @@ class TestOtherWriters:
 
 
 class RefusingStore(MemoryStore):
-    """A store that refuses one node's values, as a database does one that does not fit."""
+    """A store that rejects one node's values, as a database rejects a value that does not fit."""
 
     def apply_changes(self, agent, changes, service_down_time):
         if any(change.nodename == "node-7" for change in changes):
@@ -378,7 +376,7 @@ class RefusingStore(MemoryStore):
         return super().apply_changes(agent, changes, service_down_time)
 
 
-def test_a_row_that_the_database_refuses_costs_no_other_node_its_row(clock, tmp_path):
+def test_a_row_that_the_database_rejects_does_not_affect_other_rows(clock, tmp_path):
     agent = TrackedHost(RefusingStore(clock.now), tmp_path / "inventory.yaml", clock)
     report = agent.audit(*(node(number) for number in range(20)))
     assert set(agent.records()) == {f"node-{number}" for number in range(20)} - {"node-7"}
@@ -388,7 +386,7 @@ def test_a_row_that_the_database_refuses_costs_no_other_node_its_row(clock, tmp_
 
 
 class FaultyDriver:
-    """A driver of somebody else's that runs no probes and raises what it should not."""
+    """A third-party driver that runs no probes and raises unexpected errors."""
 
     def __init__(self, driver):
         self._driver = driver
@@ -414,7 +412,7 @@ class TestFaultyDriver:
         path = tmp_path / "inventory.yaml"
         return TrackedHost(store, path, clock, wrap_driver=FaultyDriver)
 
-    def test_a_fault_costs_its_node_and_is_said_once(self, agent, caplog):
+    def test_a_fault_affects_only_its_node_and_is_logged_once(self, agent, caplog):
         agent.audit(node(1), node(2))
         agent.driver.error = KeyError("oops")
         for _ in range(3):
@@ -423,7 +421,7 @@ class TestFaultyDriver:
         assert "KeyError: 'oops'" in report.errors["node-2"]
         assert caplog.messages.count("Node node-2 cannot be read: driver: KeyError: 'oops'") == 1
 
-    def test_a_reading_that_hangs_without_a_probe_loses_one_thread_in_all(self, agent):
+    def test_a_reading_that_hangs_without_a_probe_leaks_one_thread_in_all(self, agent):
         agent.audit(node(1), node(2))
         agent.driver.gate = threading.Event()
         for _ in range(3):
@@ -436,7 +434,7 @@ class TestFaultyDriver:
 
 
 class FlakyStore:
-    """A store whose writes can be made to fail, as one that is away."""
+    """A store whose writes can be made to fail, as in an outage."""
 
     def __init__(self, store):
         self._store = store
@@ -461,7 +459,7 @@ class TestOutages:
     def agent(self, store, clock, tmp_path):
         return TrackedHost(FlakyStore(store), tmp_path / "inventory.yaml", clock)
 
-    def test_what_an_outage_interrupts_is_written_by_the_next_audit(self, agent):
+    def test_the_next_audit_writes_what_an_outage_interrupted(self, agent):
         agent.audit(node(1))
         agent.store.is_away = True
         with pytest.raises(StoreUnavailableError):
@@ -482,11 +480,11 @@ class TestOutages:
         assert agent.store.loads == [None]
 
 
-class TestStandingWarnings:
+class TestActiveWarnings:
     def find(self, agent, kind):
         return [r for r in agent.store.list_warnings(HOST) if r.warning.kind is kind]
 
-    def test_a_clock_that_is_off_is_warned_of_until_it_is_right_again(self, agent, clock):
+    def test_a_clock_offset_is_a_warning_until_it_is_corrected(self, agent, clock):
         agent.audit(node(1))
         clock.skew = 3600
         report = agent.audit()
@@ -506,9 +504,7 @@ class TestStandingWarnings:
         assert record.resolved_at is not None
 
     @pytest.mark.parametrize("seconds", [(20, 0), (0, 20)], ids=["before", "after"])
-    def test_an_answer_that_takes_long_is_no_clock_that_is_off(
-        self, agent, store, clock, monkeypatch, seconds
-    ):
+    def test_a_slow_answer_is_not_a_clock_offset(self, agent, store, clock, monkeypatch, seconds):
         load_versions = store.load_versions
 
         def load_slowly(*arguments):
@@ -520,14 +516,14 @@ class TestStandingWarnings:
         monkeypatch.setattr(store, "load_versions", load_slowly)
         assert agent.audit(node(1)).warnings == ()
 
-    def test_a_clock_that_is_off_changes_no_row(self, agent, clock):
+    def test_a_clock_offset_changes_no_row(self, agent, clock):
         agent.audit(node(1))
         before = agent.records()
         for clock.skew in (3600, -3600, 0):
             assert agent.audit().changes == ()
         assert agent.records() == before
 
-    def test_what_stands_is_seen_again_with_each_full_load(self, agent, clock):
+    def test_active_warnings_are_stored_again_with_each_full_load(self, agent, clock):
         agent.audit(node(1), fail={"node-1": "boom"})
         agent.audit(node(1))
         agent.audit(node(1), fail={"node-1": "boom"})
@@ -541,7 +537,7 @@ class TestStandingWarnings:
         assert again.last_seen > first.last_seen
         assert again.first_seen == first.first_seen
 
-    def test_a_row_that_is_kept_because_a_source_is_silent_is_warned_of(self, agent):
+    def test_a_row_kept_for_an_unreachable_source_is_a_warning(self, agent):
         agent.audit(node(1), node(2))
         agent.audit(node(1), {"nodename": 7})
         (record,) = self.find(agent, WarningKind.ORPHAN_NODE_KEPT)
@@ -550,7 +546,7 @@ class TestStandingWarnings:
         (record,) = self.find(agent, WarningKind.ORPHAN_NODE_KEPT)
         assert record.resolved_at is not None
 
-    def test_what_the_caller_knows_stands_with_the_others(self, agent):
+    def test_known_warnings_are_stored_with_the_others(self, agent):
         full = HostWarning(WarningKind.STATE_PATH, "", "", "full")
         agent.path.write_text(yaml.safe_dump({"nodes": [node(1)]}))
         report = agent.tracker.audit(agent.key, known_warnings=[full])
@@ -592,7 +588,7 @@ def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(stor
 
 
 @pytest.mark.parametrize(("nodes", "guests"), list(itertools.product((1, 250), (0, 3))))
-def test_used_is_the_same_however_the_audit_came_there(store, clock, tmp_path, nodes, guests):
+def test_usage_does_not_depend_on_the_order_of_audits(store, clock, tmp_path, nodes, guests):
     agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, probe_timeout=30)
     whole = [node(n, *(guest(n * 10 + g) for g in range(guests))) for n in range(nodes)]
     agent.audit(*(node(n) for n in range(nodes)))
@@ -613,7 +609,7 @@ def test_an_audit_of_one_node_reads_and_writes_no_other(agent):
     assert set(report.nodes) == {"node-1", "node-2"}
 
 
-def test_an_audit_of_one_node_leaves_what_is_known_of_the_others(agent):
+def test_an_audit_of_one_node_keeps_the_errors_and_warnings_of_the_others(agent):
     agent.audit(node(1), node(2), fail={"node-1": "boom"})
     before = agent.tracker.audit(agent.key)
     report = agent.tracker.audit_nodes(agent.key, {"node-2"})
@@ -624,7 +620,7 @@ def test_an_audit_of_one_node_leaves_what_is_known_of_the_others(agent):
     assert agent.tracker.audit_nodes(agent.key, {"node-1"}).errors == {}
 
 
-def test_an_audit_of_a_node_without_a_row_is_one_of_all(agent):
+def test_an_audit_of_a_node_without_a_row_audits_all_nodes(agent):
     agent.audit(node(1))
     agent.path.write_text(yaml.safe_dump({"nodes": [node(1), node(2)]}), encoding="utf-8")
     report = agent.tracker.audit_nodes(agent.key, {"node-2"})
@@ -632,13 +628,13 @@ def test_an_audit_of_a_node_without_a_row_is_one_of_all(agent):
     assert set(report.nodes) == {"node-1", "node-2"}
 
 
-def test_an_audit_that_serves_an_event_warns_of_each_thing_once(store, clock, tmp_path):
+def test_an_audit_that_handles_an_event_has_each_warning_once(store, clock, tmp_path):
     agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, wrap_driver=FaultyDriver)
     agent.audit(node(1), node(2))
     agent.driver.gate = threading.Event()
     queue = agent.tracker._auditor.queue
     with ThreadPoolExecutor(1) as pool:
-        # node-1 fails at once, and again for its event while node-2 is slow
+        # node-1 fails immediately, and again for its event while node-2 is slow
         audit = pool.submit(agent.audit, node(1), node(2), fail={"node-1": "boom"})
         assert wait_for(lambda: agent.driver.entered == 1)
         queue.put_event(NodeEvent("node-1", EventKind.CHANGED, "a"))
@@ -650,7 +646,7 @@ def test_an_audit_that_serves_an_event_warns_of_each_thing_once(store, clock, tm
     assert [change.nodename for change in report.changes] == ["node-1"]
 
 
-def test_what_an_interrupted_audit_was_reading_is_not_used_by_the_next(store, clock, tmp_path):
+def test_readings_of_an_interrupted_audit_are_discarded_by_the_next(store, clock, tmp_path):
     agent = TrackedHost(
         FlakyStore(store),
         tmp_path / "inventory.yaml",

@@ -34,7 +34,7 @@ ONE_HELD = AuditState(2.0, {"n2": {"age_seconds": 90.0, "error": "cpu: no answer
         ),
     ],
 )
-def test_it_is_said_in_a_line(changes, line):
+def test_the_status_is_one_line(changes, line):
     assert describe_status(dataclasses.replace(FINE, **changes)) == line
 
 

@@ -21,7 +21,7 @@ PROBE_TIMEOUT = 3.0
 
 
 class GatedDriver:
-    """Nodes whose guests are listed at once, while the rest of a reading waits at a gate."""
+    """Nodes whose guests are listed immediately, while the rest of a reading waits at a gate."""
 
     capabilities = frozenset({DriverCapability.EVENTS})
 
@@ -29,13 +29,13 @@ class GatedDriver:
         self.guests = {"n1": [], "n2": []}
         self.gates = {name: Gate() for name in self.guests}
         self.readings = []
-        self.tell = None
+        self.send = None
 
     def init_host(self):
         pass
 
     def events(self, callback):
-        self.tell = callback
+        self.send = callback
 
     def get_available_nodes(self):
         return NodeListing(tuple(self.guests))
@@ -48,7 +48,7 @@ class GatedDriver:
 
 
 class CountingStore(MemoryStore):
-    """Counts what each batch of an audit begins with."""
+    """Counts the statement that each batch of an audit starts with."""
 
     loads = 0
 
@@ -91,7 +91,7 @@ class TwoNodeAgent:
         return set(record.guests)
 
     def begin_audit(self, slow):
-        """Begin an audit in which a node is slow; return its thread once the guests are listed."""
+        """Start an audit in which a node is slow; return its thread once the guests are listed."""
         self.driver.gates[slow].close()
         audit = threading.Thread(target=self.manager.inventory_host, daemon=True)
         audit.start()
@@ -111,11 +111,11 @@ class TwoNodeAgent:
 
     def add_guest(self, nodename, number):
         self.driver.guests[nodename] = [*self.driver.guests[nodename], make_guest(number)]
-        self.driver.tell(NodeEvent(nodename, EventKind.CHANGED, make_guest(number).uuid))
+        self.driver.send(NodeEvent(nodename, EventKind.CHANGED, make_guest(number).uuid))
 
     def remove_guest(self):
         self.driver.guests["n1"] = []
-        self.driver.tell(NodeEvent("n1", EventKind.GONE, GUEST.uuid))
+        self.driver.send(NodeEvent("n1", EventKind.GONE, GUEST.uuid))
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_of_two_events_the_one_of_a_quick_node_does_not_wait_for_the_other(two_n
     assert two_nodes.guests("n2") == {make_guest(3).uuid}
 
 
-def test_a_guest_that_goes_while_its_node_is_read_slowly_releases_its_claim(two_nodes):
+def test_a_guest_deleted_during_a_slow_reading_releases_its_claim(two_nodes):
     audit = two_nodes.begin_audit("n1")
     two_nodes.remove_guest()
     two_nodes.timer.advance(2)
@@ -186,7 +186,7 @@ def test_a_guest_that_goes_while_its_node_is_read_slowly_releases_its_claim(two_
     assert two_nodes.guests("n1") == set()
 
 
-def test_a_guest_that_goes_before_its_reading_is_written_releases_its_claim(two_nodes):
+def test_a_guest_deleted_before_its_reading_is_written_releases_its_claim(two_nodes):
     audit = two_nodes.begin_audit("n2")
     assert wait_for(lambda: two_nodes.count("n1") == 1)
     two_nodes.remove_guest()  # what was read before waits for the slow node
@@ -215,14 +215,14 @@ def test_a_node_that_is_slow_to_answer_its_event_is_written_by_the_same_audit(tw
     assert two_nodes.count("n1") == 2
 
 
-def test_events_without_end_keep_no_audit_from_ending(two_nodes):
+def test_endless_events_do_not_keep_an_audit_from_ending(two_nodes):
     audit = two_nodes.begin_audit("n2")
     over = threading.Event()
 
     def storm():
         while not over.wait(0.005):
-            two_nodes.driver.tell(NodeEvent("n1", EventKind.CHANGED, GUEST.uuid))
-            two_nodes.driver.tell(NodeEvent("n2", EventKind.CHANGED, GUEST.uuid))
+            two_nodes.driver.send(NodeEvent("n1", EventKind.CHANGED, GUEST.uuid))
+            two_nodes.driver.send(NodeEvent("n2", EventKind.CHANGED, GUEST.uuid))
             two_nodes.timer.advance(0.01)
 
     thread = threading.Thread(target=storm, daemon=True)
@@ -240,7 +240,7 @@ def test_events_of_unknown_nodes_wait_for_an_audit_that_lists_them(two_nodes, no
     audit = two_nodes.begin_audit("n2")
     two_nodes.driver.guests["n3"] = []
     two_nodes.driver.gates["n3"] = Gate()
-    two_nodes.driver.tell(NodeEvent(nodename, EventKind.CHANGED, "a"))
+    two_nodes.driver.send(NodeEvent(nodename, EventKind.CHANGED, "a"))
     two_nodes.timer.advance(2)
     two_nodes.driver.gates["n2"].open()
     two_nodes.end(audit)
@@ -250,7 +250,7 @@ def test_events_of_unknown_nodes_wait_for_an_audit_that_lists_them(two_nodes, no
     assert [two_nodes.count(name) for name in ("n1", "n2", "n3")] == [2, 2, 1]
 
 
-def test_the_event_of_a_node_that_hangs_waits_for_it_without_turning_hot(two_nodes):
+def test_the_event_of_a_hung_node_waits_without_a_busy_loop(two_nodes):
     audit = two_nodes.begin_audit("n1")
     two_nodes.remove_guest()
     two_nodes.timer.advance(2 * PROBE_TIMEOUT)

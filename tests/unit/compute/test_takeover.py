@@ -1,4 +1,4 @@
-"""The start decision: every case of who holds a host, who is alive, and who this is."""
+"""Takeover at the start: every case of a host's holder, its liveness and this agent's identity."""
 
 import dataclasses
 import os
@@ -63,8 +63,8 @@ class StartingAgents:
         record = take_service(self.store, host, incarnation)
         return AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, record.epoch, record.uuid)
 
-    def beating(self, key):
-        """Let an agent beat on while others wait."""
+    def send_heartbeats(self, key):
+        """Let an agent send heartbeats while others wait."""
 
         def report_state():
             count = self.store.list_services(key.host)[0].report_count
@@ -79,28 +79,28 @@ def starting():
     return StartingAgents()
 
 
-def test_a_host_that_nobody_holds_is_taken(starting):
+def test_a_free_host_is_taken(starting):
     record = starting.start()
     assert (record.host, record.epoch, record.incarnation) == (HOST, 1, MINE)
     assert starting.seconds == 0
 
 
-def test_the_same_agent_whose_process_is_gone_is_followed_at_once(starting):
+def test_the_same_agent_whose_process_ended_is_replaced_immediately(starting):
     starting.hold(GONE)
     assert starting.start().epoch == 2
     assert starting.seconds == 0
 
 
-def test_the_same_agent_whose_process_lives_is_left_alone(starting):
+def test_the_same_agent_whose_process_is_alive_is_not_replaced(starting):
     starting.hold(MINE)
     with pytest.raises(DuplicateAgentError) as caught:
         starting.start(run_of(pid=4_000_000))
     assert f"process {os.getpid()}" in str(caught.value)
-    assert "stop that one first" in str(caught.value)
+    assert "stop that agent first" in str(caught.value)
     assert starting.store.list_services()[0].epoch == 1
 
 
-def test_a_host_that_this_very_run_holds_already_is_taken_again_at_once(starting):
+def test_a_host_that_this_run_already_holds_is_taken_again_immediately(starting):
     starting.hold(MINE)
     assert starting.start().epoch == 2
     assert starting.seconds == 0
@@ -112,31 +112,31 @@ def test_a_host_that_this_very_run_holds_already_is_taken_again_at_once(starting
     ids=["rebooted", "other pid namespace", "no boot id", "other agent"],
 )
 class TestWatched:
-    def test_one_that_stands_still_is_followed_after_two_intervals(self, starting, elsewhere):
+    def test_an_agent_without_heartbeats_is_replaced_after_two_intervals(self, starting, elsewhere):
         starting.hold(run_of(**elsewhere))
         assert starting.start().epoch == 2
         assert starting.seconds == pytest.approx(20)
 
-    def test_the_longer_of_both_intervals_counts(self, starting, elsewhere):
+    def test_the_longer_of_both_intervals_is_used(self, starting, elsewhere):
         starting.hold(run_of(report_interval=30, **elsewhere))
         starting.start(report_interval=5)
         assert starting.seconds == pytest.approx(60)
 
-    def test_one_that_moves_is_left_alone_and_both_are_named(self, starting, elsewhere):
+    def test_an_agent_with_heartbeats_is_not_replaced_and_both_are_named(self, starting, elsewhere):
         theirs = run_of(**elsewhere)
-        starting.beating(starting.hold(theirs))
+        starting.send_heartbeats(starting.hold(theirs))
         with pytest.raises(DuplicateAgentError) as caught:
             starting.start()
-        told = str(caught.value)
-        assert f"agent {theirs.agent_id}" in told
-        assert f"boot {theirs.boot_id or 'unknown'}" in told
-        assert f"agent {MINE.agent_id}" in told
-        assert "192.0.2.9" in told
-        assert ("compute_id" in told) == (theirs.agent_id == MINE.agent_id)
-        assert "[DEFAULT] host" in told
+        message = str(caught.value)
+        assert f"agent {theirs.agent_id}" in message
+        assert f"boot {theirs.boot_id or 'unknown'}" in message
+        assert f"agent {MINE.agent_id}" in message
+        assert "192.0.2.9" in message
+        assert ("compute_id" in message) == (theirs.agent_id == MINE.agent_id)
+        assert "[DEFAULT] host" in message
         assert starting.seconds < 10
 
-    def test_one_that_somebody_else_takes_meanwhile_is_left_alone(self, starting, elsewhere):
+    def test_a_host_that_another_agent_takes_meanwhile_is_not_taken(self, starting, elsewhere):
         starting.hold(run_of(**elsewhere))
 
         def take():
@@ -148,7 +148,7 @@ class TestWatched:
         with pytest.raises(DuplicateAgentError, match="agent third"):
             starting.start()
 
-    def test_one_whose_row_is_deleted_meanwhile_makes_way(self, starting, elsewhere):
+    def test_a_host_whose_row_is_deleted_meanwhile_is_taken(self, starting, elsewhere):
         starting.hold(run_of(**elsewhere))
 
         def delete():
@@ -165,7 +165,7 @@ class TestWatched:
         with pytest.raises(StoppingError):
             starting.start()
 
-    def test_whoever_is_taken_over_is_fenced(self, starting, elsewhere):
+    def test_an_agent_that_was_replaced_is_fenced(self, starting, elsewhere):
         key = starting.hold(run_of(**elsewhere))
         starting.start()
         with pytest.raises(FencedError):
@@ -173,40 +173,40 @@ class TestWatched:
 
 
 class TestOtherHostNames:
-    def test_a_machine_that_was_copied_is_told_so(self, starting):
-        starting.beating(starting.hold(run_of(boot_id="another boot"), "original"))
-        with pytest.raises(DuplicateAgentError, match="answers for host original and is alive"):
+    def test_a_copied_machine_is_an_error_that_says_so(self, starting):
+        starting.send_heartbeats(starting.hold(run_of(boot_id="another boot"), "original"))
+        with pytest.raises(DuplicateAgentError, match="manages host original and is alive"):
             starting.start()
         assert [s.host for s in starting.store.list_services()] == ["original"]
 
-    def test_two_agents_with_one_state_directory_are_told_so_at_once(self, starting):
+    def test_a_shared_state_directory_is_an_immediate_error(self, starting):
         starting.hold(MINE, "original")
         with pytest.raises(DuplicateAgentError, match="delete /var/lib/nodetracker/compute_id"):
             starting.start(run_of(pid=4_000_000))
         assert starting.seconds == 0
 
     @pytest.mark.parametrize("run", [GONE, run_of(boot_id="before the reboot")])
-    def test_a_host_that_was_renamed_is_told_the_command(self, starting, run):
+    def test_the_error_of_a_renamed_host_contains_the_command(self, starting, run):
         starting.hold(run, "old-name")
         with pytest.raises(IdentityError, match=f"host rename old-name {HOST}'") as caught:
             starting.start()
         assert not isinstance(caught.value, DuplicateAgentError)
 
-    def test_after_the_rename_it_starts_at_once(self, starting):
+    def test_after_the_rename_it_starts_immediately(self, starting):
         starting.hold(GONE, "old-name")
         (seen,) = starting.store.list_services()
         starting.store.rename_host("old-name", HOST, COMPUTE_BINARY, seen)
         assert starting.start().epoch == 3
         assert starting.seconds == 0
 
-    def test_a_stale_row_elsewhere_is_no_matter_to_an_agent_that_is_known_here(self, starting):
+    def test_a_stale_row_elsewhere_does_not_affect_an_agent_that_is_known_here(self, starting):
         starting.hold(GONE, "old-name")
         starting.hold(GONE)
         assert starting.start().epoch == 2
 
 
 class TestRefusals:
-    def test_the_holder_s_operators_see_who_was_refused(self, starting):
+    def test_a_refusal_is_a_warning_at_the_holder_s_host(self, starting):
         starting.hold(MINE)
         for _ in range(2):
             with pytest.raises(DuplicateAgentError):
@@ -216,7 +216,7 @@ class TestRefusals:
         assert "process 4000000" in record.warning.message
         assert record.count == 2
 
-    def test_a_warning_that_cannot_be_stored_changes_nothing(self, starting):
+    def test_a_warning_that_cannot_be_stored_does_not_change_the_refusal(self, starting):
         starting.hold(MINE)
 
         def refuse(host, warning):
@@ -227,7 +227,7 @@ class TestRefusals:
             starting.start(run_of(pid=4_000_000))
 
 
-def test_who_loses_a_race_decides_again(starting):
+def test_an_agent_that_loses_a_race_decides_again(starting):
     register = starting.store.register_agent
 
     def lose_once(*arguments):
@@ -240,7 +240,7 @@ def test_who_loses_a_race_decides_again(starting):
     assert starting.seconds == pytest.approx(20)
 
 
-def test_who_loses_again_and_again_gives_up_for_now(starting):
+def test_an_agent_that_loses_repeatedly_gives_up_for_now(starting):
     def lose(*arguments):
         raise ConflictError("another one was faster")
 
@@ -249,16 +249,16 @@ def test_who_loses_again_and_again_gives_up_for_now(starting):
         starting.start()
 
 
-def test_a_heartbeat_after_the_last_look_is_not_overrun(starting):
+def test_a_heartbeat_after_the_last_check_prevents_the_takeover(starting):
     key = starting.hold(run_of(boot_id="other"))
     register = starting.store.register_agent
 
-    def beat_first(*arguments):
+    def report_first(*arguments):
         starting.store.register_agent = register
         starting.store.report_state(key, 1, AuditState())
-        starting.beating(key)
+        starting.send_heartbeats(key)
         return register(*arguments)
 
-    starting.store.register_agent = beat_first
+    starting.store.register_agent = report_first
     with pytest.raises(DuplicateAgentError):
         starting.start()
