@@ -1,1 +1,1 @@
-"""Pure decisions: values in, values out; no file, clock, log or library."""
+"""Pure decisions: values in, values out, without files, clocks, logs or libraries."""

@@ -31,4 +31,4 @@ def missing_node(host: str, nodename: str | None) -> NotFoundError:
     """Return the error for a node that does not exist."""
     if nodename is None:
         return NotFoundError(f"host {host} has no nodes")
-    return NotFoundError(f"no such node: {nodename} of host {host}")
+    return NotFoundError(f"no such node: {nodename} on host {host}")

@@ -31,7 +31,7 @@ def delete_service(
         .one_or_none()
     )
     if row is None:
-        raise NotFoundError(f"there is no service {binary} on host {host}")
+        raise NotFoundError(f"no such service: {binary} on host {host}")
     checks.check_deletion(service_codec.decode_service(row), row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(one))
     if binary != COMPUTE_BINARY:

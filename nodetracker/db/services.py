@@ -154,7 +154,7 @@ def set_service(
     )
     row = connection.execute(select_service().where(one)).mappings().one_or_none()
     if row is None:
-        raise NotFoundError(f"there is no service {binary} on host {host}")
+        raise NotFoundError(f"no such service: {binary} on host {host}")
     return service_codec.decode_service(row)
 
 

@@ -486,7 +486,7 @@ class TestPci:
 
     def test_an_alias_that_is_not_there_refuses(self, store: Store) -> None:
         make_node(store)
-        with pytest.raises(ClaimRefusedError, match="unknown PCI alias nic"):
+        with pytest.raises(ClaimRefusedError, match="unknown PCI alias: nic"):
             claim(store, ask(pci_requests=[{"alias": "nic"}]))
         with pytest.raises(ClaimRefusedError, match="nic"):
             self.claim(store)

@@ -153,10 +153,10 @@ class TestBeginning:
     @pytest.mark.parametrize(
         ("kind", "host", "reason"),
         [
-            ("migration", "alpha", "node node-1 of host alpha has the workload already"),
-            ("live-migration", "alpha", "has the workload already"),
-            ("evacuation", "alpha", "has the workload already"),
-            ("rebuild", "beta", "a rebuild stays on node node-1 of host alpha"),
+            ("migration", "alpha", "node node-1 of host alpha already has the workload"),
+            ("live-migration", "alpha", "already has the workload"),
+            ("evacuation", "alpha", "already has the workload"),
+            ("rebuild", "beta", "a rebuild must stay on node node-1 of host alpha"),
         ],
     )
     def test_each_type_has_its_places(
@@ -171,13 +171,13 @@ class TestBeginning:
         with pytest.raises(ClaimRefusedError) as caught:
             move(store, ask_move(source, workload=other, resources={"VCPU": 9}))
         assert caught.value.reasons == (
-            f"claim {source.uuid} is of workload {WORKLOAD}",
+            f"claim {source.uuid} belongs to workload {WORKLOAD}",
             f"claim {source.uuid} is released (aborted)",
             "Free vcpu 7.00 VCPU < requested 9 VCPU",
         )
 
-    def test_what_is_not_there_is_said_so(self, store: Store, source: Claim) -> None:
-        with pytest.raises(ClaimRefusedError, match="no such node: node-1 of host ghost"):
+    def test_a_missing_node_or_claim_is_named(self, store: Store, source: Claim) -> None:
+        with pytest.raises(ClaimRefusedError, match="no such node: node-1 on host ghost"):
             move(store, ask_move(source), "ghost")
         ghost = str(uuid.uuid4())
         request = ask(migration={"type": "resize", "source_claim": ghost})
@@ -185,7 +185,7 @@ class TestBeginning:
             move(store, request)
         with pytest.raises(RequestError, match="migration: is missing"):
             move(store, ask())
-        with pytest.raises(RequestError, match="a request for a migration"):
+        with pytest.raises(RequestError, match="is only accepted when a migration is requested"):
             claim(store, ask_move(source), "beta")
 
     def test_a_claim_is_a_part_of_one_open_move_at_most(self, store: Store, source: Claim) -> None:
@@ -446,7 +446,7 @@ class TestStatus:
             assert store.set_migration_status(migration.uuid, status).status is status
             assert store.set_migration_status(migration.uuid, status).status is status
         for status in (MigrationStatus.PRE_MIGRATING, MigrationStatus.CONFIRMED):
-            with pytest.raises(RefusedError, match=f"is finished, not to be {status}"):
+            with pytest.raises(RefusedError, match=f"is finished and cannot become {status}"):
                 store.set_migration_status(migration.uuid, status)
         store.set_migration_status(migration.uuid, MigrationStatus.ERROR)
         assert used(store) == (3, 3)

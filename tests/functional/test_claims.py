@@ -80,7 +80,7 @@ def test_a_claim_that_is_released_is_not_granted_again(programs: Programs) -> No
         for place in ((), ("--host", "host-1")):
             done = programs.manage("claim", "create", request, *place)
             assert (done.returncode, done.stdout) == (1, "")
-            assert "is released (aborted); ask with another uuid" in done.stderr
+            assert "is released (aborted); use another uuid" in done.stderr
 
 
 def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:

@@ -113,7 +113,7 @@ def test_an_audit_is_had_from_another_shell(host: Host) -> None:
     assert host.ask("node", "list")[0]["vcpus"] == 12
     assert host.ask("node", "audit", "host-1", "node-1")[0]["outcome"] == "unchanged"
     missing = host.manage("node", "audit", "host-1", "node-9")
-    assert (missing.returncode, missing.stderr) == (1, "no such node: node-9 of host host-1\n")
+    assert (missing.returncode, missing.stderr) == (1, "no such node: node-9 on host host-1\n")
 
 
 def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
@@ -130,7 +130,7 @@ def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("host", "set", "nobody-9", "--enable"), 1, "there is no service nodetracker-compute"),
+        (("host", "set", "nobody-9", "--enable"), 1, "no such service: nodetracker-compute"),
         (("host", "set", "host-1"), 2, "required"),
         (("host", "set", "host-1", "--enable", "--disable-reason", "x"), 2, "goes with --disable"),
         (("host", "action", "nobody-9", "reboot"), 1, "no such host: nobody-9"),

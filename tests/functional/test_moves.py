@@ -156,5 +156,5 @@ def test_what_cannot_be_meant_is_one_line(two_hosts: TwoHosts) -> None:
         done = two_hosts.manage("migration", "create", request)
         assert done.stderr.strip() == f"no such claim: {ghost}"
         done = two_hosts.manage("claim", "create", request)
-        assert "makes it a request for a migration" in done.stderr
+        assert "is only accepted when a migration is requested" in done.stderr
         assert two_hosts.ask("migration", "list") == []

@@ -41,5 +41,5 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
     missing = programs.manage("node", "diff", "host-1", "ghost")
     assert (missing.returncode, missing.stderr.strip()) == (
         1,
-        "no such node: ghost of host host-1",
+        "no such node: ghost on host host-1",
     )

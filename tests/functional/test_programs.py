@@ -289,9 +289,9 @@ class TestErrors:
         ("arguments", "code", "text"),
         [
             (["node", "show", "nowhere"], 1, "host nowhere has no nodes"),
-            (["node", "show", "host-1", "n9"], 1, "no such node: n9 of host host-1"),
+            (["node", "show", "host-1", "n9"], 1, "no such node: n9 on host host-1"),
             (["host", "show", "nowhere"], 1, "no such host: nowhere"),
-            (["service", "show", "host-1", "x"], 1, "there is no service x on host host-1"),
+            (["service", "show", "host-1", "x"], 1, "no such service: x on host host-1"),
             (["node", "history", "host-1", "--since", "soon"], 1, "--since: 'soon' is neither"),
             (["db", "sync", "9999"], 1, "9999"),
             (["no", "such"], 2, "no such"),

@@ -47,7 +47,7 @@ class FakeAgent:
         self.block: threading.Event | None = None
 
     def confirm_claim(self, claim_uuid: str) -> Any:
-        raise NotFoundError(f"there is no claim {claim_uuid}")
+        raise NotFoundError(f"no such claim: {claim_uuid}")
 
     def instance_claim(self, request: Any) -> Any:
         raise ClaimRefusedError(["too small", "too old"])

@@ -1,7 +1,7 @@
-"""Admission: does a claim fit a node, by what is stored of it; if not, every reason why.
+"""Decide by a node's row whether a claim fits, with every reason for a refusal.
 
 Pure, so that agent, API, conductor and command line admit by the same rule,
-and so that a dry run can show the same numbers.
+and a dry run shows the same numbers.
 """
 
 import enum
@@ -21,14 +21,14 @@ from nodetracker.units import MIB_PER_GIB, MILLI
 
 
 class AdmissionCheck(enum.StrEnum):
-    """What a claim may fail; schedulers filter by the same and name their filters so."""
+    """A check that a claim may fail; schedulers have a filter of the same name for each."""
 
-    SERVICE = "service"  # the host has one at all
+    SERVICE = "service"  # the host has a services row
     ENABLED = "enabled"
     MAINTENANCE = "maintenance"
     UP = "up"
     TRAITS = "traits"
-    FACTS = "facts"  # a fact that matters is not known any more
+    FACTS = "facts"  # a fact that the claim needs is unknown
     CPU = "cpu"
     PCPU = "pcpu"
     RAM = "ram"
@@ -40,7 +40,7 @@ class AdmissionCheck(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason against a claim, and the check that it comes from."""
+    """One reason to refuse a claim, and the check that failed."""
 
     check: AdmissionCheck
     reason: str
@@ -48,13 +48,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """How a resource class is counted and told.
+    """How a resource class is counted and shown.
 
     Attributes:
         parts: whole parts in one unit; amounts are whole numbers of parts.
-        label, suffix: in reasons, as the field words them.
-        fact: the fact that tells its total.
-        check: that fails when there is too little.
+        label, suffix: in reasons, worded as Nova words them.
+        fact: the fact that reports its total.
+        check: the check that fails when too little is free.
     """
 
     parts: int
@@ -72,16 +72,16 @@ _UNITS = {
 }
 
 _FACTS = {resource: unit.fact for resource, unit in _UNITS.items()} | {GPU_RESOURCE_CLASS: "gpus"}
-"""Resource class -> the fact that tells its total."""
+"""Resource class -> the fact that reports its total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceVerdict:
-    """One resource of a node against what is asked of it, in the resource class's unit.
+    """One resource of a node compared with the requested amount, in the resource class's unit.
 
     Attributes:
-        limit: what may be used in all; None = unlimited.
-        used: reserved, claims and unclaimed guests together.
+        limit: the most that may be used in total; None = unlimited.
+        used: by the reservation, claims and unclaimed guests together.
         free: limit - used, may be negative; None = unlimited.
     """
 
@@ -96,20 +96,21 @@ class ResourceVerdict:
 
     @property
     def fits(self) -> bool:
-        """True when there is enough; nothing asked for always fits."""
+        """True when enough is free; a request for nothing always fits."""
         return not self.requested or self.free is None or self.requested <= self.free
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The answer: what each resource says, and why not.
+    """Whether a claim fits a node, and the numbers behind the answer.
 
     Attributes:
-        refusals: all that speaks against it; empty = it fits.
-        numa: where its cells would be, None when it asks for none or finds none.
-        numa_reasons: what each host cell lacks, for who wants to know more.
-        devices: addresses of the PCI devices it would have.
-        pci: what each PCI request found, None when there is none.
+        verdicts: one for each resource.
+        refusals: every reason to refuse the claim; empty = it fits.
+        numa: placement of its cells, None when it requests none or none fits.
+        numa_reasons: details: what each host cell lacks.
+        devices: addresses of the PCI devices it would get.
+        pci: the result of each PCI request, None without any.
     """
 
     verdicts: tuple[ResourceVerdict, ...]
@@ -121,13 +122,13 @@ class Admission:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """All reasons for a refusal, in words; empty = it fits."""
+        """All reasons for a refusal as text; empty = it fits."""
         return tuple(refusal.reason for refusal in self.refusals)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stock:
-    """What a node has of one resource, in parts."""
+class _Capacity:
+    """A node's capacity and usage of one resource, in parts."""
 
     total: int
     reserved: int
@@ -136,10 +137,10 @@ class _Stock:
 
     @property
     def own_limit(self) -> int:
-        """What may be used in all by the node's own word: placement's capacity and the reserved.
+        """The node's own limit of the total usage: placement's capacity plus the reservation.
 
         Multiplied as placement does: 0.7 of 10 is 7, though the nearest float
-        to 0.7 is a hair below it.
+        to 0.7 is slightly below it.
         """
         return math.floor((self.total - self.reserved) * self.ratio) + self.reserved
 
@@ -151,17 +152,17 @@ def admit(
     credit: Charge,
     used_resources: Mapping[str, int],
 ) -> Admission:
-    """Judge a request against one node's row.
+    """Evaluate a request against one node's row.
 
-    Limits that the request brings stand for the node's own; equality passes.
+    Limits in the request replace the node's own; an amount equal to what is free fits.
 
     Args:
-        charge: what the claim costs, the driver's overhead included.
-        credit: what the workload's guest is charged on this node already while
-            no claim covers it; it makes room for its own claim.
-        used_resources: further resource class -> what claims hold of it.
+        charge: amounts that the claim takes, the driver's overhead included.
+        credit: amounts that the workload's unclaimed guest is already charged
+            on this node; its own claim may use them.
+        used_resources: further resource class -> amount that claims hold.
     """
-    stocks = _stocks(values)
+    capacities = _capacities(values)
     amounts = {
         VCPU: (charge.vcpu_milli, credit.vcpu_milli),
         PCPU: (charge.pcpus, credit.pcpus),
@@ -169,7 +170,7 @@ def admit(
         DISK: (charge.disk_mb, credit.disk_mb),
     }
     verdicts = [
-        _evaluate(resource, stocks[resource], requested, credited, request.limits)
+        _evaluate(resource, capacities[resource], requested, credited, request.limits)
         for resource, (requested, credited) in amounts.items()
     ]
     refusals = []
@@ -179,15 +180,15 @@ def admit(
             reason = f"{resource} is not a resource class of this node"
             refusals.append(Refusal(AdmissionCheck.CLASSES, reason))
             continue
-        stock = _Stock(
+        capacity = _Capacity(
             entry["total"],
             entry.get("reserved", 0),
             entry.get("reserved", 0) + used_resources.get(resource, 0),
             entry.get("allocation_ratio", 1.0),
         )
-        verdicts.append(_evaluate(resource, stock, amount, 0, request.limits))
-    lacking = sorted(set(request.required_traits) - set(values.traits))
-    refusals += [Refusal(AdmissionCheck.TRAITS, f"trait {trait} is missing") for trait in lacking]
+        verdicts.append(_evaluate(resource, capacity, amount, 0, request.limits))
+    missing = sorted(set(request.required_traits) - set(values.traits))
+    refusals += [Refusal(AdmissionCheck.TRAITS, f"trait {trait} is missing") for trait in missing]
     refusals += [
         Refusal(AdmissionCheck.FACTS, reason)
         for reason in _unknown_facts(values, request, verdicts)
@@ -197,30 +198,34 @@ def admit(
 
 
 def free_amounts(values: NodeValues) -> Charge:
-    """Return what a node can still give by its own word, whatever limits a request brings.
+    """Return the amounts that are free by the node's own limits, regardless of any request's.
 
-    Negative where more is promised than there is.
+    Negative where more is used than the limit.
     """
-    free = {name: stock.own_limit - stock.used for name, stock in _stocks(values).items()}
+    free = {name: item.own_limit - item.used for name, item in _capacities(values).items()}
     return Charge(
         vcpu_milli=free[VCPU], memory_mb=free[MEMORY], disk_mb=free[DISK], pcpus=free[PCPU]
     )
 
 
 def _evaluate(
-    resource: str, stock: _Stock, requested: int, credited: int, limits: Mapping[str, int | None]
+    resource: str,
+    capacity: _Capacity,
+    requested: int,
+    credited: int,
+    limits: Mapping[str, int | None],
 ) -> ResourceVerdict:
     parts = _UNITS[resource].parts if resource in _UNITS else 1
-    limit: int | None = stock.own_limit
+    limit: int | None = capacity.own_limit
     if resource in limits:
-        given = limits[resource]
-        limit = None if given is None else given * parts
-    used = stock.used - credited
+        requested_limit = limits[resource]
+        limit = None if requested_limit is None else requested_limit * parts
+    used = capacity.used - credited
     return ResourceVerdict(
         resource=resource,
-        total=stock.total / parts,
-        reserved=stock.reserved / parts,
-        allocation_ratio=stock.ratio,
+        total=capacity.total / parts,
+        reserved=capacity.reserved / parts,
+        allocation_ratio=capacity.ratio,
         used=used / parts,
         limit=None if limit is None else limit / parts,
         free=None if limit is None else (limit - used) / parts,
@@ -241,38 +246,38 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
 def _unknown_facts(
     values: NodeValues, request: ClaimRequest, verdicts: list[ResourceVerdict]
 ) -> list[str]:
-    """Say which of the facts that matter nobody knows any more."""
-    wanted = {"guests"}
-    wanted |= {_FACTS[v.resource] for v in verdicts if v.requested and v.resource in _FACTS}
+    """Return a reason for each unknown fact that the request needs."""
+    needed = {"guests"}
+    needed |= {_FACTS[v.resource] for v in verdicts if v.requested and v.resource in _FACTS}
     if request.numa is not None:
-        wanted.add("numa")
+        needed.add("numa")
     if request.pci_requests:
-        wanted.add("pci")
+        needed.add("pci")
     return [
-        f"{name} is unknown since {entry.since.isoformat(timespec='seconds')}: {entry.error}"
+        f"{name} has been unknown since {entry.since.isoformat(timespec='seconds')}: {entry.error}"
         for name, entry in sorted(values.facts.items())
-        if name in wanted and entry.state is FactState.UNKNOWN
+        if name in needed and entry.state is FactState.UNKNOWN
     ]
 
 
-def _stocks(values: NodeValues) -> dict[str, _Stock]:
-    """Return what a row has of the classes that it has columns for."""
-    promised = charge_of_row(values)
+def _capacities(values: NodeValues) -> dict[str, _Capacity]:
+    """Return a row's capacity of the resource classes that have columns."""
+    used = charge_of_row(values)
     reserved: Mapping[str, Any] = values.reserved
     vcpu = int(reserved.get("vcpus", 0)) * MILLI
     memory, disk = int(reserved.get("memory_mb", 0)), int(reserved.get("disk_mb", 0))
     return {
-        VCPU: _Stock(
-            values.vcpus * MILLI, vcpu, vcpu + promised.vcpu_milli, values.cpu_allocation_ratio
+        VCPU: _Capacity(
+            values.vcpus * MILLI, vcpu, vcpu + used.vcpu_milli, values.cpu_allocation_ratio
         ),
-        PCPU: _Stock(values.pcpus, 0, promised.pcpus, 1.0),
-        MEMORY: _Stock(
-            values.memory_mb, memory, memory + promised.memory_mb, values.ram_allocation_ratio
+        PCPU: _Capacity(values.pcpus, 0, used.pcpus, 1.0),
+        MEMORY: _Capacity(
+            values.memory_mb, memory, memory + used.memory_mb, values.ram_allocation_ratio
         ),
-        DISK: _Stock(
+        DISK: _Capacity(
             values.local_gb * MIB_PER_GIB,
             disk,
-            disk + promised.disk_mb,
+            disk + used.disk_mb,
             values.disk_allocation_ratio,
         ),
     }

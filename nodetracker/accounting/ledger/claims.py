@@ -1,4 +1,4 @@
-"""Decide what becomes of a granted claim: confirmed, renewed or aborted."""
+"""Decide the confirmation, renewal and abort of granted claims."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,10 +12,10 @@ from nodetracker.model.migration import MigrationStatus
 
 
 def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:
-    """Confirm a claim: it does not expire any more, and its devices are allocated.
+    """Confirm a claim: it no longer expires, and its devices are allocated.
 
     Raises:
-        RefusedError: it is released.
+        RefusedError: the claim is released.
     """
     _require_not_released(locked.claim)
     if locked.claim.state is ClaimState.CONFIRMED:
@@ -28,10 +28,10 @@ def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:
 
 
 def decide_renew(locked: LockedClaim, claim_timeout: int) -> LedgerWrite[Claim]:
-    """Let a held claim expire later, counted from now; a confirmed one never does.
+    """Postpone the expiry of a held claim, counted from now; a confirmed one never expires.
 
     Raises:
-        RefusedError: it is released.
+        RefusedError: the claim is released.
     """
     _require_not_released(locked.claim)
     if locked.claim.state is ClaimState.CONFIRMED:
@@ -47,10 +47,10 @@ def decide_renew(locked: LockedClaim, claim_timeout: int) -> LedgerWrite[Claim]:
 def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
     """Release a claim and cancel the migration whose destination it is.
 
-    One that is released already is left as it is.
+    A claim that is already released is left unchanged.
 
     Raises:
-        RefusedError: it is the source of a running migration.
+        RefusedError: the claim is the source of a running migration.
     """
     claim, node = locked.claim, locked.node
     if not claim.is_active:
@@ -58,7 +58,7 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
     if locked.source_of is not None:
         raise RefusedError(
             f"claim {claim.uuid} is the source of migration {locked.source_of}; "
-            "confirm or revert that one"
+            "confirm or revert the migration"
         )
     released = released_claim(claim, ReleaseReason.ABORTED, node.now)
     cancelled = None
@@ -73,12 +73,12 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
 
 
 def confirmed_claim(claim: Claim, now: datetime) -> Claim:
-    """Return a claim as it is once confirmed."""
+    """Return the confirmed claim."""
     return replace(claim, state=ClaimState.CONFIRMED, expires_at=None, updated_at=now)
 
 
 def released_claim(claim: Claim, reason: ReleaseReason, now: datetime) -> Claim:
-    """Return a claim as it is once released."""
+    """Return the released claim."""
     return replace(
         claim,
         state=ClaimState.RELEASED,

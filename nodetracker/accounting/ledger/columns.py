@@ -25,12 +25,12 @@ def ledger_columns(
     guests: Collection[Guest],
     devices: Mapping[str, TrackedDevice],
 ) -> dict[str, Any]:
-    """Build the columns from all claims and guests, whatever they were before.
+    """Build the columns from all claims and guests, independently of their stored values.
 
     Args:
-        values: the rest of the row, capacity and overhead above all.
+        values: the rest of the row, mainly capacity and overhead.
         guests: each with the claim that is assigned to it.
-        devices: with their holders.
+        devices: each with the claim or guest that it is assigned to.
     """
     total = charge_of_ledger(claims, guests, int(values.overhead.get("memory_mb", 0)))
     return {
@@ -44,5 +44,5 @@ def ledger_columns(
 def topology_column(
     column: Mapping[str, Any], placements: Iterable[NumaPlacement]
 ) -> dict[str, Any]:
-    """Return the column ``numa_topology`` with what placements use of each cell."""
+    """Return the column ``numa_topology`` with the usage of each cell by placements."""
     return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))

@@ -1,4 +1,4 @@
-"""Decide whether a node grants a claim, and what the grant writes."""
+"""Decide whether a claim is granted on a node, and what the grant writes."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def decide_grant(
     The claim of a workload whose guest is listed is confirmed from the start.
 
     Args:
-        reasons: against it, whatever the node answers.
+        reasons: to refuse the request regardless of the node.
 
     Raises:
         ClaimRefusedError: with these reasons and all of the node's.
@@ -46,9 +46,9 @@ def decide_grant(
 
 
 def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy) -> Admission:
-    """Return whether a node accepts claims now and has room for this one, with every reason if not.
+    """Return whether a node accepts claims now and this one fits, with every reason if not.
 
-    A node whose driver does not track resources refuses no claim for its size.
+    A node whose driver does not track resources never refuses a claim for its size.
     """
     refusals = _evaluate_service(node, policy.service_down_time)
     if not node.values.tracks_resources:
@@ -56,7 +56,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
     admission = _evaluate_amounts(request, node)
     refusals += admission.refusals
     unknown = sorted({r.alias for r in request.pci_requests} - policy.aliases.keys())
-    refusals += [Refusal(AdmissionCheck.PCI, f"unknown PCI alias {alias}") for alias in unknown]
+    refusals += [Refusal(AdmissionCheck.PCI, f"unknown PCI alias: {alias}") for alias in unknown]
     if unknown:
         return replace(admission, refusals=tuple(refusals))
     pci = PciAdmission(
@@ -65,12 +65,12 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
         policy.aliases,
         {cell["id"]: cell.get("socket") for cell in node.values.numa_topology.get("cells", ())},
     )
-    found = _fit_numa(request, node, pci, policy.is_packing)
-    if isinstance(found, NumaRefusal):
-        refusals.append(Refusal(AdmissionCheck.NUMA, found.summary))
-        admission = replace(admission, numa_reasons=found.reasons)
+    fit = _fit_numa(request, node, pci, policy.is_packing)
+    if isinstance(fit, NumaRefusal):
+        refusals.append(Refusal(AdmissionCheck.NUMA, fit.summary))
+        admission = replace(admission, numa_reasons=fit.reasons)
     else:
-        admission = replace(admission, numa=found)
+        admission = replace(admission, numa=fit)
     if request.pci_requests:
         verdict = pci.evaluate(_host_cells(admission.numa))
         refusals += [Refusal(AdmissionCheck.PCI, reason) for reason in verdict.reasons]
@@ -85,28 +85,28 @@ def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim 
         found: the claim with the request's uuid, if it exists.
 
     Raises:
-        ClaimConflictError: it was granted to another request.
+        ClaimConflictError: the claim exists with another request body.
     """
     for claim in found:
         if claim.request_hash != request.request_hash:
-            raise ClaimConflictError(f"claim {request.uuid} was granted to another request")
+            raise ClaimConflictError(f"claim {request.uuid} exists with another request body")
         return claim
     return None
 
 
 def require_active(claim: Claim) -> Claim:
-    """Return a claim that a request was granted, now or before, if it is active.
+    """Return the claim that a request was granted, now or before, if it is active.
 
-    The ledger returns the same claim for the same request whatever became of
-    it; a caller that is about to use its resources checks this, too.
+    The ledger returns the same claim for the same request whatever its state;
+    callers that are about to use its resources call this as well.
 
     Raises:
-        RefusedError: it is released.
+        RefusedError: the claim is released.
     """
     if not claim.is_active:
         raise RefusedError(
             f"claim {claim.uuid} was granted before and is released ({claim.reason}); "
-            "ask with another uuid"
+            "use another uuid"
         )
     return claim
 
@@ -115,21 +115,21 @@ def require_node(node: LockedNode | None, host: str, nodename: str) -> LockedNod
     """Return the node on which a claim is requested.
 
     Raises:
-        ClaimRefusedError: it does not exist.
+        ClaimRefusedError: the node does not exist.
     """
     if node is None:
-        raise ClaimRefusedError([f"no such node: {nodename} of host {host}"])
+        raise ClaimRefusedError([f"no such node: {nodename} on host {host}"])
     return node
 
 
 def require_no_move(request: ClaimRequest) -> None:
-    """Make sure that a request is not for the destination of a move.
+    """Check that a request is not for the destination of a move.
 
     Raises:
         RequestError: it is.
     """
     if request.migration is not None:
-        raise RequestError("migration", "makes it a request for a migration and not for a claim")
+        raise RequestError("migration", "is only accepted when a migration is requested")
 
 
 def _make_claim(
@@ -156,7 +156,7 @@ def _make_claim(
 
 
 def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
-    """Return why a node accepts no claim at all."""
+    """Return the reasons why a node currently accepts no claims."""
     service, host = node.service, f"host {node.host}"
     if service is None:
         return [Refusal(AdmissionCheck.SERVICE, f"{host} has no service")]
@@ -174,7 +174,7 @@ def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]
 def _evaluate_amounts(request: ClaimRequest, node: LockedNode) -> Admission:
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     used = dict(node.used_resources)
-    if node.unclaimed_guest is not None:  # the GPUs that it is bound to are its claim's
+    if node.unclaimed_guest is not None:  # its claim may use the GPUs that it is bound to
         bound = count_bound(node.values.gpus, node.unclaimed_guest.uuid)
         used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - bound
     return admit(request, node.values, charge, guest_credit(node), used)

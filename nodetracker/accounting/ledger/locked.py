@@ -16,21 +16,21 @@ from nodetracker.model.service import ServiceAvailability
 
 @dataclass(frozen=True, slots=True)
 class LockedNode:
-    """A node with its row locked, as far as one workload is concerned.
+    """A node with its row locked, with what matters for one workload.
 
     A store reads what the transaction needs and leaves the rest empty:
-    placements where the claim or the workload's guest is on NUMA cells,
-    devices where the claim has any, used resources where the request has any.
+    placements if the claim or the workload's guest is on NUMA cells, devices
+    if the claim has any, used resources if the request has any.
 
     Attributes:
-        values: the `ADMISSION_COLUMNS`; other columns are as a new row's.
+        values: the `ADMISSION_COLUMNS`; other columns have a new row's values.
         service: of the host's agent, None when the host has none.
-        guest: of the workload as stored, None when the node has none.
+        guest: the workload's guest as stored, None when the node has none.
         now: the database's time.
-        claim_placements: of the node's active claims, by claim.
-        guest_placements: of its unclaimed guests, by guest.
-        devices: its PCI devices by address.
-        used_resources: resource class without columns -> what active claims hold.
+        claim_placements: claim uuid -> placement, of the node's active claims.
+        guest_placements: guest uuid -> placement, of its unclaimed guests.
+        devices: address -> PCI device.
+        used_resources: resource class without columns -> amount that active claims hold.
     """
 
     id: int
@@ -81,12 +81,12 @@ class LockedClaim:
 
 @dataclass(frozen=True, slots=True)
 class LockedMove:
-    """Both nodes of a move that was requested, locked.
+    """A requested move with both of its nodes locked.
 
     Attributes:
-        dest: the node that the workload shall move to.
-        claims: the workload's and the source, by uuid.
-        migrations: the workload's.
+        dest: the node that the workload is to move to.
+        claims: uuid -> claim: the workload's claims and the source.
+        migrations: the workload's migrations.
     """
 
     dest: LockedNode
@@ -99,8 +99,8 @@ class LockedMigration:
     """A migration with its nodes locked.
 
     Attributes:
-        nodes: by id, as far as its claims exist.
-        claims: the workload's, by uuid, oldest first.
+        nodes: id -> node, of those of its claims that exist.
+        claims: uuid -> claim of the workload, oldest first.
         now: the database's time.
     """
 

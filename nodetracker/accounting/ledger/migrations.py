@@ -1,4 +1,4 @@
-"""Decide how a migration starts, advances and ends: its claims, their nodes and its status."""
+"""Decide the start, progress and end of migrations: claims, their nodes and the status."""
 
 from dataclasses import replace
 
@@ -24,30 +24,31 @@ from nodetracker.settings import AdmissionPolicy
 def decide_move(
     request: ClaimRequest, locked: LockedMove, policy: AdmissionPolicy
 ) -> LedgerWrite[Migration]:
-    """Grant a move: its destination is claimed, its source is kept.
+    """Grant a move: claim its destination and keep its source.
 
     Raises:
-        ClaimRefusedError: the source cannot be moved from, or the destination
-            does not fit; with every reason.
+        ClaimRefusedError: the source cannot be moved, or the workload does not
+            fit on the destination; with every reason.
         RequestError: the request is not for a move.
     """
     grant = decide_grant(request, locked.dest, policy, _list_refusals(request, locked))
     source = locked.claims[move_of(request).source_claim]
     migration = _make_migration(request, source, grant.answer)
-    is_staying = source.node_id == locked.dest.id
+    is_same_node = source.node_id == locked.dest.id
     return LedgerWrite(
         migration,
         new_claim=grant.new_claim,
-        nodes=grant.nodes if is_staying else (*grant.nodes, NodeWrite(source.node_id)),
+        nodes=grant.nodes if is_same_node else (*grant.nodes, NodeWrite(source.node_id)),
         new_migration=migration,
     )
 
 
 def decide_move_confirm(locked: LockedMigration) -> LedgerWrite[Migration]:
-    """End a migration at its destination, which is confirmed; the source is released.
+    """End a migration at its destination: confirm the destination and release the source.
 
     Raises:
-        RefusedError: it ended otherwise, or its destination is not active any more.
+        RefusedError: the migration ended in another status, or its destination
+            is no longer active.
     """
     migration = locked.migration
     status = confirmed_status(migration.migration_type)
@@ -57,8 +58,8 @@ def decide_move_confirm(locked: LockedMigration) -> LedgerWrite[Migration]:
     dest = locked.claims.get(migration.dest_claim)
     if dest is None or not dest.is_active:
         raise RefusedError(
-            f"migration {migration.uuid}: {_lost('destination', migration.dest_claim, dest)}; "
-            "revert it"
+            f"migration {migration.uuid}: "
+            f"{_describe_lost('destination', migration.dest_claim, dest)}; revert it"
         )
     confirmed = confirmed_claim(dest, locked.now)
     source = locked.claims.get(migration.source_claim)
@@ -66,10 +67,11 @@ def decide_move_confirm(locked: LockedMigration) -> LedgerWrite[Migration]:
 
 
 def decide_move_revert(locked: LockedMigration) -> LedgerWrite[Migration]:
-    """End a migration at its source, which is kept; the destination is released.
+    """End a migration at its source: keep the source and release the destination.
 
     Raises:
-        RefusedError: it ended otherwise, or only its destination is still active.
+        RefusedError: the migration ended in another status, or only its
+            destination is still active.
     """
     migration = locked.migration
     if migration.status is MigrationStatus.REVERTED:
@@ -80,24 +82,27 @@ def decide_move_revert(locked: LockedMigration) -> LedgerWrite[Migration]:
     is_source_lost = source is None or not source.is_active
     if is_source_lost and dest is not None and dest.is_active:
         raise RefusedError(
-            f"migration {migration.uuid}: {_lost('source', migration.source_claim, source)}; "
-            "confirm it, or abort the destination's claim"
+            f"migration {migration.uuid}: "
+            f"{_describe_lost('source', migration.source_claim, source)}; "
+            "confirm it, or abort the destination claim"
         )
     return _end(locked, MigrationStatus.REVERTED, dest, ReleaseReason.REVERTED)
 
 
 def decide_move_status(locked: LockedMigration, status: MigrationStatus) -> LedgerWrite[Migration]:
-    """Advance a migration; its claims are kept as they are.
+    """Advance a migration without changing its claims.
 
     Raises:
-        RefusedError: the status may not follow, or would end the migration.
+        RefusedError: the transition is not allowed, or would end the migration.
     """
     migration = locked.migration
     if migration.status is status:
         return LedgerWrite(migration)
     changed = replace(migration, status=status, updated_at=locked.now)
     if not changed.is_open or not can_transition(migration.status, status):
-        raise RefusedError(f"migration {migration.uuid} is {migration.status}, not to be {status}")
+        raise RefusedError(
+            f"migration {migration.uuid} is {migration.status} and cannot become {status}"
+        )
     return LedgerWrite(
         changed,
         nodes=tuple(NodeWrite(node_id) for node_id in locked.nodes),
@@ -112,12 +117,12 @@ def _end(
     reason: ReleaseReason,
     confirmed: Claim | None = None,
 ) -> LedgerWrite[Migration]:
-    """Release one side and confirm the other; all nodes' agents read the migration again.
+    """Release one side and confirm the other; the agents of all nodes read the migration again.
 
     Args:
-        closing: the claim to release, None when it does not exist any more.
-            One that expired gets the reason too, so that no late guest takes it up again.
-        confirmed: the other side as it shall be, None when it is kept as it is.
+        closing: the claim to release, None when it no longer exists. An
+            expired one gets the reason too, so that no late guest reopens it.
+        confirmed: the other side as confirmed, None when it is kept unchanged.
     """
     migration, nodes, changed = locked.migration, dict(locked.nodes), []
     if confirmed is not None:
@@ -137,7 +142,7 @@ def _end(
 
 
 def _list_refusals(request: ClaimRequest, locked: LockedMove) -> list[str]:
-    """Return why a move cannot start, whatever room its destination has."""
+    """Return why a move cannot start, regardless of what is free on its destination."""
     wanted = move_of(request)
     uuid = wanted.source_claim
     source = locked.claims.get(uuid)
@@ -145,20 +150,20 @@ def _list_refusals(request: ClaimRequest, locked: LockedMove) -> list[str]:
         return [f"no such claim: {uuid}"]
     reasons = []
     if source.workload.uuid != request.workload.uuid:
-        reasons.append(f"claim {uuid} is of workload {source.workload.uuid}")
+        reasons.append(f"claim {uuid} belongs to workload {source.workload.uuid}")
     if not source.is_active:
         reasons.append(f"claim {uuid} is released ({source.reason})")
     reasons += [
-        f"claim {uuid} is a part of migration {migration.uuid}, which is {migration.status}"
+        f"claim {uuid} is part of migration {migration.uuid}, which is {migration.status}"
         for migration in locked.migrations
         if migration.is_open and uuid in (migration.source_claim, migration.dest_claim)
     ]
-    is_staying = source.node_id == locked.dest.id
-    if is_staying and wanted.migration_type not in SAME_NODE_ALLOWED:
-        reasons.append(f"node {source.nodename} of host {source.host} has the workload already")
-    if not is_staying and wanted.migration_type in SAME_NODE_REQUIRED:
+    is_same_node = source.node_id == locked.dest.id
+    if is_same_node and wanted.migration_type not in SAME_NODE_ALLOWED:
+        reasons.append(f"node {source.nodename} of host {source.host} already has the workload")
+    if not is_same_node and wanted.migration_type in SAME_NODE_REQUIRED:
         reasons.append(
-            f"a {wanted.migration_type} stays on node {source.nodename} of host {source.host}"
+            f"a {wanted.migration_type} must stay on node {source.nodename} of host {source.host}"
         )
     return reasons
 
@@ -186,6 +191,6 @@ def _require_not_ended(migration: Migration) -> None:
         raise RefusedError(f"migration {migration.uuid} is {migration.status}")
 
 
-def _lost(side: str, uuid: str, claim: Claim | None) -> str:
-    state = "gone" if claim is None else f"released ({claim.reason})"
-    return f"its {side}'s claim {uuid} is {state}"
+def _describe_lost(side: str, uuid: str, claim: Claim | None) -> str:
+    state = "no longer exists" if claim is None else f"is released ({claim.reason})"
+    return f"its {side} claim {uuid} {state}"

@@ -1,4 +1,4 @@
-"""Evaluate a node's open migrations in audits, and read what requests and grants say of moves."""
+"""Evaluate a node's open migrations in audits, and check requests for moves."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +15,10 @@ from nodetracker.model.warning import HostWarning, WarningKind
 
 
 def move_of(request: ClaimRequest) -> MoveRequest:
-    """Return the part of a request that makes it one for the destination of a move.
+    """Return the part ``migration`` of a request for the destination of a move.
 
     Raises:
-        RequestError: it has none.
+        RequestError: the request has none.
     """
     if request.migration is None:
         raise RequestError("migration", "is missing")
@@ -26,15 +26,15 @@ def move_of(request: ClaimRequest) -> MoveRequest:
 
 
 def require_open(migration: Migration) -> Migration:
-    """Return a migration that a request was granted, now or before, unless its destination ended.
+    """Return the migration that a request was granted unless it has ended at its source.
 
     Raises:
-        RefusedError: it ended at its source.
+        RefusedError: it was reverted or cancelled.
     """
     if migration.status in (MigrationStatus.REVERTED, MigrationStatus.CANCELLED):
         raise RefusedError(
             f"migration {migration.uuid} was granted before and is {migration.status}; "
-            f"ask with another uuid than {migration.dest_claim}"
+            f"use a uuid other than {migration.dest_claim}"
         )
     return migration
 
@@ -58,8 +58,8 @@ def evaluate_moves(
 ) -> tuple[tuple[Move, ...], tuple[HostWarning, ...]]:
     """Return a node's open migrations after its claims were reconciled, and warnings.
 
-    A running one whose source or destination is not active any more is in
-    error: nothing is done to it any more, and a warning is active until it ends.
+    A running migration whose source or destination is no longer active is in
+    error: audits leave it alone, and a warning is active until it ends.
     """
     evaluated = []
     warnings = []
@@ -90,14 +90,14 @@ def _is_active(claims: Mapping[str, Claim], uuid: str, as_read: bool) -> bool:
 def _explain_error(move: Move) -> str:
     migration = move.migration
     lost = [
-        f"its {side}'s claim {uuid} does not count any more"
+        f"its {side} claim {uuid} is no longer active"
         for side, uuid, is_active in (
             ("source", migration.source_claim, move.is_source_active),
             ("destination", migration.dest_claim, move.is_dest_active),
         )
         if not is_active
     ]
-    why = " and ".join(lost) or "both of its claims count"
+    why = " and ".join(lost) or "both of its claims are active"
     return (
         f"{migration.migration_type} {migration.uuid} of workload {migration.workload_uuid} from "
         f"{migration.source_host} to {migration.dest_host} is in error ({why}); "

@@ -1,7 +1,7 @@
-"""Add claims to a locked node and remove them: usage, NUMA cells, devices, GPUs and its guest.
+"""Add claims to a locked node and remove them: usage, NUMA cells, devices, GPUs and the guest.
 
-Each function returns the node as it is afterwards; `diff_node` returns what
-of it has to be written.
+Each function returns the changed node; `diff_node` returns what has to be
+written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
-    """Return a node with a claim that was admitted; the workload's guest is assigned to it.
+    """Return a node with an admitted claim, which the workload's guest is assigned to.
 
     Raises:
         RefusedError: a device of the claim is not available.
@@ -54,7 +54,7 @@ def confirm_devices(node: LockedNode, claim: Claim) -> LockedNode:
     """Return a node with the devices of a confirmed claim allocated to it.
 
     Raises:
-        RefusedError: a device of the claim is another's by now.
+        RefusedError: a device of the claim has been assigned elsewhere.
     """
     if not claim.devices:
         return node
@@ -92,7 +92,7 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
 
 
 def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
-    """Return what has to be written to make a node what it is afterwards."""
+    """Return the write that changes a node from `before` to `after`."""
     values = after.values
     charge = charge_of_row(values)
     columns: dict[str, Any] = {}
@@ -108,18 +108,18 @@ def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
 
 
 def charge_on(node: LockedNode, claim: Claim) -> Charge:
-    """Return what a claim costs a node."""
+    """Return the amounts that a claim takes of a node."""
     return charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
 
 
 def guest_credit(node: LockedNode) -> Charge:
-    """Return what the workload's guest is charged already while it is unclaimed."""
+    """Return the amounts that the workload's unclaimed guest is already charged."""
     guest = node.unclaimed_guest
     return Charge() if guest is None else charge_of_guest(guest, node.overhead_mb)
 
 
 def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
-    """Return the devices as a claim of the workload may have them: its guest's are its own."""
+    """Return the devices with those of the workload's guest free for its own claim."""
     return node.devices if node.guest is None else free_devices(node.devices, node.guest.uuid)
 
 
@@ -135,7 +135,7 @@ def _return_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
 def _keep_guest_devices(
     devices: Mapping[str, TrackedDevice], node: LockedNode
 ) -> dict[str, TrackedDevice]:
-    """Allocate what the workload's guest has, and no claim, to the guest itself."""
+    """Allocate devices that the workload's guest has, and no claim, to the guest itself."""
     kept = dict(devices)
     guest = _listed_guest(node)
     for address in () if guest is None else guest.pins.devices:
@@ -156,7 +156,7 @@ def _replace_usage(values: NodeValues, added: Charge, removed: Charge) -> NodeVa
 def _replace_inventory(
     values: NodeValues, guest: Guest | None, before: Sequence[Claim], after: Sequence[Claim]
 ) -> NodeValues:
-    """Reserve the GPUs that a guest is bound to, as far as its claims do not hold them."""
+    """Reserve the GPUs that a guest is bound to unless its claims hold them."""
     if guest is None:
         return values
     inventory = inventory_after_claims(values.inventory, values.gpus, guest.uuid, before, after)
@@ -170,7 +170,7 @@ def _replace_topology(node: LockedNode) -> LockedNode:
 
 
 def _listed_guest(node: LockedNode) -> Guest | None:
-    """Return the workload's guest unless listings lack it."""
+    """Return the workload's guest unless it is missing."""
     return None if node.guest is None or node.guest.missing_since is not None else node.guest
 
 

@@ -1,4 +1,4 @@
-"""Parse the NUMA parts of claim requests, whose form a schema has checked."""
+"""Parse the NUMA parts of claim requests that a schema has validated."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,28 +23,28 @@ _PAGE_SIZES = tuple(PageSize)
 def parse_numa_request(body: Mapping[str, Any] | None, amounts: Amounts) -> NumaRequest | None:
     """Parse the part ``numa`` of a claim request.
 
-    Every key may be left out or null: ``nodes`` (1), ``cells``, ``cpu_policy``
+    Every key may be absent or null: ``nodes`` (1), ``cells``, ``cpu_policy``
     (derived from the resources), ``cpu_thread_policy`` (prefer), ``page_size``
     (ordinary memory), ``networks`` (a list of names). ``page_size`` is
     ``small``, ``large``, ``any``, a number of KiB, or a text such as ``2MB``.
-    A cell is an object of three integers, each 0 when left out::
+    A cell is an object of three integers, each 0 when absent::
 
         {"vcpus": 2, "pcpus": 1, "memory_mb": 2048}
 
     Without ``cells`` the resources are split evenly. As with Nova's flavors, a
-    split that leaves a remainder is refused: the caller decides by ``cells``
-    which cell is larger. Unlike there, each of VCPU, PCPU and memory must
-    divide evenly, so that all cells are alike.
+    split that leaves a remainder is refused: the caller states in ``cells``
+    which cell is larger. Unlike in Nova, each of VCPU, PCPU and memory must
+    divide evenly, so that all cells are equal.
 
-    As with Nova's flavors, ``dedicated`` with VCPU alone pins these: the
-    result's `pcpus` are what the ledger charges.
+    As with Nova's flavors, ``dedicated`` with only VCPU pins these: the ledger
+    charges the result's `pcpus`.
 
     Args:
-        body: the part, None when the request has none.
+        body: value of the key ``numa``, None when the request has none.
         amounts: of the whole request.
 
     Returns:
-        The request; None without a part ``numa`` and without PCPU.
+        The request; None without the key ``numa`` and without PCPU.
 
     Raises:
         RequestError: a value contradicts another or the resources.
@@ -73,7 +73,7 @@ def parse_numa_request(body: Mapping[str, Any] | None, amounts: Amounts) -> Numa
 
 
 def parse_numa_limits(body: Mapping[str, Any] | None) -> NumaLimits:
-    """Parse the part ``limits.numa`` of a claim request; None sets no limit."""
+    """Parse the key ``limits.numa`` of a claim request; None sets no limit."""
     ratios = {key: float(ratio) for key, ratio in (body or {}).items() if ratio is not None}
     return NumaLimits(**ratios)
 

@@ -1,10 +1,10 @@
-"""What a listing of guests means for the claims of a node: confirmed, expired, vanished, late.
+"""Reconcile a node's claims with a listing of its guests: confirm, expire, reopen, release.
 
-One complete listing confirms; absence is judged only by complete listings. A
-held claim expires once a complete listing that began after its time lacks its
-guest, so outages prolong it by themselves. A confirmed claim whose guest
-vanished is flagged and stays charged, unless its driver said that it was
-undefined or destroyed: then it is released.
+One listing of a guest confirms its claim; only complete listings show that a
+guest is absent. A held claim expires when a complete listing that started
+after its expiry time lacks its guest, so an outage prolongs it. A confirmed
+claim whose guest vanished is flagged and remains charged, unless the driver
+reported the guest as undefined or destroyed: then it is released.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,19 +20,19 @@ from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 
 ABSENT_LISTINGS = 2
-"""Complete listings in a row that must lack a confirmed guest before it is flagged."""
+"""Consecutive complete listings without a claimed guest before it is flagged as missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingTime:
-    """When a listing was made, and what listings before it lacked.
+    """When a listing started, and which guests had been absent or deleted by then.
 
     Attributes:
-        began_at: by the database's clock.
-        absences: claim uuid -> complete listings in a row, this one included,
-            that lacked its guest since the claim was known.
-        gone: uuids of guests that their driver said were undefined or
-            destroyed before this listing began.
+        began_at: start of the listing by the database's clock.
+        absences: claim uuid -> consecutive complete listings, this one
+            included, without its guest since the claim was known.
+        gone: uuids of guests that the driver reported as undefined or
+            destroyed before this listing started.
     """
 
     began_at: datetime
@@ -45,8 +45,8 @@ class Reconciliation:
     """Claims and guests after a listing.
 
     Attributes:
-        claims: all of the node's, those that changed included.
-        guests: with the claim that covers each.
+        claims: all of the node's, changed or not.
+        guests: each with the claim that is assigned to it.
     """
 
     claims: Mapping[str, Claim]
@@ -64,15 +64,15 @@ def reconcile_claims(
     devices: Mapping[str, TrackedDevice] | None = None,
     departing: Collection[str] = (),
 ) -> Reconciliation:
-    """Judge a node's claims by a listing of its guests.
+    """Reconcile a node's claims with a listing of its guests.
 
     Args:
-        claims: active ones, and released ones that expired, by uuid.
-        stored: guests as the row has them.
-        fact: the listing; a failed or incomplete one judges no absence.
-        cells: the node's NUMA cells, on which a late guest's pins must be free still.
-        devices: the node's PCI devices, of which a late guest's must be free still.
-        departing: claims whose guests are not warned of when they vanish.
+        claims: uuid -> claim, active or expired.
+        stored: uuid -> guest as stored in the row.
+        fact: the listing; a failed or incomplete one proves no absence.
+        cells: the node's NUMA cells; a late guest's pins must still be free on them.
+        devices: the node's PCI devices; a late guest's must still be free.
+        departing: claims whose guests may vanish without a warning.
     """
     listing = fact.value
     if listing is None:
@@ -123,11 +123,11 @@ def count_absences(
     fact: Fact[GuestListing],
     before: Mapping[str, int],
 ) -> dict[str, int]:
-    """Count on how often complete listings lacked the guests of claims.
+    """Return how many consecutive complete listings lacked the guest of each claim.
 
     Args:
-        known: active claims that were known when the listing began.
-        before: the counts of the listing before.
+        known: active claims that were known when the listing started.
+        before: the counts of the previous listing.
     """
     if fact.value is None:
         return dict(before)
@@ -183,7 +183,7 @@ def _may_reopen(
     cells: Sequence[HostCell],
     devices: Mapping[str, TrackedDevice],
 ) -> bool:
-    """Tell whether CPUs, pages and devices of an expired claim are nobody else's by now."""
+    """Return whether the CPUs, pages and devices of an expired claim are still free."""
     if any(
         address not in devices
         or not (devices[address].is_available or devices[address].claim_uuid == late.workload.uuid)
@@ -207,8 +207,8 @@ def _lost(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
         WarningKind.CLAIM_LOST,
         nodename,
         guest.uuid,
-        f"guest {guest.name or guest.uuid} came after its claim {claim.uuid} had expired, and its "
-        "CPUs, pages or devices are another's by now; it counts as unclaimed",
+        f"guest {guest.name or guest.uuid} appeared after its claim {claim.uuid} had expired, and "
+        "its CPUs, pages or devices are in use by now; it counts as unclaimed",
     )
 
 
@@ -217,5 +217,5 @@ def _vanished(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
         WarningKind.GUEST_VANISHED,
         nodename,
         guest.uuid,
-        f"guest {guest.name or guest.uuid} is not listed any more; its claim {claim.uuid} is kept",
+        f"guest {guest.name or guest.uuid} is no longer listed; its claim {claim.uuid} is kept",
     )

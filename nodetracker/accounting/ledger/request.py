@@ -1,4 +1,4 @@
-"""Parse claim requests: a schema checks their form, code what a schema cannot express."""
+"""Parse claim requests: a schema checks their form, code checks what a schema cannot express."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ def parse_claim_request(
 
 
 def hash_request(body: Mapping[str, Any]) -> str:
-    """Return a hash that identifies a body, whatever its uuid and the order of its keys."""
+    """Return a hash that identifies a body, regardless of its uuid and the order of its keys."""
     rest = {key: item for key, item in body.items() if key != "uuid" and item is not None}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -99,7 +99,7 @@ def _parse_amounts(body: Mapping[str, Any]) -> Amounts:
 
 
 def _parse_vcpu(value: float) -> int:
-    """Return thousandths; ``multipleOf: 0.001`` of a schema refuses 0.57."""
+    """Return thousandths; a schema's ``multipleOf: 0.001`` would reject 0.57."""
     if round(value, _MAX_DECIMALS) != value:
         raise RequestError(
             f"resources.{VCPU}", f"expected at most {_MAX_DECIMALS} decimals, got {value!r}"

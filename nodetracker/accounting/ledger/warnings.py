@@ -1,4 +1,4 @@
-"""What an operator should look at in a node's ledger: what does not match what is there."""
+"""Find mismatches between a node's ledger and its guests and devices, as warnings."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ def find_ledger_warnings(
     moves: Iterable[Move],
     now: datetime,
 ) -> list[HostWarning]:
-    """Return what does not match, as it stands after an audit."""
+    """Return the mismatches after an audit."""
     return [
         *_find_missing_devices(nodename, devices.values()),
         *_find_expired_claims(nodename, guests, claims.values(), now),
@@ -36,15 +36,15 @@ def _find_missing_devices(nodename: str, devices: Iterable[TrackedDevice]) -> It
                 WarningKind.PCI_DEVICE_MISSING,
                 nodename,
                 device.address,
-                f"device {device.address} is gone from the host, and claim {device.claim_uuid} "
-                "has it",
+                f"device {device.address} is no longer on the host but is still assigned to claim "
+                f"{device.claim_uuid}",
             )
 
 
 def _find_expired_claims(
     nodename: str, guests: Mapping[str, Guest], claims: Iterable[Claim], now: datetime
 ) -> Iterable[HostWarning]:
-    """Name claims that expired within the hour and whose guest did not come after all."""
+    """Return claims that expired within the last hour and whose guest has not appeared."""
     for claim in claims:
         is_recent = now - claim.updated_at < REPORT_LIFETIME
         is_expired = not claim.is_active and claim.reason == ReleaseReason.EXPIRED.value
@@ -53,17 +53,17 @@ def _find_expired_claims(
                 WarningKind.CLAIM_EXPIRED,
                 nodename,
                 claim.uuid,
-                f"claim {claim.uuid} of workload {claim.workload.uuid} has expired: its guest "
-                "did not come",
+                f"claim {claim.uuid} of workload {claim.workload.uuid} expired because its guest "
+                "did not appear",
             )
 
 
 def _find_drift(
     nodename: str, guests: Mapping[str, Guest], claims: Iterable[Claim]
 ) -> Iterable[HostWarning]:
-    """Name guests that have more than the one claim that covers them, of what it asks for.
+    """Return guests that are larger than their claim, in what the claim requests.
 
-    While a workload moves on its node it has two claims, and either may be right.
+    While a workload moves within its node it has two claims, and either may match.
     """
     active = [claim for claim in claims if claim.is_active]
     counts = Counter(claim.workload.uuid for claim in active)
@@ -79,18 +79,18 @@ def _find_drift(
                 nodename,
                 guest.uuid,
                 f"guest {guest.name or guest.uuid} has {guest.vcpu_milli / MILLI:g} CPUs and "
-                f"{guest.memory_mb} MB, and its claim {claim.uuid} {claimed_milli / MILLI:g} CPUs "
-                f"and {memory_mb} MB",
+                f"{guest.memory_mb} MB, but its claim {claim.uuid} has "
+                f"{claimed_milli / MILLI:g} CPUs and {memory_mb} MB",
             )
 
 
 def _find_claimed_twice(
     nodename: str, claims: Iterable[Claim], moves: Iterable[Move]
 ) -> Iterable[HostWarning]:
-    """Name workloads with several confirmed claims here that no open migration ties.
+    """Return workloads with several confirmed claims here that no open migration ties.
 
-    Such as a request without a uuid leaves that was asked again: both claims
-    are confirmed when the guest comes, and both are charged from then on.
+    A request without a uuid that was sent twice leaves such claims: both are
+    confirmed when the guest appears, and both are charged from then on.
     """
     tied = {(move.migration.source_claim, move.migration.dest_claim) for move in moves}
     confirmed: dict[str, list[str]] = defaultdict(list)
@@ -104,6 +104,6 @@ def _find_claimed_twice(
                 WarningKind.CLAIMED_TWICE,
                 nodename,
                 workload_uuid,
-                f"workload {workload_uuid} holds claims {', '.join(sorted(uuids))} here, all of "
-                "them are charged, and no migration ties them",
+                f"workload {workload_uuid} holds claims {', '.join(sorted(uuids))} on this node; "
+                "each of them is charged, and no migration ties them",
             )

@@ -1,4 +1,4 @@
-"""Value types for what a ledger transaction writes: decided once, applied by every store.
+"""Value types for the writes of ledger transactions: decided once, applied by every store.
 
 Examples::
 
@@ -31,13 +31,13 @@ T = TypeVar("T")
 class NodeWrite:
     """One node's part of a ledger transaction; the row's generation rises by one.
 
-    ``updated_at`` stays the agent's, as it paces the writing of measurements.
+    ``updated_at`` does not change: the agent paces the writing of measurements by it.
 
     Attributes:
-        columns: those that change; without any only the generation rises, so
+        columns: those that change. Without any, only the generation rises, so
             that the agent reads the node's claims and migrations again.
         guests: those whose claim changes, and those that are deleted.
-        devices: those whose status or holder changes, and those that are deleted.
+        devices: those whose status or assignee changes, and those that are deleted.
     """
 
     node_id: int
@@ -57,11 +57,11 @@ class MigrationStep:
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite(Generic[T]):
-    """All that one ledger transaction writes, and its answer to the caller.
+    """Everything that one ledger transaction writes, and its answer to the caller.
 
     Attributes:
-        answer: the claim or migration as it is stored from now on.
-        changed_claims: only their state, reason and times differ from what is stored.
+        answer: the claim or migration as it will be stored.
+        changed_claims: these differ from the stored ones only in state, reason and times.
         nodes: each node at most once.
     """
 

@@ -96,7 +96,7 @@ def free_devices(devices: Devices, claim_uuid: str) -> dict[str, TrackedDevice]:
 def assign_to_guests(
     devices: Devices, guests: Iterable[Guest], claims: Collection[str]
 ) -> dict[str, TrackedDevice]:
-    """Assign free devices that guests are bound to to these guests.
+    """Assign free devices to the guests that are bound to them.
 
     A device that is passed through to a guest is unavailable to others, with
     or without a claim. A device that a guest is no longer bound to is freed.

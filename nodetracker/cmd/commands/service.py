@@ -53,9 +53,7 @@ class ShowService(ServiceCommand, ShowOne):
         """Read and judge one service."""
         services = self.store.list_services(parsed_args.host, parsed_args.binary)
         if not services:
-            raise NotFoundError(
-                f"there is no service {parsed_args.binary} on host {parsed_args.host}"
-            )
+            raise NotFoundError(f"no such service: {parsed_args.binary} on host {parsed_args.host}")
         service, now = services[0], self.store.now()
         conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
         outage = find_broker_outage(conductors, now, self.service_down_time)

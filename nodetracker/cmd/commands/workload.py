@@ -66,5 +66,5 @@ class ShowWorkload(WorkloadCommand):
         """Read it."""
         lines = [line.as_row() for line in self.read(None) if line.uuid == parsed_args.uuid]
         if not lines:
-            raise NotFoundError(f"there is no workload {parsed_args.uuid}")
+            raise NotFoundError(f"no such workload: {parsed_args.uuid}")
         return columns_of(lines, (*COLUMNS, "details"))

@@ -51,7 +51,7 @@ def try_claim(
     """See `Store.try_claim`."""
     node = lock_node(connection, request, host, nodename)
     if node is None:
-        raise NotFoundError(f"no such node: {nodename} of host {host}")
+        raise NotFoundError(f"no such node: {nodename} on host {host}")
     return grants.evaluate_claim(request, node, policy)
 
 

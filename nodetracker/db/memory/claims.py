@@ -35,7 +35,7 @@ class MemoryClaims(MemoryRows):
         with self._reading() as tables:
             node = lock_node(tables, self._clock(), host, nodename, request.workload.uuid)
             if node is None:
-                raise NotFoundError(f"no such node: {nodename} of host {host}")
+                raise NotFoundError(f"no such node: {nodename} on host {host}")
             return grants.evaluate_claim(request, node, policy)
 
     def confirm_claim(self, uuid: str) -> Claim:

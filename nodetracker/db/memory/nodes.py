@@ -75,7 +75,7 @@ class MemoryNodes(MemoryRows):
                         HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
                     )
                     return
-            raise NotFoundError(f"no such node: {nodename} of host {host}")
+            raise NotFoundError(f"no such node: {nodename} on host {host}")
 
     def apply_changes(
         self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int

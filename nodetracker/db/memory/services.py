@@ -200,7 +200,7 @@ def _find_service(tables: Tables, host: str, binary: str) -> ServiceRecord:
     try:
         return tables.services[host, binary]
     except KeyError:
-        raise NotFoundError(f"there is no service {binary} on host {host}") from None
+        raise NotFoundError(f"no such service: {binary} on host {host}") from None
 
 
 def _rename_warnings(tables: Tables, old: str, new: str) -> None:

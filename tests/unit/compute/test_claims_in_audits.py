@@ -175,7 +175,7 @@ def test_an_orphan_with_claims_is_kept_with_a_warning(claimed_host):
     assert set(claimed_host.records()) == {"node-1", "node-2"}
     (warning,) = claimed_host.warnings(WarningKind.ORPHAN_NODE_KEPT)
     assert warning.nodename == "node-1"
-    with pytest.raises(ClaimRefusedError, match="cpu is unknown .* is no longer listed"):
+    with pytest.raises(ClaimRefusedError, match="cpu has been unknown .* is no longer listed"):
         claimed_host.claim(2)
     assert claimed_host.audit(node(2)).changes == ()
     claimed_host.audit(node(1), node(2))

@@ -160,7 +160,7 @@ class TestErrors:
         assert report.is_good
         assert two_hosts.used == (2, 0)
         (warning,) = two_hosts.warnings("beta")
-        assert f"destination's claim {migration.dest_claim} does not count" in warning
+        assert f"destination claim {migration.dest_claim} is no longer active" in warning
         assert two_hosts.beta().changes == ()
         two_hosts.store.revert_migration(migration.uuid)
         two_hosts.beta()
@@ -173,7 +173,7 @@ class TestErrors:
         two_hosts.beta(guest(1))
         assert two_hosts.find(migration.dest_claim).state is ClaimState.CONFIRMED
         (warning,) = two_hosts.warnings("beta")
-        assert "both of its claims count" in warning
+        assert "both of its claims are active" in warning
         assert two_hosts.beta(guest(1)).changes == ()
         two_hosts.store.confirm_migration(migration.uuid)
         two_hosts.alpha()

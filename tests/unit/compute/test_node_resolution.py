@@ -30,7 +30,7 @@ def test_a_node_is_found(rows, nodename, found):
     ("rows", "nodename", "error", "text"),
     [
         (Rows(), None, NotFoundError, "host host-1 has no nodes"),
-        (Rows("n1"), "n9", NotFoundError, "no such node: n9 of host host-1"),
+        (Rows("n1"), "n9", NotFoundError, "no such node: n9 on host host-1"),
         (
             Rows("n1", "n2"),
             None,

@@ -186,7 +186,7 @@ class TestMoves:
         with pytest.raises(ClaimRefusedError) as caught:
             scheduler.create_migration(ask_move(source, "migration", VCPU=7))
         assert caught.value.reasons == (
-            "h1/large: node large of host h1 has the workload already",
+            "h1/large: node large of host h1 already has the workload",
             "others: cpu: 2 of 3 nodes",
         )
 

@@ -118,7 +118,9 @@ def test_a_total_that_nobody_knows_admits_nothing_of_it():
         values = replace(EMPTY, facts={name: entry})
         found = reasons(values, resources={"MEMORY_MB": 1})
         assert len(found) == count
-        assert all("memory is unknown since" in reason and "gone" in reason for reason in found)
+        assert all(
+            "memory has been unknown since" in reason and "gone" in reason for reason in found
+        )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_what_nobody_knows_is_given_to_none_that_asks_for_it(name, body):
         unknown = replace(values, facts={name: entry})
         found = reasons(unknown, **body)
         assert len(found) == count
-        assert all(reason.startswith(f"{name} is unknown since") for reason in found)
+        assert all(reason.startswith(f"{name} has been unknown since") for reason in found)
         assert reasons(unknown, resources={"VCPU": 1, "MEMORY_MB": 1, "DISK_GB": 1}) == ()
 
 

@@ -73,21 +73,21 @@ class TestStarting:
         [
             pytest.param(
                 ask(workload="6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"), 2, {}, None,
-                f"claim {SOURCE} is of workload {WORKLOAD}", id="another workload",
+                f"claim {SOURCE} belongs to workload {WORKLOAD}", id="another workload",
             ),
             pytest.param(
                 ask(), 2, ABORTED, None, f"claim {SOURCE} is released (aborted)", id="released"
             ),
             pytest.param(
                 ask(), 2, {}, MigrationStatus.ERROR,
-                f"claim {SOURCE} is a part of migration move-1, which is error", id="moving",
+                f"claim {SOURCE} is part of migration move-1, which is error", id="moving",
             ),
             pytest.param(
-                ask(), 1, {}, None, "node node-1 of host host-1 has the workload already",
+                ask(), 1, {}, None, "node node-1 of host host-1 already has the workload",
                 id="onto its own node",
             ),
             pytest.param(
-                ask("rebuild"), 2, {}, None, "a rebuild stays on node node-1 of host host-1",
+                ask("rebuild"), 2, {}, None, "a rebuild must stay on node node-1 of host host-1",
                 id="a rebuild on another node",
             ),
         ],
@@ -214,13 +214,13 @@ class TestEnding:
             pytest.param(
                 decide_move_confirm,
                 {"dest": make_claim("claim-2", 2, **ABORTED)},
-                r"its destination's claim claim-2 is released \(aborted\); revert it",
+                r"its destination claim claim-2 is released \(aborted\); revert it",
                 id="confirm without a destination",
             ),
             pytest.param(
                 decide_move_revert,
                 {"source": make_claim(**ABORTED)},
-                r"its source's claim claim-1 is released \(aborted\); confirm it",
+                r"its source claim claim-1 is released \(aborted\); confirm it",
                 id="revert without a source",
             ),
         ],
@@ -267,5 +267,5 @@ class TestStatus:
         "status", [MigrationStatus.ACCEPTED, MigrationStatus.CONFIRMED, MigrationStatus.CANCELLED]
     )
     def test_a_step_back_and_an_end_are_refused(self, status):
-        with pytest.raises(RefusedError, match=f"move-1 is migrating, not to be {status}"):
+        with pytest.raises(RefusedError, match=f"move-1 is migrating and cannot become {status}"):
             decide_move_status(lock(), status)

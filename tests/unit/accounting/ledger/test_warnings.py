@@ -78,7 +78,7 @@ def test_a_device_that_is_gone_while_a_claim_has_it():
     device = track_device(PciDevice(ADDRESS, "8086", "10ed"), PciStatus.REMOVED, "c-1", {})
     (warning,) = find([make_claim()], [GUEST], [device])
     assert (warning.kind, warning.item) == (WarningKind.PCI_DEVICE_MISSING, ADDRESS)
-    assert "claim c-1 has it" in warning.message
+    assert "assigned to claim c-1" in warning.message
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_workload_with_two_claims_that_no_migration_ties_is_charged_twice():
     claims = [make_claim(1), make_claim(2)]
     (warning,) = find(claims, [GUEST])
     assert (warning.kind, warning.item) == (WarningKind.CLAIMED_TWICE, GUEST.uuid)
-    assert "holds claims c-1, c-2 here" in warning.message
+    assert "holds claims c-1, c-2 on this node" in warning.message
     assert kinds([*claims, make_claim(3)], [GUEST], moves=[make_move("c-1", "c-2")]) == [
         (WarningKind.CLAIMED_TWICE, GUEST.uuid)
     ]
