@@ -1,4 +1,4 @@
-"""The programs. Importing this package keeps eventlet out of every one of them."""
+"""The programs. Importing this package prevents eventlet from being imported by any of them."""
 
 import sys
 

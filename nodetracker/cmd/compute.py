@@ -20,10 +20,12 @@ from nodetracker.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.audit import AuditReport
 
 PROGRAM = "nodetracker-compute"
-_DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their rows true."
+_DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their rows up to date."
 
 _ONCE = cfg.BoolOpt(
-    "once", default=False, help="Audit every node once, write the rows, print a line a node, exit."
+    "once",
+    default=False,
+    help="Audit every node once, write the rows, print a line per node and exit.",
 )
 
 
@@ -47,7 +49,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def leave(code: int) -> int:
-    """End the process now: a hung call's thread must not keep it."""
+    """End the process immediately, even if a hung call's thread still runs."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -55,11 +57,11 @@ def leave(code: int) -> int:
 
 
 def audit_once(agent: Agent) -> int:
-    """Audit every node once, print a line for each, send what is told; return the exit code.
+    """Audit every node once, print a line for each, send notifications; return the exit code.
 
     Raises:
-        RefusedError: a live agent answers for this host.
-        IdentityError: this agent may not answer for this host.
+        RefusedError: another agent that is alive manages this host.
+        IdentityError: this agent may not manage this host.
         StoreError: the rows could not be written.
     """
     try:
@@ -83,7 +85,7 @@ def _audit_once(agent: Agent) -> int:
 
 
 def render_lines(report: AuditReport) -> list[str]:
-    """Say of each node what it has, what is used and what the audit did to its row."""
+    """Return a line per node: its resources, their usage and the outcome of the audit."""
     done = {change.nodename: change.kind.value for change in report.changes}
     lines = []
     for name, record in sorted(report.nodes.items()):
@@ -98,7 +100,7 @@ def render_lines(report: AuditReport) -> list[str]:
     unwritten = report.errors.keys() - report.nodes.keys()
     lines += [f"{name}: no row: {report.errors[name]}" for name in sorted(unwritten)]
     if report.listing_error is not None:
-        lines.append(f"not every node could be listed: {report.listing_error}")
+        lines.append(f"not all nodes could be listed: {report.listing_error}")
     return lines
 
 

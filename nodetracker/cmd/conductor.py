@@ -1,4 +1,4 @@
-"""nodetracker-conductor: does the database's work for agents that have none."""
+"""nodetracker-conductor: serves the database to agents without database access."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from nodetracker.errors import ConfigError
 
 PROGRAM = "nodetracker-conductor"
 _DESCRIPTION = (
-    "A conductor: works with the database for agents that have [conductor] use_local = false. "
-    "It needs [DEFAULT] transport_url and [database] connection."
+    "A conductor: accesses the database for agents with [conductor] use_local = false. "
+    "It requires [DEFAULT] transport_url and [database] connection."
 )
 
 
@@ -39,7 +39,7 @@ def _run(arguments: Sequence[str]) -> int:
         load(candidate, register_options_for_check)
         check_conductor_values(candidate)
         try:
-            conf.mutate_config_files()  # what may change in it is the log's
+            conf.mutate_config_files()  # only logging options may change
         except cfg.Error as error:
             raise ConfigError(" ".join(str(error).split())) from error
 

@@ -83,7 +83,7 @@ COMMANDS: dict[str, type[Command]] = {
 
 
 class ManageApp(App):
-    """The application: finds the command, reads the configuration when it asks for it."""
+    """The application: finds the command and reads the configuration when first used."""
 
     NAME = PROGRAM
     DEFAULT_VERBOSE_LEVEL = 0
@@ -93,10 +93,10 @@ class ManageApp(App):
         for name, command in COMMANDS.items():
             manager.add_command(name, command)
         super().__init__(
-            description="Ask and administer nodetracker.",
+            description="Query and administer nodetracker.",
             version=version(PROJECT),
             command_manager=manager,
-            deferred_help=True,  # else --help behind a command's name is not the command's
+            deferred_help=True,  # so that --help after a command is the command's own
         )
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None
@@ -107,7 +107,7 @@ class ManageApp(App):
         version: str | None,
         argparse_kwargs: dict[str, Any] | None = None,
     ) -> argparse.ArgumentParser:
-        """Add the two options that every program takes."""
+        """Add the two options that all programs have."""
         parser = super().build_option_parser(description, version, argparse_kwargs)
         for option, metavar, what in (
             ("--config-file", "PATH", "Configuration file instead of those in /etc/nodetracker"),
@@ -137,7 +137,7 @@ class ManageApp(App):
 
     @cached_property
     def broker(self) -> Broker:
-        """The way to the message broker."""
+        """The connection to the message broker."""
         return Broker(self.conf)
 
     @cached_property
@@ -145,26 +145,26 @@ class ManageApp(App):
         """The store that the configuration names; it connects at its first use."""
         store = build_store(self.conf, broker=self.broker)
         if not self.conf.conductor.use_local:
-            return store  # conductors tell of what they do
+            return store  # conductors notify of their changes themselves
         self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
         return store if self.notifier is None else notifying_store(store, self.notifier)
 
     @cached_property
     def sql_store(self) -> SqlStore:
-        """The database itself, for what is done to its schema.
+        """The SQL store, for commands on the schema.
 
         Raises:
-            ConfigError: this host has none.
+            ConfigError: no database is configured on this host.
         """
         require_database(self.conf)
         return build_sql_store(self.conf)
 
     @cached_property
     def agents(self) -> AgentDirectory:
-        """The agents of all hosts; calls to them end with the database's time known.
+        """The agents of all hosts; calls to them expire by the database's clock.
 
         Raises:
-            ConfigError: there is no ``transport_url``.
+            ConfigError: ``transport_url`` is not set.
         """
         agents = self.broker.find_agents()
         self.broker.caller.clock.set(self.store.now())
@@ -175,18 +175,18 @@ class ManageApp(App):
         try:
             self.command_manager.find_command(argv)
         except ValueError:
-            print(f"{PROGRAM}: there is no command {' '.join(argv)!r}; see --help", file=sys.stderr)
+            print(f"{PROGRAM}: unknown command {' '.join(argv)!r}; see --help", file=sys.stderr)
             return EXIT_USAGE
         return int(super().run_subcommand(argv))
 
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
-        """Keep what a command failed with, for the exit code, and send what it tells."""
+        """Keep a command's error for the exit code, and send its notifications."""
         self.failure = err
         if self.notifier is not None and not self.notifier.flush():
-            self.stderr.write(f"{PROGRAM}: the message broker did not take the notifications\n")
+            self.stderr.write(f"{PROGRAM}: the message broker did not accept the notifications\n")
 
     def interact(self) -> None:
-        """Refuse: there is no interactive mode, a command has to be named."""
+        """Fail with a usage error: a command is required, as interactive mode is not supported."""
         self.parser.print_usage(sys.stderr)
         self.failure = SystemExit(EXIT_USAGE)
 

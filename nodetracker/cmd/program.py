@@ -1,4 +1,4 @@
-"""What every program does first and last: read the configuration, turn errors into exit codes."""
+"""Start and end programs: read the configuration, set up logging, turn errors into exit codes."""
 
 import argparse
 import configparser
@@ -17,9 +17,9 @@ from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
 
 PROJECT = "nodetracker"
-_WHERE_OPTIONS_STAND = (
-    "Options stand in /etc/nodetracker/nodetracker.conf; nodetracker-manage config sample "
-    "prints them all."
+_OPTIONS_HINT = (
+    "Options are read from /etc/nodetracker/nodetracker.conf; nodetracker-manage config sample "
+    "prints all of them."
 )
 
 
@@ -34,7 +34,7 @@ def load_configuration(
     """Read the configuration's files and the command line into `conf`.
 
     Args:
-        default_files: read when the command line names none; None looks in
+        default_files: read when the command line names none; None searches
             the usual places (``/etc/nodetracker/nodetracker.conf`` and others).
         register: registers the options first.
         description: what the program does, for ``--help``.
@@ -44,7 +44,7 @@ def load_configuration(
     """
     register(conf)
     if default_files is None:
-        description = f"{description} {_WHERE_OPTIONS_STAND}"
+        description = f"{description} {_OPTIONS_HINT}"
     try:
         conf(
             list(arguments),
@@ -57,18 +57,18 @@ def load_configuration(
         )
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
-    except (OSError, UnicodeError) as error:  # which the library lets through
+    except (OSError, UnicodeError) as error:  # not handled by the library
         files = _list_files(arguments, program, default_files)
-        raise ConfigError(_name_unreadable(files) or str(error)) from error
+        raise ConfigError(_find_unreadable(files) or str(error)) from error
     for directory in conf.config_dir or ():
-        if not Path(directory).is_dir():  # in which the library finds no file
-            raise ConfigError(f"--config-dir {directory}: is no directory")
+        if not Path(directory).is_dir():  # the library ignores it
+            raise ConfigError(f"--config-dir {directory}: is not a directory")
 
 
 def _list_files(
     arguments: Sequence[str], program: str, default_files: Sequence[Path] | None
 ) -> list[Path]:
-    """Return the configuration files that a command line stands for."""
+    """Return the configuration files that a command line selects."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config-file", action="append", type=Path)
     named: list[Path] | None = parser.parse_known_args(list(arguments))[0].config_file
@@ -77,8 +77,8 @@ def _list_files(
     return named or list(default_files or ())
 
 
-def _name_unreadable(files: Sequence[Path]) -> str:
-    """Say which file cannot be read as text, and why; "" when all can."""
+def _find_unreadable(files: Sequence[Path]) -> str:
+    """Return the error of a file that cannot be read as text, "" without one."""
     for path in files:
         try:
             path.read_text("utf-8")
@@ -88,7 +88,7 @@ def _name_unreadable(files: Sequence[Path]) -> str:
 
 
 def start_logging(conf: cfg.ConfigOpts) -> None:
-    """Set logging up as the configuration says.
+    """Set up logging as configured.
 
     Raises:
         ConfigError: the log cannot be written.
@@ -104,14 +104,14 @@ Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
 
 
 def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> int:
-    """Run an agent, its endpoint beside it, until a signal or a fatal error; return the exit code.
+    """Run an agent and its endpoint until a signal or a fatal error; return the exit code.
 
     Args:
-        load: as for the first time; used at a reload.
+        load: reads the configuration again at a reload.
     """
 
     def reload() -> None:
-        # On a copy first, so that a bad value is refused before anything changes.
+        # On a copy first, so that an invalid value is rejected before anything changes.
         candidate = cfg.ConfigOpts()
         load(candidate, register_options_for_check)
         build_settings(candidate)
@@ -135,10 +135,10 @@ def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> i
 
 
 def _check_log_config(path: str | None) -> None:
-    """Make sure that a file of the logging library's is one, before any value is changed.
+    """Check the logging library's configuration file before any value is changed.
 
     Raises:
-        ConfigError: it cannot be read, or lacks a section that every such file has.
+        ConfigError: it cannot be read, or lacks a required section.
     """
     if not path:
         return
@@ -147,13 +147,13 @@ def _check_log_config(path: str | None) -> None:
         parser.read_string(Path(path).read_text("utf-8"))
     except (OSError, UnicodeError, configparser.Error) as error:
         raise ConfigError(f"log_config_append: {path}: {' '.join(str(error).split())}") from error
-    lacking = [name for name in ("loggers", "handlers", "formatters") if name not in parser]
-    if lacking:
-        raise ConfigError(f"log_config_append: {path}: has no section {', '.join(lacking)}")
+    missing = [name for name in ("loggers", "handlers", "formatters") if name not in parser]
+    if missing:
+        raise ConfigError(f"log_config_append: {path}: has no section {', '.join(missing)}")
 
 
 class _PackageVersion:
-    """What a Guru Meditation report says of the package."""
+    """The package's name and version for a Guru Meditation report."""
 
     def vendor_string(self) -> str:
         return PROJECT
@@ -167,20 +167,20 @@ class _PackageVersion:
 
 def write_report(conf: cfg.ConfigOpts, program: str) -> None:
     """Write a Guru Meditation report to stderr, or to a file below [oslo_reports] log_dir."""
-    # Imported when it is wanted: it is much code for something rarely done.
+    # Imported when needed: it is much code, and reports are rare.
     from oslo_reports.guru_meditation_report import TextGuruMeditation
 
     TextGuruMeditation.handle_signal(_PackageVersion(), program, conf.oslo_reports.log_dir, None)
 
 
 def exit_code_of(error: BaseException | None) -> int:
-    """Return the exit code that an error stands for."""
-    is_told_to_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
-    return EXIT_CONFIG if is_told_to_operator else EXIT_FAILED
+    """Return the exit code of an error."""
+    needs_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
+    return EXIT_CONFIG if needs_operator else EXIT_FAILED
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:
-    """Run a program's main function; what it raises on purpose is one line on stderr."""
+    """Run a program's main function; print its own errors as one line on stderr."""
     try:
         return main()
     except NodetrackerError as error:

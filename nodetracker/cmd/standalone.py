@@ -1,4 +1,4 @@
-"""nodetracker-standalone: one host on SQLite, with nothing to set up."""
+"""nodetracker-standalone: an agent on SQLite that needs no setup."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ from nodetracker.model.audit import AuditReport
 
 PROGRAM = "nodetracker-standalone"
 _DESCRIPTION = (
-    "The agent of this machine with an SQLite database of its own: nothing has to be set up. "
+    "The agent of this machine with its own SQLite database; needs no setup. "
     "Shows the node after each audit. Its state and its configuration file are in "
     "~/.local/state/nodetracker."
 )
@@ -41,12 +41,12 @@ _COLUMNS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent on a database of its own."""
+    """Run the agent on its own database."""
     return run_program(PROGRAM, lambda: _run(sys.argv[1:] if arguments is None else arguments))
 
 
 def default_state_path() -> Path:
-    """Return the directory that this user keeps programs' state in, as XDG has it."""
+    """Return nodetracker's directory below the user's XDG state directory."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "nodetracker"
 
@@ -64,42 +64,43 @@ def _run(arguments: Sequence[str]) -> int:
     start_logging(conf)
     settings = build_settings(conf)
     state_path = Path(settings.state_path)
-    _make_state_path(state_path)
+    _create_state_path(state_path)
     database = build_database_settings(conf)
     if not database.connection.startswith("sqlite"):
         raise ConfigError(
-            "[database] connection: standalone keeps its rows in SQLite; "
-            "run nodetracker-compute on any other database"
+            "[database] connection: standalone requires SQLite; "
+            "run nodetracker-compute for other databases"
         )
     store = open_store(database)
     revisions.sync(store.engine)
     own_file = _write_own_file(state_path, settings.host)
     print(
-        f"Ask it from another terminal: {_manage()} --config-file {own_file} node list", flush=True
+        f"Query it from another terminal: {_manage()} --config-file {own_file} node list",
+        flush=True,
     )
     agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
     return leave(run_agent(conf, load, agent, PROGRAM))
 
 
 class TablePrinter:
-    """Prints the nodes after each audit on a terminal; elsewhere only when something changed."""
+    """Prints the nodes after each audit on a terminal; elsewhere only after changes."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def audited(self, report: AuditReport) -> None:
         """Print one table."""
-        is_news = self._out.isatty() or report.changes
-        if report.store_error is not None or not is_news:
-            return  # what could not be stored is in the log
+        is_wanted = self._out.isatty() or report.changes
+        if report.store_error is not None or not is_wanted:
+            return  # a store error is in the log
         try:
             print(render_table(report), file=self._out, flush=True)
         except BrokenPipeError:
-            self._out = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - nobody reads any more
+            self._out = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - the reader has gone
 
 
 def render_table(report: AuditReport) -> str:
-    """Write the nodes as a table, and what is not fine below it."""
+    """Return the nodes as a table, followed by their errors."""
     table = PrettyTable(["nodename", *_COLUMNS])
     table.align = "r"
     table.align["nodename"] = "l"
@@ -112,27 +113,29 @@ def render_table(report: AuditReport) -> str:
 
 
 def _manage() -> str:
-    """Return how to call nodetracker-manage here: by path unless it is on the search path."""
+    """Return the command nodetracker-manage: its path unless PATH contains it."""
     name = "nodetracker-manage"
-    beside = Path(sys.argv[0]).with_name(name)
-    return name if shutil.which(name) or not beside.exists() else str(beside.absolute())
+    sibling = Path(sys.argv[0]).with_name(name)
+    return name if shutil.which(name) or not sibling.exists() else str(sibling.absolute())
 
 
-def _make_state_path(state_path: Path) -> None:
+def _create_state_path(state_path: Path) -> None:
     try:
         state_path.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"state_path: {state_path} cannot be made: {error.strerror}") from error
+        raise ConfigError(
+            f"state_path: {state_path} cannot be created: {error.strerror}"
+        ) from error
 
 
 def _write_own_file(state_path: Path, host: str) -> Path:
-    """Leave a file by which the other programs find this state; an existing one stays."""
+    """Write the file by which other programs find this state, unless it exists."""
     path = state_path / CONFIGURATION_FILE
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(f"[DEFAULT]\nhost = {host}\nstate_path = {state_path}\n")
     except FileExistsError:
-        pass  # an operator may have written options of their own into it
+        pass  # an operator may have added options
     except OSError as error:
         raise ConfigError(f"state_path: {path} cannot be written: {error.strerror}") from error
     return path

@@ -1,7 +1,7 @@
-"""nodetracker-status: is this host ready for the version that is installed?
+"""nodetracker-status: check whether this host is ready for the installed version.
 
-Reads, and leaves the judgement to `nodetracker.accounting.reports.readiness`. Nothing
-is written: no identity, no row, no file.
+Reads what `nodetracker.accounting.reports.readiness` evaluates. Nothing is written:
+no identity, no row, no file.
 """
 
 import logging
@@ -35,11 +35,11 @@ LOG = logging.getLogger(__name__)
 
 PROGRAM = "nodetracker-status"
 _DESCRIPTION = (
-    "upgrade check: is this host ready for the version that is installed? Writes nothing."
+    "upgrade check: checks whether this host is ready for the installed version. Writes nothing."
 )
 
 READ_BUDGETS = 3
-"""All nodes together get as many times ``probe_timeout``; some probes of a node wait for others."""
+"""Time limit for reading all nodes, in probe timeouts; some probes of a node wait for others."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,11 +54,11 @@ def _run(arguments: Sequence[str]) -> int:
     load_configuration(conf, arguments, PROGRAM, description=_DESCRIPTION)
     if conf.command.check != "check":
         print(
-            f"{PROGRAM}: there is no command 'upgrade {conf.command.check}'; see --help",
+            f"{PROGRAM}: unknown command 'upgrade {conf.command.check}'; see --help",
             file=sys.stderr,
         )
         return EXIT_USAGE
-    # What fails is told by the checks, once; the parts' own log lines would repeat it.
+    # The checks report failures; log lines would repeat them.
     if conf.debug:
         logging.basicConfig(level=logging.DEBUG, force=True)
     else:
@@ -75,7 +75,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgradecheck.Result]:
-    """Wrap a check: what it raises is its own failure and stops no other one."""
+    """Wrap a check: an error is a failure of this check and does not stop the others."""
 
     @wraps(evaluate)
     def check(checks: "UpgradeChecks") -> upgradecheck.Result:
@@ -84,9 +84,9 @@ def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgr
         except NodetrackerError as error:
             verdict = readiness.failure(str(error))
         except Exception as error:
-            LOG.debug("A check failed in a way it should not", exc_info=error)
+            LOG.debug("A check failed unexpectedly", exc_info=error)
             verdict = readiness.failure(
-                f"the check itself failed with {type(error).__name__}; --debug shows where"
+                f"the check failed with {type(error).__name__}; --debug shows the traceback"
             )
         return upgradecheck.Result(upgradecheck.Code(verdict.level), verdict.details)
 
@@ -96,8 +96,8 @@ def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgr
 class UpgradeChecks(upgradecheck.UpgradeCommands):
     """The checks, in the order in which they are shown.
 
-    What follows is set once the configuration has been read.
-    `read_schema_differences` is None where the conductors have the database.
+    The attributes are set once the configuration has been read.
+    `read_schema_differences` is None where conductors access the database.
     """
 
     host: "HostReader"
@@ -114,12 +114,12 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     @_check
     def check_nodes(self) -> Verdict:
-        """See whether the driver lists all nodes."""
+        """Check whether the driver lists all nodes."""
         return readiness.evaluate_listing(self.host.listing)
 
     @_check
     def check_reserved(self) -> Verdict:
-        """Compare what is reserved for the host with what it has."""
+        """Compare the resources reserved for the host with its capacity."""
         return readiness.evaluate_reserved(self.host.snapshots, self.host.settings.policy)
 
     @_check
@@ -129,13 +129,13 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     @_check
     def check_host_name(self) -> Verdict:
-        """Look for this machine's agent under another host name."""
+        """Search for this machine's agent under another host name."""
         path = self.host.compute_id_path
         try:
             agent_id = self.host.read_agent_id()
         except PermissionError:
             return readiness.warning(
-                f"{path} may not be read by this user; run {PROGRAM} as root or as the agent's user"
+                f"{path}: permission denied; run {PROGRAM} as root or as the agent's user"
             )
         if agent_id is None:
             return Verdict()
@@ -159,7 +159,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
 
 class HostReader:
-    """Reads this host once, for however many checks ask."""
+    """Reads this host once for all checks."""
 
     def __init__(self, driver: Driver, settings: AgentSettings) -> None:
         self.settings = settings
@@ -171,7 +171,7 @@ class HostReader:
         """The nodes that the driver manages now.
 
         Raises:
-            ConfigError: the driver's own options cannot be used.
+            ConfigError: the driver's own options are invalid.
             DriverUnavailableError: no source answers.
         """
         self._driver.init_host()
@@ -179,7 +179,7 @@ class HostReader:
 
     @cached_property
     def snapshots(self) -> list[HostSnapshot]:
-        """Every node as it is read now, side by side, within a bounded time.
+        """All nodes, read concurrently within a time limit.
 
         Raises: as `listing`.
         """
@@ -193,7 +193,7 @@ class HostReader:
         return [self._finish(name, task, deadline) for name, task in tasks]
 
     def read_agent_id(self) -> str | None:
-        """Return the uuid of this machine's agent, None where a start would make one; makes none.
+        """Return the uuid of this machine's agent, None without one; create none.
 
         Raises:
             PermissionError: this user may not read it.
@@ -208,7 +208,7 @@ class HostReader:
     def _finish(self, name: str, task: Task[HostSnapshot], deadline: float) -> HostSnapshot:
         source = f"node {name}"
         if not task.wait_until(deadline):
-            return failed_snapshot(name, source, "is not read in time")
+            return failed_snapshot(name, source, "was not read in time")
         try:
             return task.result()
         except DriverUnavailableError as error:

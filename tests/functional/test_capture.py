@@ -65,7 +65,7 @@ def test_what_is_not_in_a_capture_is_named(tmp_path: Path, root: Path) -> None:
     path.mkdir()
     done = programs_of(tmp_path, root).manage("host", "capture", str(tmp_path / "x.tar"))
     assert done.returncode == 0
-    assert done.stdout.splitlines()[1:] == [f"not readable, so not in it: {path}: Is a directory"]
+    assert done.stdout.splitlines()[1:] == [f"not readable, left out: {path}: Is a directory"]
 
 
 def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, root: Path) -> None:

@@ -109,8 +109,8 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("{", "request.json: is no JSON"),
-        ("[" * 100_000, "request.json: is no JSON: maximum recursion depth"),
+        ("{", "request.json: is not valid JSON"),
+        ("[" * 100_000, "request.json: is not valid JSON: maximum recursion depth"),
         ('{"resources": {"VCPU": 1, "VCPU": 2}}', "request.json: duplicate key 'VCPU'"),
         ('{"workload": {"uuid": "x"}}', "workload.uuid: 'x' is not a valid UUID"),
         (

@@ -88,7 +88,7 @@ def test_a_host_is_disabled_with_a_reason(host: Host) -> None:
     assert "host host-1 is disabled: new disk" in host.claim().stderr
     done = host.manage("host", "set", "host-1", "--enable", "--disable-reason", "x")
     assert done.returncode == 2
-    assert "--disable-reason goes with --disable" in done.stderr
+    assert "--disable-reason requires --disable" in done.stderr
 
 
 def test_maintenance_takes_no_claims_moves_nothing_and_says_so(host: Host) -> None:
@@ -96,7 +96,7 @@ def test_maintenance_takes_no_claims_moves_nothing_and_says_so(host: Host) -> No
     reason = ("--disable", "--disable-reason", "disk")
     host.manage("service", "set", "host-1", "nodetracker-compute", *reason)
     done = host.manage("host", "set", "host-1", "--enable-maintenance")
-    assert "takes no new claims; what runs there stays there" in done.stdout
+    assert "new claims are refused; running workloads are not moved" in done.stdout
     shown = host.ask("service", "show", "host-1", "nodetracker-compute")
     assert (shown["maintenance"], shown["disabled_reason"]) == (True, "disk")
     assert "host host-1 is in maintenance" in host.claim().stderr
@@ -132,7 +132,7 @@ def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
     [
         (("host", "set", "nobody-9", "--enable"), 1, "no such service: nodetracker-compute"),
         (("host", "set", "host-1"), 2, "required"),
-        (("host", "set", "host-1", "--enable", "--disable-reason", "x"), 2, "goes with --disable"),
+        (("host", "set", "host-1", "--enable", "--disable-reason", "x"), 2, "requires --disable"),
         (("host", "action", "nobody-9", "reboot"), 1, "no such host: nobody-9"),
         (("host", "action", "host-1", "dance"), 2, "invalid choice"),
         (("host", "action", "host-1", "reboot"), 1, "the fake driver cannot reboot a host"),
@@ -288,7 +288,7 @@ def test_a_service_is_deleted_also_while_the_broker_is_away(tmp_path: Path) -> N
     wait_until(lambda: host.ask("service", "list")[0]["state"] == "down")
     done = host.manage("service", "delete", "host-1", "nodetracker-compute")
     assert done.returncode == 0
-    assert "its queues stay in the message broker: queue compute.host-1" in done.stderr
+    assert "its queues are left in the message broker: queue compute.host-1" in done.stderr
     assert "s3cret" not in done.stderr
     assert host.ask("service", "list") == []
 

@@ -143,7 +143,7 @@ def test_a_broker_that_is_away_delays_them_and_the_newest_state_arrives(
                 wait_until(lambda vcpus=vcpus: host.ask("node", "list")[0]["vcpus"] == vcpus)
             done = host.manage("host", "set", "host-1", "--disable")
             assert done.returncode == 0
-            assert "did not take the notifications" in done.stderr
+            assert "did not accept the notifications" in done.stderr
             broker.start()
             listener = listen(broker.url, "away")
             wait_until(

@@ -71,7 +71,7 @@ class TestOnce:
             code, lines = errors(audited.run("nodetracker-compute", "--once"))
             assert code == 1
             assert "host host-1 has an agent already" in lines[-1]
-            assert "stop that one first" in lines[-1]
+            assert "stop that agent first" in lines[-1]
             assert agent.stop() == 0
 
 
@@ -168,7 +168,7 @@ class TestStandalone:
         programs = Programs(tmp_path, "mysql+pymysql://u:secret@127.0.0.1/x")
         code, lines = errors(programs.run("nodetracker-standalone"))
         assert code == 78
-        assert "standalone keeps its rows in SQLite" in lines[-1]
+        assert "standalone requires SQLite" in lines[-1]
         assert "secret" not in "".join(lines)
 
 
@@ -250,7 +250,7 @@ class TestManage:
     def test_a_node_is_deleted_once_its_host_is_down(self, audited):
         code, lines = errors(audited.manage("node", "delete", "host-1", "node-1"))
         assert code == 1
-        assert "is up and would make node node-1 again" in lines[-1]
+        assert "is up and would create node node-1 again" in lines[-1]
         time.sleep(3.2)
         assert audited.manage("node", "delete", "host-1", "node-1").returncode == 0
         assert audited.ask("node", "list") == []

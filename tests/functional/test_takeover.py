@@ -135,7 +135,7 @@ def test_a_second_agent_of_one_state_directory_is_refused(fleet: Fleet) -> None:
         with fleet.first.start() as second:
             last = refusal(second)
         assert f"process {first.process.pid}" in last
-        assert "stop that one first" in last
+        assert "stop that agent first" in last
         assert show(fleet.first)["epoch"] == 1
         assert first.stop() == 0
 
@@ -248,7 +248,7 @@ def test_a_renamed_host_is_moved_by_one_command(fleet: Fleet) -> None:
     command = "nodetracker-manage host rename host-1 host-9"
     assert f"'{command}'" in last
     done = fleet.first.manage(*command.split()[1:])
-    assert (done.returncode, done.stdout) == (0, "host host-1 is host-9 now, with 1 nodes\n")
+    assert (done.returncode, done.stdout) == (0, "host host-1 renamed to host-9, with 1 nodes\n")
     with fleet.first.start() as agent:
         agent.wait_for("is ready")
         after = fleet.first.ask("node", "show", "host-9")

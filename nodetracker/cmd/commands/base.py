@@ -1,4 +1,4 @@
-"""What the commands share: the application's store, and how times are written and read."""
+"""Base classes and functions of the commands: access to the store, times, rows."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -31,12 +31,12 @@ class Lines(FormattableColumn[Any]):
 
 
 class StoreCommand:
-    """Mixed into commands that ask the store."""
+    """Mixin of commands that use the store."""
 
     app: Any  # a ManageApp; cliff declares it as its own base class
 
     def get_epilog(self) -> str:
-        """Return nothing: cliff reads the metadata of all packages to name foreign commands."""
+        """Return "": cliff's own epilog reads the metadata of all installed packages."""
         return ""
 
     @property
@@ -53,7 +53,7 @@ class StoreCommand:
 
     @property
     def policy(self) -> AdmissionPolicy:
-        """What ledger transactions go by."""
+        """The policy of ledger transactions."""
         return build_admission_policy(self.app.conf)
 
     @property
@@ -61,40 +61,40 @@ class StoreCommand:
         """The agents of all hosts.
 
         Raises:
-            ConfigError: there is no ``transport_url``, by which they are asked.
+            ConfigError: ``transport_url`` is not set.
         """
         agents: AgentDirectory = self.app.agents
         return agents
 
     @property
     def service_down_time(self) -> int:
-        """Seconds of silence after which a service is down."""
+        """Seconds without a heartbeat after which a service is down."""
         return int(self.app.conf.service_down_time)
 
 
 def delete_queues(app: Any, host: str, binary: str) -> None:
-    """Leave nothing of a service in the message broker that is gone from the database.
+    """Delete the message broker's queues of a service that was deleted from the database.
 
-    What cannot be done is said: the rest is done already.
+    A failure is printed and not raised, because the service is deleted already.
     """
     try:
         app.broker.delete_service_queues(host, binary)
     except (ConfigError, RpcError) as error:
-        app.stderr.write(f"its queues stay in the message broker: {error}\n")
+        app.stderr.write(f"its queues are left in the message broker: {error}\n")
 
 
 def render_time(moment: datetime | None) -> str | None:
-    """Write a time with microseconds, in UTC; None stays None."""
+    """Return a time as ISO 8601 text with microseconds, in UTC; None for None."""
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """Read a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
+    """Parse a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
 
     A time without an offset is UTC.
 
     Raises:
-        RefusedError: it is neither.
+        RefusedError: the text is neither.
     """
     unit = _UNITS.get(text[-1:])
     try:
@@ -103,13 +103,14 @@ def parse_since(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise RefusedError(
-            f"--since: {text!r} is neither a time such as 2026-01-31T12:00 nor an age such as 12h"
+            f"--since: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
+            "or an age such as 12h"
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def uuid_argument(text: str) -> str:
-    """Return a uuid in its canonical form; other text stays, and names nothing."""
+    """Return a uuid in canonical form; other text unchanged, as nothing has it as uuid."""
     try:
         return parse_uuid(text)
     except ValueError:
@@ -117,5 +118,5 @@ def uuid_argument(text: str) -> str:
 
 
 def columns_of(rows: list[dict[str, Any]], names: tuple[str, ...]) -> tuple[Any, Any]:
-    """Return rows as cliff wants them: the column names, and a tuple a row."""
+    """Return rows in cliff's format: the column names, and a tuple per row."""
     return names, [tuple(row[name] for name in names) for row in rows]

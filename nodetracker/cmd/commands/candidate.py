@@ -20,10 +20,10 @@ _WEIGHT_DECIMALS = 6
 
 
 class ListCandidates(StoreCommand, Lister):
-    """List the nodes that would take an instance of these resources, the best first."""
+    """List the nodes that fit an instance with these resources, best first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what is asked for."""
+        """Add the requested resources and traits."""
         self._parser = super().get_parser(prog_name)
         self._parser.add_argument(
             "--resource",
@@ -31,22 +31,22 @@ class ListCandidates(StoreCommand, Lister):
             default=[],
             type=parse_resource,
             metavar="CLASS=AMOUNT",
-            help="Such as VCPU=2, MEMORY_MB=4096, DISK_GB=20; may be repeated.",
+            help="Requested amount, such as VCPU=2, MEMORY_MB=4096, DISK_GB=20; may be repeated.",
         )
         self._parser.add_argument(
             "--trait",
             action="append",
             default=[],
             metavar="T",
-            help="That the node must have; may be repeated.",
+            help="Trait that the node must have; may be repeated.",
         )
         self._parser.add_argument(
-            "--limit", type=parse_limit, metavar="N", help="At most so many, the best."
+            "--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."
         )
         return self._parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Judge every node."""
+        """Evaluate all nodes."""
         request = self._read_request(parsed_args)
         store = self.scheduler_store
         selection = Scheduler(store, HostManager(store), self.policy).select(request)
@@ -56,11 +56,11 @@ class ListCandidates(StoreCommand, Lister):
         return columns_of([render_candidate(candidate) for candidate in shown], COLUMNS)
 
     def _read_request(self, parsed_args: argparse.Namespace) -> ClaimRequest:
-        """Build the request; what cannot be meant is a usage error."""
+        """Build the request; an invalid one is a usage error."""
         resources: dict[str, int] = {}
         for name, amount in parsed_args.resource:
             if name in resources:
-                self._parser.error(f"argument --resource: {name} stands there twice")
+                self._parser.error(f"argument --resource: duplicate resource class {name}")
             resources[name] = amount
         body = {
             "workload": {"uuid": str(uuid.uuid4())},
@@ -74,25 +74,27 @@ class ListCandidates(StoreCommand, Lister):
 
 
 def parse_resource(text: str) -> tuple[str, int]:
-    """Read ``CLASS=AMOUNT``.
+    """Parse ``CLASS=AMOUNT``.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: the text has another format.
     """
     name, _, amount = text.partition("=")
     if not name or not amount.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no CLASS=AMOUNT such as VCPU=2")
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected CLASS=AMOUNT such as VCPU=2"
+        )
     return name, int(amount)
 
 
 def parse_limit(text: str) -> int:
-    """Read how many at most.
+    """Parse a positive integer.
 
     Raises:
-        ArgumentTypeError: it is no number of 1 or more.
+        ArgumentTypeError: the text has another format.
     """
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected a positive integer")
     return int(text)
 
 

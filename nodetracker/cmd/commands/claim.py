@@ -32,23 +32,25 @@ COLUMNS = (
 
 
 class CreateClaim(StoreCommand, ShowOne):
-    """Hold what a workload asks for on a node, or say why that cannot be."""
+    """Claim a workload's resources on a node, or show why the claim is refused."""
 
     _is_refused = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the request and where it is wanted."""
+        """Add the request, the host and the node."""
         parser = super().get_parser(prog_name)
         add_request(parser, "the best candidate's")
         parser.add_argument(
-            "--dry-run", action="store_true", help="Write nothing; show every resource's numbers."
+            "--dry-run",
+            action="store_true",
+            help="Write nothing; show the amounts of each resource and whether the claim fits.",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Admit it and print the claim, or the numbers of a dry run."""
+        """Create the claim and show it, or show the result of a dry run."""
         request = parse_claim_request(read_json(parsed_args.file))
-        request = with_place(request, parsed_args)
+        request = with_target(request, parsed_args)
         if request.host is None:
             return self._schedule(request, parsed_args.dry_run)
         record = find_node(self.store, request.host, request.nodename)
@@ -62,12 +64,12 @@ class CreateClaim(StoreCommand, ShowOne):
         )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run it; a dry run that finds no room has the exit code of a refusal."""
+        """Run the command; a dry run that does not fit has the exit code of a refusal."""
         code = int(super().run(parsed_args))
         return EXIT_FAILED if self._is_refused else code
 
     def _schedule(self, request: ClaimRequest, is_dry_run: bool) -> tuple[Any, Any]:
-        """Let the best candidate take it, or show its numbers."""
+        """Claim on the best candidate, or show the result of a dry run on it."""
         store = self.scheduler_store
         scheduler = Scheduler(store, HostManager(store), self.policy)
         if not is_dry_run:
@@ -85,11 +87,13 @@ class ListClaims(StoreCommand, Lister):
     """List claims, oldest first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what to leave out."""
+        """Add the filters."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--host", help="Only claims on this host.")
         parser.add_argument(
-            "--state", choices=[state.value for state in ClaimState], help="Only in this state."
+            "--state",
+            choices=[state.value for state in ClaimState],
+            help="Only claims in this state.",
         )
         return parser
 
@@ -104,7 +108,7 @@ class OneClaim(StoreCommand, ShowOne):
     """Base of commands on one claim."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the claim."""
+        """Add the claim's uuid."""
         parser = super().get_parser(prog_name)
         parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
         return parser
@@ -114,7 +118,7 @@ class ShowClaim(OneClaim):
     """Show one claim."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read it."""
+        """Read the claim."""
         found = self.store.list_claims(uuid=parsed_args.uuid)
         if not found:
             raise NotFoundError(f"no such claim: {parsed_args.uuid}")
@@ -122,40 +126,42 @@ class ShowClaim(OneClaim):
 
 
 class ConfirmClaim(OneClaim):
-    """Say that a claim's guest is there."""
+    """Confirm a claim: its guest exists."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Confirm it."""
+        """Confirm the claim."""
         return show(self.store.confirm_claim(parsed_args.uuid))
 
 
 class AbortClaim(OneClaim):
-    """Release a claim; one that is released stays as it is."""
+    """Release a claim; a claim that is released already is not changed."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Release it."""
+        """Release the claim."""
         return show(self.store.abort_claim(parsed_args.uuid))
 
 
 class RenewClaim(OneClaim):
-    """Let a held claim expire later, counted from now."""
+    """Renew a held claim: it expires [compute] claim_timeout seconds from now."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Renew it."""
+        """Renew the claim."""
         return show(self.store.renew_claim(parsed_args.uuid, self.policy))
 
 
 def add_request(parser: argparse.ArgumentParser, default_host: str) -> None:
-    """Add a request and where it is wanted to a command's arguments."""
+    """Add a request, the host and the node to a command's arguments."""
     parser.add_argument("file", metavar="FILE", help="The request as JSON; - reads stdin.")
     parser.add_argument(
-        "--host", help=f"Instead of the request's own; without any, {default_host}."
+        "--host", help=f"Host instead of the request's; if neither names one, {default_host}."
     )
-    parser.add_argument("--node", metavar="N", help="Which one, of a host with several.")
+    parser.add_argument(
+        "--node", metavar="N", help="Nodename; required if the host has several nodes."
+    )
 
 
-def with_place(request: ClaimRequest, parsed_args: argparse.Namespace) -> ClaimRequest:
-    """Return a request with what the command says of where it is wanted."""
+def with_target(request: ClaimRequest, parsed_args: argparse.Namespace) -> ClaimRequest:
+    """Return a request with the command line's host and node, if any."""
     return replace(
         request,
         host=parsed_args.host or request.host,
@@ -164,10 +170,10 @@ def with_place(request: ClaimRequest, parsed_args: argparse.Namespace) -> ClaimR
 
 
 def read_json(name: str) -> object:
-    """Read a file of JSON, or standard input for ``-``.
+    """Read a JSON file, or standard input for ``-``.
 
     Raises:
-        RequestError: it cannot be read, or is no JSON.
+        RequestError: it cannot be read, or is not valid JSON.
     """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
@@ -176,7 +182,7 @@ def read_json(name: str) -> object:
     try:
         value: object = json.loads(text, object_pairs_hook=partial(_read_object, name))
     except (ValueError, RecursionError) as error:
-        raise RequestError(name, f"is no JSON: {error}") from error
+        raise RequestError(name, f"is not valid JSON: {error}") from error
     return value
 
 
@@ -209,6 +215,6 @@ def render_claim(claim: Claim) -> dict[str, Any]:
 
 
 def show(claim: Claim) -> tuple[Any, Any]:
-    """Return one claim as cliff wants it."""
+    """Return one claim in cliff's format."""
     row = render_claim(claim)
     return tuple(row), tuple(row.values())

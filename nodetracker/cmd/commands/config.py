@@ -19,11 +19,11 @@ SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "os
 
 
 class ShowSample(StoreCommand, Command):
-    """Print a sample of the configuration file with every option."""
+    """Print a sample configuration file with all options."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Generate it."""
-        list_messaging_options()  # with nodetracker's own defaults
+        """Generate the sample."""
+        list_messaging_options()  # sets nodetracker's own defaults
         conf = cfg.ConfigOpts()
         generator.register_cli_opts(conf)
         conf([f"--namespace={name}" for name in SAMPLE_NAMESPACES], default_config_files=[])
@@ -31,10 +31,10 @@ class ShowSample(StoreCommand, Command):
 
 
 class CheckConfig(StoreCommand, Command):
-    """Check the configuration: files, option names, values, and that they fit together."""
+    """Check the configuration: files, option names, values and their consistency."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Name everything that is wrong at once, or say that nothing is."""
+        """Report all problems together, or that the configuration is valid."""
         conf = self.app.conf
         problems = list(find_unknown_options(conf))
         try:
@@ -49,11 +49,11 @@ class CheckConfig(StoreCommand, Command):
         if problems:
             raise ConfigError("; ".join(problems))
         files = ", ".join(conf.config_file) or "no file, defaults only"
-        self.app.stdout.write(f"the configuration is sound ({files})\n")
+        self.app.stdout.write(f"the configuration is valid ({files})\n")
 
 
 def find_unknown_options(conf: cfg.ConfigOpts) -> Iterable[str]:
-    """Give a line for each option or group in the files that no part of nodetracker knows."""
+    """Yield a line for each option or group in the files that nodetracker does not have."""
     known = _known_names(conf)
     for path in _read_files(conf):
         sections: dict[str, dict[str, list[str]]] = {}

@@ -13,7 +13,7 @@ from nodetracker.errors import NotFoundError, SchemaError
 
 
 class SyncSchema(StoreCommand, Command):
-    """Make the database's schema the one of this version, or of a named revision."""
+    """Migrate the database's schema to this version, or to a given revision."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the revision."""
@@ -22,12 +22,12 @@ class SyncSchema(StoreCommand, Command):
             "revision",
             nargs="?",
             default="head",
-            help="Revision to go to, up or down; 'base' empties the database. Default: the newest.",
+            help="Revision to migrate to, up or down; 'base' drops all tables. Default: newest.",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Migrate and say where the schema is now."""
+        """Migrate, and print the revisions before and after."""
         before = revisions.version(self.app.sql_store.engine)
         revisions.sync(self.app.sql_store.engine, parsed_args.revision)
         after = revisions.version(self.app.sql_store.engine)
@@ -38,7 +38,7 @@ class ShowSchemaVersion(StoreCommand, Command):
     """Print the revision of the database's schema."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Print it."""
+        """Print the revision."""
         revision = revisions.version(self.app.sql_store.engine)
         if revision is None:
             raise NotFoundError("the database has no schema: run nodetracker-manage db sync")
@@ -49,7 +49,7 @@ class CheckSchema(StoreCommand, Command):
     """Compare the database's schema with the one that this version expects."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Say that all is well, or name every difference."""
+        """Report all differences, or that the schema is as expected."""
         differences = revisions.check(self.app.sql_store.engine)
         if differences:
             raise SchemaError("; ".join(differences))
@@ -57,23 +57,27 @@ class CheckSchema(StoreCommand, Command):
 
 
 class PurgeRows(StoreCommand, Lister):
-    """Delete history, and resolved warnings, ended migrations and released claims, by their age."""
+    """Delete history, resolved warnings, ended migrations and released claims by age."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the age."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--before", metavar="DAYS", type=_days, required=True, help="Age in days."
+            "--before",
+            metavar="DAYS",
+            type=_days,
+            required=True,
+            help="Delete what is older than this number of days.",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Delete and say how many rows went."""
+        """Delete rows and return their number per table."""
         deleted = self.store.purge(self.store.now() - timedelta(days=parsed_args.before))
         return ("table", "deleted"), sorted(deleted.items())
 
 
 def _days(text: str) -> int:
     if not text.isdigit() or int(text) > 36500:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected days from 0 to 36500")
     return int(text)

@@ -1,4 +1,4 @@
-"""How the answer of a dry run is shown: every resource, cell and pool with its numbers."""
+"""Render the result of a dry run: the amounts of each resource, cell and pool."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from nodetracker.model.numa_placement import encode_placement
 
 
 def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
-    """Return a dry run's answer: plain JSON for programs, a line each for people."""
+    """Return a dry run's columns: JSON for programs, a line per item for people."""
     verdicts = [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts]
     placement = None if answer.numa is None else encode_placement(answer.numa)
     cells = [] if placement is None else placement["cells"]
@@ -23,33 +23,33 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
             "count": finding.request.count,
             "usable": finding.usable,
             "pools": [str(pool) for pool in finding.pools],
-            "devices": list(given),
+            "devices": list(assigned),
         }
-        for finding, given in zip(findings, addresses or repeat(()), strict=False)
+        for finding, assigned in zip(findings, addresses or repeat(()), strict=False)
     ]
     return {
         "host": host,
         "nodename": nodename,
         "fits": not answer.reasons,
         "reasons": Lines(list(answer.reasons)),
-        "numa": Lines(placement, map(_notify, cells)),
+        "numa": Lines(placement, map(_render_line, cells)),
         "numa_reasons": Lines(list(answer.numa_reasons)),
-        "resources": Lines(verdicts, map(_notify, verdicts)),
-        "pci": Lines(pools, map(_notify, pools)),
+        "resources": Lines(verdicts, map(_render_line, verdicts)),
+        "pci": Lines(pools, map(_render_line, pools)),
     }
 
 
-def _notify(values: Mapping[str, Any]) -> str:
+def _render_line(values: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {_tell_value(value)}"
+        f"{name} {_render_value(value)}"
         for name, value in values.items()
         if value not in (None, [], {})
     )
 
 
-def _tell_value(value: Any) -> str:
+def _render_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return " ".join(f"{key}:{_tell_value(inner)}" for key, inner in value.items())
+        return " ".join(f"{key}:{_render_value(inner)}" for key, inner in value.items())
     if isinstance(value, list):
-        return " ".join(map(_tell_value, value))
+        return " ".join(map(_render_value, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -21,7 +21,7 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceReco
 from nodetracker.ports import POWER_ACTIONS, FleetStore
 
 ZONE = "nova"
-"""Every host is in the zone that Nova calls its hosts' when none is set."""
+"""The zone of every host: Nova's name for the zone of hosts without one."""
 
 
 class ListHosts(StoreCommand, Lister):
@@ -37,7 +37,7 @@ class ListHosts(StoreCommand, Lister):
 
 
 class ShowHost(StoreCommand, Lister):
-    """Show what a host has, what is used, and by which project."""
+    """Show a host's resources and their usage, in total and by project."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host."""
@@ -46,7 +46,7 @@ class ShowHost(StoreCommand, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the host's nodes and add them up."""
+        """Read the host's nodes and sum them."""
         records = self.store.load_nodes(parsed_args.host)
         if not records and not self.store.list_services(parsed_args.host):
             raise NotFoundError(f"no such host: {parsed_args.host}")
@@ -55,45 +55,45 @@ class ShowHost(StoreCommand, Lister):
 
 
 class SetHost(StoreCommand, Command):
-    """Take a host out of what is scheduled to, or into maintenance, and back.
+    """Enable or disable a host for scheduling, or set its maintenance mode.
 
-    Maintenance keeps new claims out. Nothing moves by itself: what runs there
-    stays, and is moved or stopped by whoever runs it.
+    New claims are refused in maintenance. Running workloads are not moved or
+    stopped; that is the operator's task.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host and what it shall be."""
+        """Add the host and its new state."""
         parser = super().get_parser(prog_name)
         parser.add_argument("host", help="As host list shows it.")
         wanted = parser.add_mutually_exclusive_group(required=True)
         for flag, change, text in (
-            ("--enable", ServiceChange(disabled=False), "Let it be scheduled to."),
-            ("--disable", ServiceChange(disabled=True), "Keep it from being scheduled to."),
-            ("--enable-maintenance", ServiceChange(maintenance=True), "Take no new claims."),
-            ("--disable-maintenance", ServiceChange(maintenance=False), "Take claims again."),
+            ("--enable", ServiceChange(disabled=False), "Schedule new workloads to the host."),
+            ("--disable", ServiceChange(disabled=True), "Schedule no new workloads to the host."),
+            ("--enable-maintenance", ServiceChange(maintenance=True), "Refuse new claims."),
+            ("--disable-maintenance", ServiceChange(maintenance=False), "Accept claims again."),
         ):
             wanted.add_argument(flag, dest="change", action="store_const", const=change, help=text)
-        parser.add_argument("--disable-reason", metavar="REASON", help="Why; with --disable.")
+        parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
         self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Write it; every claim from now on is judged by it."""
+        """Store the state; it applies to all further claims."""
         change, reason = parsed_args.change, parsed_args.disable_reason
         if reason is not None and not change.disabled:
-            self.parser.error("--disable-reason goes with --disable")
+            self.parser.error("--disable-reason requires --disable")
         change = replace(change, disabled_reason=reason)
         service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
-        said = f"host {service.host} is {status_of(service)}"
+        line = f"host {service.host} is {status_of(service)}"
         if service.maintenance:
-            said += " and in maintenance: it takes no new claims; what runs there stays there"
-        self.app.stdout.write(f"{said}\n")
+            line += " and in maintenance: new claims are refused; running workloads are not moved"
+        self.app.stdout.write(f"{line}\n")
 
 
 class ActOnHost(StoreCommand, Command):
     """Reboot, shut down or start up a host through its driver.
 
-    Its agent must allow it ([compute] allow_power_actions) and its driver be able to.
+    Its agent must allow it ([compute] allow_power_actions) and its driver support it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -104,27 +104,27 @@ class ActOnHost(StoreCommand, Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Ask the host's agent."""
+        """Call the host's agent."""
         find_compute_service(self.store, parsed_args.host)
         self.agents.agent_of(parsed_args.host).host_power_action(parsed_args.action)
-        self.app.stdout.write(f"host {parsed_args.host}: {parsed_args.action} has begun\n")
+        self.app.stdout.write(f"host {parsed_args.host}: {parsed_args.action} started\n")
 
 
 class RenameHost(StoreCommand, Command):
-    """Move the rows of a host whose agent does not run to the name that the host has now.
+    """Move the rows of a host whose agent does not run to the host's new name.
 
-    The node that is called as the host was is renamed too; every node keeps its uuid.
+    A node with the host's old name is renamed too; every node keeps its uuid.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add both names."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("old", metavar="OLD", help="Name under which the rows stand.")
-        parser.add_argument("new", metavar="NEW", help="Name that [DEFAULT] host has now.")
+        parser.add_argument("old", metavar="OLD", help="Name of the host in the rows.")
+        parser.add_argument("new", metavar="NEW", help="Value of [DEFAULT] host now.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Make sure that nobody answers for the host, and move its rows."""
+        """Check that no agent manages the host, and move its rows."""
         old, new = parsed_args.old, _read_name(parsed_args.new)
         found = self.store.list_services(old, COMPUTE_BINARY)
         service = found[0] if found else None
@@ -133,12 +133,12 @@ class RenameHost(StoreCommand, Command):
         try:
             moved = self.store.rename_host(old, new, COMPUTE_BINARY, service)
         except ConflictError as error:
-            raise RefusedError(f"{error}; its agent runs: stop it first") from None
+            raise RefusedError(f"{error}; its agent is running: stop it first") from None
         delete_queues(self.app, old, COMPUTE_BINARY)
-        self.app.stdout.write(f"host {old} is {new} now, with {moved} nodes\n")
+        self.app.stdout.write(f"host {old} renamed to {new}, with {moved} nodes\n")
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:
-        """Refuse if the host's agent has sent a heartbeat recently and sends another."""
+        """Refuse if the host's agent sent a heartbeat recently and sends another one."""
         if not has_recent_heartbeat(service, self.store.now(), self.service_down_time):
             return
         interval = service.incarnation.report_interval
@@ -151,23 +151,23 @@ class RenameHost(StoreCommand, Command):
 
 
 class CaptureHost(StoreCommand, Command):
-    """Write the files of this machine that are read to a tar archive, to attach to a bug report.
+    """Write the files that the agent reads on this machine to a tar archive for a bug report.
 
-    They are those below [host] procfs, sysfs and rootfs, no more. Unpacked, the
-    archive's folder can be read as a machine of its own by these options.
+    It contains only files below [host] procfs, sysfs and rootfs. Set these options
+    to the unpacked archive's folder to read it like a machine.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the archive."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "file", metavar="FILE", type=Path, help=f"Its name ends in {', '.join(SUFFIXES)}."
+            "file", metavar="FILE", type=Path, help=f"Archive to write ({', '.join(SUFFIXES)})."
         )
-        parser.add_argument("--force", action="store_true", help="Replace a file that is there.")
+        parser.add_argument("--force", action="store_true", help="Replace an existing file.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Read the machine, write the archive, and say what is in it and what is not."""
+        """Read the machine, write the archive, and print what it contains and lacks."""
         path, stdout = parsed_args.file, self.app.stdout
         folder = name_folder(path)
         capture = capture_machine(build_roots(self.app.conf))
@@ -175,14 +175,14 @@ class CaptureHost(StoreCommand, Command):
         amounts = f"{len(capture.files)} files and {len(capture.links)} links"
         stdout.write(f"{path}: {amounts} in the folder {folder}, {size} bytes\n")
         for name, reason in sorted(capture.unreadable.items()):
-            stdout.write(f"not readable, so not in it: {name}: {reason}\n")
+            stdout.write(f"not readable, left out: {name}: {reason}\n")
 
 
 def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:
     """Return the services row of a host's agent.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: the host has none.
     """
     found = store.list_services(host, COMPUTE_BINARY)
     if not found:
@@ -198,5 +198,5 @@ def _wait(seconds: float) -> bool:
 def _read_name(text: str) -> str:
     try:
         return check_host_name(text)
-    except ConfigError as error:  # it was typed and is in no file
+    except ConfigError as error:  # the name was typed, not configured
         raise RefusedError(str(error)) from None

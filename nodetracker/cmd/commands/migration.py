@@ -9,7 +9,7 @@ from cliff.show import ShowOne
 from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
-from nodetracker.cmd.commands.claim import add_request, read_json, with_place
+from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.compute.node_resolution import find_node
 from nodetracker.errors import NotFoundError
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
@@ -23,36 +23,38 @@ COLUMNS = (
 
 
 class CreateMigration(StoreCommand, ShowOne):
-    """Hold a move's destination beside its source, or say why that cannot be."""
+    """Claim a move's destination in addition to its source, or show why it is refused."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the request and where it is wanted."""
+        """Add the request, the host and the node."""
         parser = super().get_parser(prog_name)
         add_request(parser, "the best candidate's, or the source's for a rebuild")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Admit it and print the migration."""
-        request = with_place(parse_claim_request(read_json(parsed_args.file)), parsed_args)
+        """Create the migration and show it."""
+        request = with_target(parse_claim_request(read_json(parsed_args.file)), parsed_args)
         move_of(request)
         if request.host is None:
             store = self.scheduler_store
             scheduler = Scheduler(store, HostManager(store), self.policy)
             return show(require_open(scheduler.create_migration(request)))
         node = find_node(self.store, request.host, request.nodename)
-        made = self.store.create_migration(request, node.host, node.nodename, self.policy)
-        return show(require_open(made))
+        migration = self.store.create_migration(request, node.host, node.nodename, self.policy)
+        return show(require_open(migration))
 
 
 class ListMigrations(StoreCommand, Lister):
     """List migrations, oldest first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what to leave out."""
+        """Add the filters."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only those from or to this host.")
+        parser.add_argument("--host", help="Only migrations from or to this host.")
         parser.add_argument(
-            "--status", choices=[status.value for status in MigrationStatus], help="Only these."
+            "--status",
+            choices=[status.value for status in MigrationStatus],
+            help="Only this status.",
         )
         return parser
 
@@ -67,7 +69,7 @@ class OneMigration(StoreCommand, ShowOne):
     """Base of commands on one migration."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the migration."""
+        """Add the migration's uuid."""
         parser = super().get_parser(prog_name)
         parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
         return parser
@@ -77,7 +79,7 @@ class ShowMigration(OneMigration):
     """Show one migration."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read it."""
+        """Read the migration."""
         found = self.store.list_migrations(uuid=parsed_args.uuid)
         if not found:
             raise NotFoundError(f"no such migration: {parsed_args.uuid}")
@@ -85,16 +87,16 @@ class ShowMigration(OneMigration):
 
 
 class SetMigration(OneMigration):
-    """Say how far a migration is; its claims stay as they are."""
+    """Set the status of an open migration; its claims are not changed."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add how far."""
+        """Add the status."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--status", required=True, choices=[status.value for status in OPEN])
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Write it."""
+        """Store the status."""
         status = MigrationStatus(parsed_args.status)
         return show(self.store.set_migration_status(parsed_args.uuid, status))
 
@@ -103,7 +105,7 @@ class ConfirmMigration(OneMigration):
     """End a migration at its destination: the source's claim is released."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Confirm it."""
+        """Confirm the migration."""
         return show(self.store.confirm_migration(parsed_args.uuid))
 
 
@@ -111,7 +113,7 @@ class RevertMigration(OneMigration):
     """End a migration at its source: the destination's claim is released."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Revert it."""
+        """Revert the migration."""
         return show(self.store.revert_migration(parsed_args.uuid))
 
 
@@ -133,6 +135,6 @@ def render_migration(migration: Migration) -> dict[str, Any]:
 
 
 def show(migration: Migration) -> tuple[Any, Any]:
-    """Return one migration as cliff wants it."""
+    """Return one migration in cliff's format."""
     row = render_migration(migration)
     return tuple(row), tuple(row.values())

@@ -36,22 +36,22 @@ _READINGS = 5
 
 
 class ListNodes(StoreCommand, Lister):
-    """List nodes: what each has, what is used, and how old the reading is."""
+    """List nodes with their resources, usage and the age of the last reading."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what narrows or widens the list."""
+        """Add the filter and the choice of columns."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--host", help="Only the nodes of this host.")
         parser.add_argument("--long", action="store_true", help="Show more columns.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the rows and judge their hosts."""
-        everyone = self.store.list_services()
-        services = {item.host: item for item in everyone if item.binary == COMPUTE_BINARY}
+        """Read the rows and evaluate their hosts."""
+        all_services = self.store.list_services()
+        services = {item.host: item for item in all_services if item.binary == COMPUTE_BINARY}
         records = self.store.list_nodes(parsed_args.host)
         now, down_time = self.store.now(), self.service_down_time
-        outage = find_broker_outage(everyone, now, down_time)
+        outage = find_broker_outage(all_services, now, down_time)
         rows = []
         for record in records:
             summary = summarize_node(record, services.get(record.host), now, down_time, outage)
@@ -89,28 +89,28 @@ class ShowNode(StoreCommand, ShowOne):
 
 
 class NodeStats(StoreCommand, ShowOne):
-    """Add up all nodes whose service is enabled."""
+    """Sum all nodes whose service is enabled."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read all rows and add them up."""
+        """Read all rows and sum them."""
         sums = sum_nodes(self.store.list_nodes(), services_by_host(self.store))
         return tuple(sums), tuple(sums.values())
 
 
 class AuditNode(StoreCommand, Lister):
-    """Let a host's agent audit its nodes now, and show what became of each."""
+    """Request an audit from a host's agent, and show the outcome for each node."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
         return add_node_arguments(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask the agent, and read what the rows say then."""
+        """Call the agent."""
         host = parsed_args.host
         find_compute_service(self.store, host)
         outcome = self.agents.agent_of(host).update_available_resource(parsed_args.nodename)
         if outcome.listing_error is not None:
-            self.app.stderr.write(f"not every node could be listed: {outcome.listing_error}\n")
+            self.app.stderr.write(f"not all nodes could be listed: {outcome.listing_error}\n")
         rows = [
             {"host": host, "nodename": nodename, "outcome": text}
             for nodename, text in outcome.nodes.items()
@@ -119,27 +119,29 @@ class AuditNode(StoreCommand, Lister):
 
 
 class DiffNode(StoreCommand, Lister):
-    """Show what a node's row, its claims and its guests say is used, side by side."""
+    """Compare a node's usage by its row, by its claims and by its guests."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
         return add_node_arguments(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read one node with all that hangs below it."""
+        """Read one node with its claims and guests."""
         found = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        lines = compare_usage(read_whole(self.store, found))
+        lines = compare_usage(read_consistently(self.store, found))
         return columns_of([line.as_row() for line in lines], _DIFF_COLUMNS)
 
 
 class NodeHistory(StoreCommand, Lister):
-    """Show what agents changed in a host's rows, oldest first."""
+    """Show the changes of a host's rows, oldest first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host, nodename and time."""
         parser = add_node_arguments(super().get_parser(prog_name))
         parser.add_argument(
-            "--since", metavar="TIME", help="A time (ISO 8601, UTC) or an age such as 90m, 12h, 7d."
+            "--since",
+            metavar="TIME",
+            help="Only changes since a time (ISO 8601, UTC) or an age such as 90m, 12h, 7d.",
         )
         return parser
 
@@ -161,7 +163,7 @@ class NodeHistory(StoreCommand, Lister):
 
 
 class DeleteNode(StoreCommand, Command):
-    """Delete the row of a node whose host is down; a live agent would make it again."""
+    """Delete the row of a node whose host is down; a live agent would create it again."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
@@ -171,7 +173,7 @@ class DeleteNode(StoreCommand, Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Refuse while the host lives, else delete."""
+        """Delete the row, unless the host is up."""
         host, nodename = parsed_args.host, parsed_args.nodename
         find_node(self.store, host, nodename)
         service = services_by_host(self.store).get(host)
@@ -179,7 +181,7 @@ class DeleteNode(StoreCommand, Command):
             service, self.store.now(), self.service_down_time
         ):
             raise RefusedError(
-                f"host {host} is up and would make node {nodename} again; stop its agent first"
+                f"host {host} is up and would create node {nodename} again; stop its agent first"
             )
         self.store.delete_node(host, nodename)
 
@@ -189,14 +191,14 @@ def services_by_host(store: FleetStore) -> dict[str, ServiceRecord]:
     return {service.host: service for service in store.list_services(binary=COMPUTE_BINARY)}
 
 
-def read_whole(store: FleetStore, found: NodeRecord) -> NodeRecord:
-    """Return a node with its guests and claims, as they belong together.
+def read_consistently(store: FleetStore, found: NodeRecord) -> NodeRecord:
+    """Return a node with its guests and claims of one generation.
 
-    They are read one after the other, so that a claim may come between: then
-    all are read again, a few times.
+    They are read by several statements. If a claim changes the node between
+    them, all are read again, a few times.
 
     Raises:
-        NotFoundError: it is gone.
+        NotFoundError: the node was deleted.
     """
     for _ in range(_READINGS):
         records = store.load_nodes(found.host, [found.id])
@@ -210,7 +212,7 @@ def read_whole(store: FleetStore, found: NodeRecord) -> NodeRecord:
 def add_node_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add HOST and an optional NODENAME."""
     parser.add_argument("host", help="As node list shows it.")
-    parser.add_argument("nodename", nargs="?", help="Which one, of a host with several.")
+    parser.add_argument("nodename", nargs="?", help="Required if the host has several nodes.")
     return parser
 
 

@@ -22,10 +22,10 @@ _COLUMNS = (
 
 
 class ListServices(StoreCommand, Lister):
-    """List the services: status is the administrator's word, state is liveness."""
+    """List services: status is set by the administrator, state is liveness."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read and judge all services."""
+        """Read and evaluate all services."""
         services = self.store.list_services()
         now = self.store.now()
         outage = find_broker_outage(services, now, self.service_down_time)
@@ -36,7 +36,7 @@ class ListServices(StoreCommand, Lister):
 
 
 class ServiceCommand(StoreCommand):
-    """Mixed into commands on one service."""
+    """Mixin of commands on one service."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and binary."""
@@ -50,7 +50,7 @@ class ShowService(ServiceCommand, ShowOne):
     """Show one service with its identity and the state of its audits."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read and judge one service."""
+        """Read and evaluate one service."""
         services = self.store.list_services(parsed_args.host, parsed_args.binary)
         if not services:
             raise NotFoundError(f"no such service: {parsed_args.binary} on host {parsed_args.host}")
@@ -73,10 +73,10 @@ class ShowService(ServiceCommand, ShowOne):
 
 
 class SetService(ServiceCommand, Command):
-    """Change what an administrator says of a service."""
+    """Enable or disable a service, or force it down."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what can be said."""
+        """Add the settings."""
         parser = super().get_parser(prog_name)
         admin = parser.add_mutually_exclusive_group()
         admin.add_argument(
@@ -84,40 +84,40 @@ class SetService(ServiceCommand, Command):
             dest="disabled",
             action="store_const",
             const=False,
-            help="Let it be scheduled to.",
+            help="Schedule new workloads to its host.",
         )
         admin.add_argument(
             "--disable",
             dest="disabled",
             action="store_const",
             const=True,
-            help="Keep it from being scheduled to.",
+            help="Schedule no new workloads to its host.",
         )
-        parser.add_argument("--disable-reason", metavar="REASON", help="Why; with --disable.")
+        parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
         liveness = parser.add_mutually_exclusive_group()
         liveness.add_argument(
             "--up",
             dest="forced_down",
             action="store_const",
             const=False,
-            help="Judge it by its heartbeats again.",
+            help="Evaluate it by its heartbeats again.",
         )
         liveness.add_argument(
             "--down",
             dest="forced_down",
             action="store_const",
             const=True,
-            help="Make it down, whatever its heartbeats say.",
+            help="Force it down, regardless of its heartbeats.",
         )
         self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Write what was said."""
+        """Store the settings."""
         if parsed_args.disable_reason is not None and not parsed_args.disabled:
-            self.parser.error("--disable-reason goes with --disable")
+            self.parser.error("--disable-reason requires --disable")
         if parsed_args.disabled is None and parsed_args.forced_down is None:
-            self.parser.error("one of --enable, --disable, --up and --down is needed")
+            self.parser.error("one of --enable, --disable, --up and --down is required")
         change = ServiceChange(
             parsed_args.disabled, parsed_args.disable_reason, parsed_args.forced_down
         )
@@ -128,7 +128,7 @@ class DeleteService(ServiceCommand, Command):
     """Delete a service that is not alive, with its nodes, warnings and queues in the broker."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete it, unless it was heard of lately."""
+        """Delete the service, unless it sent a heartbeat recently."""
         self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
         delete_queues(self.app, parsed_args.host, parsed_args.binary)
 

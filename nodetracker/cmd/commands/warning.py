@@ -14,19 +14,17 @@ _COLUMNS = (
 
 
 class ListWarnings(StoreCommand, Lister):
-    """List what an operator should look at; warnings resolve themselves."""
+    """List active warnings; they resolve when their cause ends."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what to leave out and what to add."""
+        """Add the filters."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--host", help="Only warnings of this host.")
-        parser.add_argument(
-            "--all", action="store_true", help="Also those that have resolved themselves."
-        )
+        parser.add_argument("--all", action="store_true", help="Also resolved warnings.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the warnings, those that were seen first first."""
+        """Read the warnings, ordered by the time they were first seen."""
         rows = [
             {
                 "host": record.host,

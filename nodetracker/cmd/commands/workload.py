@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 class WorkloadCommand(StoreCommand, Lister):
-    """Base of commands that read workloads: what claims hold, and what drivers see."""
+    """Base of commands that read workloads: active claims and guests."""
 
     def read(self, host: str | None) -> list[WorkloadLine]:
         """Return the workloads of a host, or of all."""
@@ -30,20 +30,18 @@ class WorkloadCommand(StoreCommand, Lister):
 
 
 class ListWorkloads(WorkloadCommand):
-    """List workloads: those that claims hold, and guests that no claim covers."""
+    """List workloads: those with an active claim, and unclaimed guests."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add what to leave out."""
+        """Add the filters."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only those on this host.")
-        parser.add_argument("--project", metavar="P", help="Only those of this project.")
-        parser.add_argument(
-            "--unclaimed", action="store_true", help="Only guests that no claim covers."
-        )
+        parser.add_argument("--host", help="Only workloads on this host.")
+        parser.add_argument("--project", metavar="P", help="Only workloads of this project.")
+        parser.add_argument("--unclaimed", action="store_true", help="Only unclaimed guests.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read and choose."""
+        """Read and filter the workloads."""
         lines = [
             line.as_row()
             for line in self.read(parsed_args.host)
@@ -54,16 +52,16 @@ class ListWorkloads(WorkloadCommand):
 
 
 class ShowWorkload(WorkloadCommand):
-    """Show where a workload is held or seen: a line for each node, with what its driver tells."""
+    """Show a workload's claims and guests: a line per node, with the driver's details."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the workload."""
+        """Add the workload's uuid."""
         parser = super().get_parser(prog_name)
         parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read it."""
+        """Read the workload."""
         lines = [line.as_row() for line in self.read(None) if line.uuid == parsed_args.uuid]
         if not lines:
             raise NotFoundError(f"no such workload: {parsed_args.uuid}")

@@ -17,7 +17,7 @@ def agent():
     return agent
 
 
-def test_what_one_audit_tells_is_sent(agent):
+def test_notifications_of_one_audit_are_sent(agent):
     assert audit_once(agent) == EXIT_DONE
     assert [name for name, *_ in agent.mock_calls][-2:] == [
         "manager.cleanup_host",
@@ -25,7 +25,7 @@ def test_what_one_audit_tells_is_sent(agent):
     ]
 
 
-def test_what_is_told_of_a_refusal_is_sent(agent):
+def test_notifications_of_a_refusal_are_sent(agent):
     agent.manager.update_available_resource.side_effect = DuplicateAgentError("another")
     with pytest.raises(RefusedError):
         audit_once(agent)

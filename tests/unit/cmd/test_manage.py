@@ -11,7 +11,7 @@ COMMANDS = sorted(manage.COMMANDS)
 
 @pytest.fixture(autouse=True)
 def _root_logger() -> Iterator[None]:
-    """Take back the handler that the program gives its process, on this test's stderr."""
+    """Remove the handler that the program adds to the root logger, on this test's stderr."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield
@@ -21,18 +21,18 @@ def _root_logger() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_behind_a_command_is_the_command_s(name, monkeypatch, capsys):
+def test_help_after_a_command_is_the_command_s(name, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [manage.PROGRAM])
     assert manage.main([*name.split(), "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: {manage.PROGRAM} {name} ")
 
 
-def test_help_without_a_command_names_them_all(capsys):
+def test_help_without_a_command_lists_all_commands(capsys):
     with pytest.raises(SystemExit) as caught:
         manage.main(["--help"])
     assert not caught.value.code
-    told = capsys.readouterr().out
-    assert [name for name in COMMANDS if f"  {name}  " not in told] == []
+    output = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"  {name}  " not in output] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -4,7 +4,7 @@ from nodetracker.cmd.standalone import TablePrinter
 from nodetracker.model.audit import AuditReport
 
 
-def test_whoever_stops_reading_the_table_stops_nothing():
+def test_a_closed_output_does_not_stop_the_agent():
     class Closed(io.StringIO):
         def isatty(self):
             return True
