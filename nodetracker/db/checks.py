@@ -1,6 +1,6 @@
 """Check preconditions of writes: fencing, deletion, renaming.
 
-Pure, for every store.
+Pure; every store uses these checks.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def check_rename(
     if old == new:
         raise RefusedError(f"host {old} already has that name")
     if any(service.host == new for service in services) or any(host == new for host, _ in nodes):
-        raise RefusedError(f"host {new} exists already; delete its service and nodes first")
+        raise RefusedError(f"host {new} already exists; delete its service and nodes first")
     nodenames = {nodename for host, nodename in nodes if host == old}
     found = [service for service in services if service.host == old]
     if not found and not nodenames:

@@ -1,4 +1,4 @@
-"""Encode nodes and what belongs to them as columns and decode them: enums, times, facts.
+"""Encode nodes and their child rows as columns and decode them: enums, times, facts.
 
 It uses no database library; the SQL store and the memory store both use it, so
 both return what was written.
@@ -29,7 +29,7 @@ JSON_COLUMNS = frozenset(
     }
 )  # fmt: skip
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
-GATE_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
+AVAILABILITY_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
 
@@ -45,21 +45,21 @@ def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> 
 
 
 def decode_values(row: Row) -> NodeValues:
-    """Build the values of a row; further columns are left aside."""
+    """Build the values of a row; other columns are ignored."""
     return decode_some_values(row, NODE_COLUMNS)
 
 
 def decode_some_values(row: Row, columns: Iterable[str]) -> NodeValues:
-    """Build values of which only some columns, ``facts`` among them, were read."""
+    """Build values from some columns of a row, ``facts`` among them."""
     fields = {name: row[name] for name in columns}
     fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
-    if "ratio_origins" in fields:  # NULL in a row that is older than the column
+    if "ratio_origins" in fields:  # NULL in rows that are older than the column
         fields["ratio_origins"] = fields["ratio_origins"] or {}
     return NodeValues(**fields)
 
 
 def merge_values(stored: NodeValues, wanted: NodeValues, columns: Iterable[str]) -> NodeValues:
-    """Return what a row says once `columns` of `wanted` are written, as it would be read."""
+    """Return a row's values as read back once `columns` of `wanted` have been written."""
     encoded = encode_values(wanted, columns)
     fields = {
         name: parse_json(render_json(value)) if name in JSON_COLUMNS else value
@@ -95,7 +95,7 @@ def decode_node(
     claims: Mapping[str, Claim],
     moves: tuple[Move, ...] = (),
 ) -> NodeRecord:
-    """Build a record from a ``compute_nodes`` row and what hangs below it."""
+    """Build a record from a ``compute_nodes`` row and its child rows."""
     return NodeRecord(
         id=row["id"],
         uuid=row["uuid"],
@@ -114,7 +114,7 @@ def decode_node(
 
 
 def encode_guest(guest: Guest) -> dict[str, Any]:
-    """Return the columns of a ``guests`` row that the driver decides."""
+    """Return the columns of a ``guests`` row, except the node's id."""
     row = {name: getattr(guest, name) for name in GUEST_COLUMNS}
     return row | {
         "kind": guest.kind.value,
@@ -133,19 +133,19 @@ def decode_guest(row: Row) -> Guest:
 
 
 def encode_pins(pins: GuestPins) -> dict[str, Any]:
-    """Return the column ``pins`` of a guest that is bound to anything."""
+    """Return the column ``pins`` of a guest that is bound to cells or devices."""
     return {"cells": encode_cells(pins.cells), "devices": list(pins.devices)}
 
 
 def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
-    """Build what the column ``pins`` holds."""
+    """Build the pins of the column ``pins``."""
     if data is None:
         return GuestPins()
     return GuestPins(decode_placement(data).cells, tuple(data.get("devices", ())))
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:
-    """Return the columns of a ``claims`` row, but for the node's id."""
+    """Return the columns of a ``claims`` row, except the node's id."""
     return {
         "uuid": claim.uuid,
         "workload_uuid": claim.workload.uuid,
@@ -168,7 +168,7 @@ def encode_claim(claim: Claim) -> dict[str, Any]:
 
 
 def encode_claim_state(claim: Claim) -> dict[str, Any]:
-    """Return the columns of a ``claims`` row that change in its life."""
+    """Return the columns of a ``claims`` row that can change."""
     return {
         "state": claim.state.value,
         "reason": claim.reason,
@@ -225,7 +225,7 @@ def decode_migration(row: Row) -> Migration:
 
 
 def encode_device(device: TrackedDevice) -> dict[str, Any]:
-    """Return the columns of a ``pci_devices`` row, but for the node's id."""
+    """Return the columns of a ``pci_devices`` row, except the node's id."""
     row = {name: getattr(device, name) for name in DEVICE_COLUMNS}
     return row | {
         "dev_type": device.dev_type.value,

@@ -1,4 +1,4 @@
-"""Load all hosts' nodes for schedulers: their versions, and what admission needs of them."""
+"""Load all hosts' nodes for schedulers: their versions and the rows that admission needs."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -27,21 +27,21 @@ _VERSION = (
     _nodes.created_at,
 )
 _SERVICE = "service_"
-# Above this many ids it costs less to read every row.
+# Above this number of ids it is cheaper to read every row.
 _MAX_IDS = 1000
 
 
 def load_ledger_versions(connection: sa.Connection) -> LedgerVersions:
     """See `Store.load_ledger_versions`."""
-    # One row to join to, as the time is wanted of an empty fleet too.
-    always = sa.select(sa.literal(1).label("one")).subquery()
+    # One row to join to, so that an empty fleet returns the time as well.
+    one_row = sa.select(sa.literal(1).label("one")).subquery()
     rows = connection.execute(
         sa.select(
             utc_now().label("now"),
             *_VERSION,
-            *(_services[name].label(_SERVICE + name) for name in codec.GATE_COLUMNS),
+            *(_services[name].label(_SERVICE + name) for name in codec.AVAILABILITY_COLUMNS),
         ).select_from(
-            always.outerjoin(tables.compute_nodes, sa.true()).outerjoin(
+            one_row.outerjoin(tables.compute_nodes, sa.true()).outerjoin(
                 tables.services,
                 sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY),
             )
@@ -53,7 +53,7 @@ def load_ledger_versions(connection: sa.Connection) -> LedgerVersions:
         nodes=tuple(_decode_version(row) for row in found),
         services={
             row.host: ServiceAvailability(
-                **{name: getattr(row, _SERVICE + name) for name in codec.GATE_COLUMNS}
+                **{name: getattr(row, _SERVICE + name) for name in codec.AVAILABILITY_COLUMNS}
             )
             for row in found
             if row.service_created_at is not None
@@ -76,10 +76,11 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
     }
     claims = _load_claims(connection, node_ids, rows)
     guests: dict[int, dict[str, Guest]] = {}
-    for guest in _select_below(connection, tables.guests, node_ids, _guests.claim_uuid.is_(None)):
+    is_unclaimed = _guests.claim_uuid.is_(None)
+    for guest in _select_children(connection, tables.guests, node_ids, is_unclaimed):
         guests.setdefault(guest["compute_node_id"], {})[guest["uuid"]] = codec.decode_guest(guest)
     devices: dict[int, dict[str, TrackedDevice]] = {}
-    for row in _select_below(connection, tables.pci_devices, node_ids):
+    for row in _select_children(connection, tables.pci_devices, node_ids):
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
     return [
         LedgerNode(
@@ -99,7 +100,7 @@ def _load_claims(
     """Return the active claims of nodes, oldest first, by node."""
     claims: dict[int, list[Claim]] = {}
     is_active = _claims.state.in_([state.value for state in ACTIVE_STATES])
-    rows = _select_below(connection, tables.claims, node_ids, is_active)
+    rows = _select_children(connection, tables.claims, node_ids, is_active)
     for row in sorted(rows, key=lambda row: (row["created_at"], row["id"])):
         if (node := nodes.get(row["compute_node_id"])) is not None:
             claim = codec.decode_claim(row, node.host, node.hypervisor_hostname)
@@ -107,13 +108,13 @@ def _load_claims(
     return claims
 
 
-def _select_below(
+def _select_children(
     connection: sa.Connection,
     table: sa.Table,
     node_ids: Collection[int],
     *conditions: "sa.ColumnElement[bool]",
 ) -> Iterable[sa.RowMapping]:
-    """Read the rows of a table below nodes."""
+    """Read the rows of a table that belong to nodes."""
     query = sa.select(table).where(_is_in(table.c.compute_node_id, node_ids), *conditions)
     return connection.execute(query).mappings()
 

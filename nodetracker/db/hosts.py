@@ -22,10 +22,10 @@ def delete_service(
     connection: sa.Connection, host: str, binary: str, service_down_time: int
 ) -> None:
     """See `Store.delete_service`."""
-    one = sa.and_(_services.host == host, _services.binary == binary)
+    is_service = sa.and_(_services.host == host, _services.binary == binary)
     row = (
         connection.execute(
-            sa.select(tables.services, utc_now().label("now")).where(one).with_for_update()
+            sa.select(tables.services, utc_now().label("now")).where(is_service).with_for_update()
         )
         .mappings()
         .one_or_none()
@@ -33,9 +33,9 @@ def delete_service(
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
     checks.check_deletion(service_codec.decode_service(row), row["now"], service_down_time)
-    connection.execute(sa.delete(tables.services).where(one))
+    connection.execute(sa.delete(tables.services).where(is_service))
     if binary != COMPUTE_BINARY:
-        return  # the host's nodes are its agent's
+        return  # the host's nodes belong to its agent
     nodes = lock_nodes(connection, host)
     checks.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
     if nodes:
@@ -91,7 +91,7 @@ def _rename_rows(connection: sa.Connection, old: str, new: str, binary: str, epo
             hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
         )
     )
-    # An agent that was refused under the new name may have left warnings there.
+    # An agent that was refused under the new name may have left warnings under it.
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == new))
     for table in (tables.history, tables.warnings):
         connection.execute(
@@ -102,7 +102,7 @@ def _rename_rows(connection: sa.Connection, old: str, new: str, binary: str, epo
 
 
 def _log_rename(connection: sa.Connection, old: str, new: str, nodes: Sequence[Any]) -> None:
-    """Write a line of history for each node."""
+    """Insert a history row for each node."""
     now = connection.execute(sa.select(utc_now())).scalar_one()
     history.insert(
         connection,

@@ -6,14 +6,14 @@ from typing import Any
 
 
 def _plain(value: object) -> object:
-    """Convert the mappings that `json` does not know."""
+    """Convert mappings that `json` cannot serialize."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def render_json(value: object) -> str:
-    """Render plain data as JSON; equal data gives equal text.
+    """Render plain data as JSON; equal data has equal text.
 
     >>> render_json({"b": (1, 2.0), "a": "ü"})
     '{"a":"ü","b":[1,2.0]}'

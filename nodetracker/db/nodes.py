@@ -20,7 +20,7 @@ from nodetracker.model.pci import TrackedDevice
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
 _claims = tables.claims.c
-# With more ids than this it is cheaper to read all of the host's rows.
+# Above this number of ids it is cheaper to read all of the host's rows.
 _MAX_IDS = 1000
 
 
@@ -67,13 +67,13 @@ def load_nodes(
     if not found:
         return []
     guests: dict[int, dict[str, Guest]] = {}
-    for row in _select_below(connection, tables.guests, condition):
+    for row in _select_children(connection, tables.guests, condition):
         guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
     devices: dict[int, dict[str, TrackedDevice]] = {}
-    for row in _select_below(connection, tables.pci_devices, condition):
+    for row in _select_children(connection, tables.pci_devices, condition):
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
     claims: dict[int, dict[str, Claim]] = {}
-    for row in _select_below(connection, tables.claims, condition, _is_of_interest):
+    for row in _select_children(connection, tables.claims, condition, _is_relevant):
         node = found[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
@@ -92,7 +92,7 @@ def load_nodes(
 
 
 # Active claims, and expired ones, which a late guest reopens.
-_is_of_interest = sa.or_(
+_is_relevant = sa.or_(
     _claims.state != ClaimState.RELEASED.value,
     _claims.reason == ReleaseReason.EXPIRED.value,
 )
@@ -101,14 +101,12 @@ _is_of_interest = sa.or_(
 def _load_moves(
     connection: sa.Connection, condition: sa.ColumnElement[bool]
 ) -> dict[int, tuple[Move, ...]]:
-    below = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
-    workloads = (
-        sa.select(_claims.workload_uuid).select_from(below).where(condition, _is_of_interest)
-    )
+    joined = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+    workloads = sa.select(_claims.workload_uuid).select_from(joined).where(condition, _is_relevant)
     return migrations.load_moves(connection, workloads)
 
 
-def _select_below(
+def _select_children(
     connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]
 ) -> Iterable[sa.RowMapping]:
     joined = table.join(tables.compute_nodes, _nodes.id == table.c.compute_node_id)
@@ -144,12 +142,12 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
 
 def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
     """Delete nodes with all rows that refer to them."""
-    clear_below(connection, ids)
+    delete_children(connection, ids)
     connection.execute(sa.delete(tables.claims).where(_claims.compute_node_id.in_(ids)))
     connection.execute(sa.delete(tables.compute_nodes).where(_nodes.id.in_(ids)))
 
 
-def clear_below(connection: sa.Connection, ids: Sequence[int]) -> None:
+def delete_children(connection: sa.Connection, ids: Sequence[int]) -> None:
     """Delete guests and devices of nodes; claims are kept."""
     for table in (tables.guests, tables.pci_devices):
         connection.execute(sa.delete(table).where(table.c.compute_node_id.in_(ids)))

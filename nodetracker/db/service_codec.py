@@ -16,7 +16,7 @@ _SERVICE_COLUMNS = tuple(
 
 
 def encode_incarnation(incarnation: Incarnation) -> dict[str, Any]:
-    """Return the columns of a ``services`` row that identify the run of an agent."""
+    """Return the columns of a ``services`` row that identify one run of an agent."""
     return {name: getattr(incarnation, name) for name in _INCARNATION_COLUMNS}
 
 
@@ -40,7 +40,7 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
 
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:
-    """Return the state of the audits as a heartbeat stores it, as plain data."""
+    """Return the state of the audits as plain data, as heartbeats store it."""
     nodes = sanitize_json(state.nodes)
     stored = {"age_seconds": state.age_seconds, "nodes": nodes}
     return stored | {"by_broker": True} if state.by_broker else stored

@@ -29,7 +29,7 @@ _nodes = tables.compute_nodes.c
 
 
 def select_service() -> "sa.Select[Any]":
-    """Return the query of whole rows, for `service_codec.decode_service`."""
+    """Return the query for whole rows, as `service_codec.decode_service` reads them."""
     return sa.select(tables.services)
 
 
@@ -57,9 +57,9 @@ def register_agent(
     incarnation: Incarnation,
     expected: ServiceRecord | None,
 ) -> ServiceRecord:
-    """See `Store.register_agent`. The services row comes first, then the nodes in id order."""
-    one = sa.and_(_services.host == host, _services.binary == binary)
-    # Rows may carry a newer epoch than a services row that was deleted and made again.
+    """See `Store.register_agent`. Locks the services row first, then the nodes in id order."""
+    is_service = sa.and_(_services.host == host, _services.binary == binary)
+    # Nodes may have a newer epoch than a services row that was deleted and created again.
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
@@ -73,13 +73,13 @@ def register_agent(
     if expected is None:
         _insert_service(connection, host, binary, columns)
     else:
-        _take_service(connection, expected, columns)
+        _take_over_service(connection, expected, columns)
     if owns_nodes and lock_nodes(connection, host):
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)
         )
     return service_codec.decode_service(
-        connection.execute(select_service().where(one)).mappings().one()
+        connection.execute(select_service().where(is_service)).mappings().one()
     )
 
 
@@ -102,15 +102,15 @@ def _insert_service(
     )
 
 
-def _take_service(
+def _take_over_service(
     connection: sa.Connection, expected: ServiceRecord, columns: Mapping[str, Any]
 ) -> None:
-    """Give the services row another holder, unless it has changed since it was read.
+    """Assign the services row to another agent, unless it has changed since it was read.
 
     Raises:
-        ConflictError: it has changed.
+        ConflictError: the row has changed.
     """
-    taken = connection.execute(
+    updated = connection.execute(
         sa.update(tables.services)
         .where(
             _services.host == expected.host,
@@ -121,15 +121,15 @@ def _take_service(
         )
         .values(columns)
     )
-    if taken.rowcount != 1:
+    if updated.rowcount != 1:
         raise ConflictError(f"host {expected.host} was taken over or reported its state meanwhile")
 
 
 def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
-    """Lock the services row, make sure that it is still the agent's, and return the time.
+    """Lock the services row, check that it is still the agent's, and return the time.
 
     Raises:
-        FencedError: it is not.
+        FencedError: the row is missing or another agent's.
     """
     row = connection.execute(
         sa.select(_services.agent_id, _services.epoch, _services.uuid, utc_now().label("now"))
@@ -146,13 +146,13 @@ def set_service(
     connection: sa.Connection, host: str, binary: str, change: ServiceChange
 ) -> ServiceRecord:
     """See `Store.set_service`."""
-    one = sa.and_(_services.host == host, _services.binary == binary)
+    is_service = sa.and_(_services.host == host, _services.binary == binary)
     connection.execute(
         sa.update(tables.services)
-        .where(one)
+        .where(is_service)
         .values(service_codec.encode_service_change(change) | {"updated_at": utc_now()})
     )
-    row = connection.execute(select_service().where(one)).mappings().one_or_none()
+    row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
     return service_codec.decode_service(row)
@@ -181,7 +181,7 @@ def report_state(
     """See `Store.report_state`.
 
     Args:
-        host_time: the agent's own clock, to be compared with the database's.
+        host_time: time of the agent's own clock, to compare with the database's.
     """
     written = connection.execute(
         sa.update(tables.services)

@@ -1,4 +1,4 @@
-"""Schema of a claim request: the JSON that files and RPC carry."""
+"""Schema of a claim request, the JSON in files and in RPC calls."""
 
 from nodetracker.model.claim import VCPU
 from nodetracker.model.guest import WorkloadKind

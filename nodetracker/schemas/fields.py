@@ -9,7 +9,7 @@ from nodetracker.model.text import TEXT_LENGTH
 Schema = dict[str, Any]
 
 MAX_AMOUNT = 2**31 - 1
-"""Placement's largest amount; the sum of a thousand is still exact in a row."""
+"""Placement's largest amount; the sum of a thousand of these is still exact in a row."""
 
 TEXT: Schema = {
     "description": f"a text of 1 to {TEXT_LENGTH} characters without NUL or lone surrogates",
@@ -63,7 +63,7 @@ def record(properties: Schema, required: Sequence[str] = ()) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """Return a schema that accepts null as well, which stands for an absent key."""
+    """Return a schema that also accepts null, which means that the key is absent."""
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     changed: Schema = {"type": [*types, "null"]}
     if "enum" in schema:

@@ -1,4 +1,4 @@
-"""Schema of the part ``migration`` of a claim request."""
+"""Schema of the key ``migration`` of a claim request."""
 
 from nodetracker.model.migration import MigrationType
 from nodetracker.schemas.fields import UUID, one_of, record

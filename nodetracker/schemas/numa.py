@@ -1,4 +1,4 @@
-"""Schemas of the parts ``numa`` and ``limits.numa`` of a claim request."""
+"""Schemas of the keys ``numa`` and ``limits.numa`` of a claim request."""
 
 from nodetracker.model.numa_request import MAX_GUEST_CELLS, CpuPolicy, CpuThreadPolicy
 from nodetracker.model.text import TEXT_LENGTH

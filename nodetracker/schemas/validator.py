@@ -1,4 +1,4 @@
-"""Check documents against schemas; errors name the key's path in our words."""
+"""Check documents against schemas; errors name the path of the key and what was expected."""
 
 import functools
 import math
@@ -30,10 +30,10 @@ def check(document: object, schema: Schema) -> None:
 
 @functools.cache
 def _validator_class() -> Callable[[Schema], Any]:
-    """Return a validator to which neither 1.0 nor True is an integer and NaN is not a number.
+    """Return a validator that rejects 1.0 and True as integers, and NaN as a number.
 
-    The library is imported here, with the first document: it takes 40 ms and
-    8 MiB (seen with 4.26), which agents at rest and most commands save.
+    jsonschema is imported with the first document: it takes 40 ms and 8 MiB
+    (seen with 4.26), which idle agents and most commands do not need.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
@@ -58,7 +58,7 @@ def _is_finite_float(value: object) -> bool:
 
 
 def _translate(violation: Any) -> RequestError:
-    """Return our error for a `jsonschema.ValidationError`."""
+    """Translate a `jsonschema.ValidationError`."""
     path, value = list(violation.absolute_path), violation.instance
     if violation.validator == "required":
         missing = next(key for key in violation.validator_value if key not in value)

@@ -11,7 +11,7 @@ from nodetracker.db.audit import records
 from nodetracker.db.audit.decisions import Decision
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import list_active_claims
-from nodetracker.db.nodes import clear_below, delete_rows
+from nodetracker.db.nodes import delete_children, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
@@ -71,7 +71,7 @@ class NodeWriter:
         if not decision.moves:
             return
         ids = [row.id for _, row in decision.moves]
-        clear_below(self._connection, ids)
+        delete_children(self._connection, ids)
         held = list_active_claims(self._connection, ids)
         parameters = []
         for change, row in decision.moves:

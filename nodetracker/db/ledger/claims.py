@@ -1,7 +1,7 @@
 """Run ledger transactions on claims, and list and purge claims.
 
-Each transaction gathers under the lock of the node's row, decides by a pure
-function and applies what that returns. A claim costs four statements and so
+Each transaction reads under the lock of the node's row, decides with a pure
+function and applies what that returns. A claim costs four statements, and so
 does an abort, however many guests the node has.
 """
 
@@ -34,7 +34,7 @@ def create_claim(
     nodename: str,
     policy: AdmissionPolicy,
 ) -> Claim:
-    """See `Store.create_claim`; a uuid that exists violates its unique key."""
+    """See `Store.create_claim`; a duplicate uuid violates its unique key."""
     grants.require_no_move(request)
     node = grants.require_node(lock_node(connection, request, host, nodename), host, nodename)
     write = grants.decide_grant(request, node, policy)
@@ -133,17 +133,17 @@ def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Cl
 def purge(connection: sa.Connection, before: datetime) -> int:
     """Delete claims that were released earlier and belong to no migration; return how many.
 
-    The generations of their nodes rise, so that no reader keeps them.
+    The generations of their nodes rise, so that no cache keeps them.
     """
-    is_over = sa.and_(
+    is_purgeable = sa.and_(
         _claims.state == ClaimState.RELEASED.value,
         _claims.updated_at < before,
         _claims.uuid.not_in(sa.select(_migrations.source_claim)),
         _claims.uuid.not_in(sa.select(_migrations.dest_claim)),
     )
-    node_ids = connection.execute(sa.select(_claims.compute_node_id).where(is_over).distinct())
+    node_ids = connection.execute(sa.select(_claims.compute_node_id).where(is_purgeable).distinct())
     ids = sorted(node_ids.scalars())
     lock_rows(connection, _nodes.id.in_(ids))
-    deleted = connection.execute(sa.delete(tables.claims).where(is_over)).rowcount
+    deleted = connection.execute(sa.delete(tables.claims).where(is_purgeable)).rowcount
     bump_generation(connection, ids)
     return deleted

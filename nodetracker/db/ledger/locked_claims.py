@@ -1,4 +1,4 @@
-"""Read claims for ledger transactions, with their node's row under lock."""
+"""Lock and read claims and their nodes for ledger transactions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,17 +30,17 @@ _devices = tables.pci_devices.c
 
 
 def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = False) -> LockedClaim:
-    """Lock a claim's node and read the claim, the moves that it is part of, and the node.
+    """Lock a claim's node; read the node, the claim and the migrations that it is part of.
 
     Args:
-        has_placements: read the node's NUMA placements, too, if the claim or
-            its guest has any.
+        has_placements: also read the node's NUMA placements if the claim or
+            its guest has one.
 
     Raises:
         NotFoundError: the claim does not exist.
     """
     node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    own = sa.select(_claims.devices).where(_claims.uuid == uuid).scalar_subquery()  # never change
+    own = sa.select(_claims.devices).where(_claims.uuid == uuid).scalar_subquery()  # never changes
     locked = lock_rows(connection, _nodes.id == node_id, own.label("claim_devices"))
     if not locked:
         raise NotFoundError(f"no such claim: {uuid}")
@@ -73,13 +73,13 @@ def _select_workload(
     """Read all claims of a claim's workload on a node, oldest first, each with the guest.
 
     Args:
-        has_devices: read the node's PCI devices, too; a row for each claim and device.
+        has_devices: also read the node's PCI devices; one row for each claim and device.
     """
     workload = sa.select(_claims.workload_uuid).where(_claims.uuid == uuid).scalar_subquery()
     is_guest = sa.and_(
         _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
     )
-    below = tables.claims.outerjoin(tables.guests, is_guest)
+    source = tables.claims.outerjoin(tables.guests, is_guest)
     columns = [
         *tables.claims.c,
         utc_now().label("now"),
@@ -88,13 +88,13 @@ def _select_workload(
         *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
     ]
     if has_devices:
-        below = below.outerjoin(
+        source = source.outerjoin(
             tables.pci_devices, _devices.compute_node_id == _claims.compute_node_id
         )
         columns += [_devices[name].label(DEVICE_PREFIX + name) for name in codec.DEVICE_COLUMNS]
     query = (
         sa.select(*columns)
-        .select_from(below)
+        .select_from(source)
         .where(_claims.compute_node_id == node_id, _claims.workload_uuid == workload)
         .order_by(_claims.created_at, _claims.id)
     )
@@ -104,7 +104,7 @@ def _select_workload(
 def _select_migration(
     side: "sa.ColumnElement[str]", statuses: Sequence[MigrationStatus]
 ) -> "sa.ScalarSelect[Any]":
-    """Select the migration of which each claim is one side."""
+    """Select the migration whose source or destination each claim is."""
     return (
         sa.select(sa.func.max(_migrations.uuid))
         .where(

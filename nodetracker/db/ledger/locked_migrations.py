@@ -1,4 +1,4 @@
-"""Read migrations for ledger transactions, with the rows of both claims' nodes under lock."""
+"""Lock the nodes of both claims of migrations and read these for ledger transactions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -33,7 +33,7 @@ _migrations = tables.migrations.c
 def lock_move(
     connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
 ) -> LockedMove:
-    """Lock a requested move's destination and its source's node, and read what decides.
+    """Lock the destination and the source's node of a requested move, and read both.
 
     Raises:
         ClaimRefusedError: the destination does not exist.
@@ -63,11 +63,11 @@ def lock_move(
 def lock_migration(
     connection: sa.Connection, uuid: str, has_placements: bool = False
 ) -> LockedMigration:
-    """Lock the nodes of a migration's claims and read it again.
+    """Lock the nodes of a migration's claims, then read the migration.
 
     Args:
-        has_placements: read the nodes' NUMA placements, too, if the migration
-            is open and a claim or a guest of the workload has any.
+        has_placements: also read the nodes' NUMA placements if the migration
+            is open and a claim or a guest of the workload has one.
 
     Raises:
         NotFoundError: the migration does not exist.
@@ -103,6 +103,6 @@ def _lock_ids(connection: sa.Connection, ids: Iterable[int | None]) -> Sequence[
 
 
 def _list_claims(connection: sa.Connection, workload: str, *uuids: str) -> dict[str, Claim]:
-    """Return a workload's claims, and those of some uuids, by uuid, oldest first."""
+    """Return a workload's claims and those with some uuids, by uuid, oldest first."""
     is_wanted = sa.or_(_claims.workload_uuid == workload, _claims.uuid.in_(uuids))
     return {claim.uuid: claim for claim in select_claims(connection, is_wanted)}

@@ -1,7 +1,7 @@
-"""Read nodes for ledger transactions: first their rows under lock, then all else that decides.
+"""Read nodes for ledger transactions: first their rows under lock, then related rows.
 
-What else decides is read by a statement of its own after the lock: the one
-that waits for the lock sees other tables as they were before the wait.
+Related rows are read by a separate statement after the lock: a statement that
+waits for a lock sees other tables as they were before the wait.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ _IS_ACTIVE = _claims.state.in_([state.value for state in ACTIVE_STATES])
 def lock_node(
     connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
 ) -> LockedNode | None:
-    """Lock a node and read what deciding about a request needs, None when it does not exist."""
+    """Lock a node and read what a decision on a request needs, None when it does not exist."""
     is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
     rows = lock_rows(connection, is_node)
     nodes = read_related(connection, rows, request.workload.uuid, bool(request.pci_requests))
@@ -43,12 +43,13 @@ def lock_node(
 
 
 def lock_rows(
-    connection: sa.Connection, which: "sa.ColumnElement[bool]", *more: "sa.ColumnElement[Any]"
+    connection: sa.Connection, condition: "sa.ColumnElement[bool]", *more: "sa.ColumnElement[Any]"
 ) -> Sequence[sa.RowMapping]:
-    """Lock nodes' rows in id order and return what of them decides.
+    """Lock nodes' rows in id order and return their `ADMISSION_COLUMNS`.
 
     Args:
-        more: columns that never change; all others are read once the lock is held.
+        more: further columns, which must never change; all others are read
+            once the lock is held.
     """
     return (
         connection.execute(
@@ -59,7 +60,7 @@ def lock_rows(
                 *(_nodes[name] for name in ADMISSION_COLUMNS),
                 *more,
             )
-            .where(which)
+            .where(condition)
             .order_by(_nodes.id)
             .with_for_update()
         )
@@ -77,8 +78,8 @@ def read_related(
     """Return locked nodes by id with their hosts' services and one workload's guests.
 
     Args:
-        rows: of `lock_rows`.
-        has_devices: read the nodes' PCI devices, too.
+        rows: from `lock_rows`.
+        has_devices: also read the nodes' PCI devices.
     """
     if not rows:
         return {}
@@ -88,19 +89,19 @@ def read_related(
         _nodes.id.label("node_id"),
         utc_now().label("now"),
         *(
-            _below(tables.guests, name, is_guest).label(GUEST_PREFIX + name)
+            _subquery(tables.guests, name, is_guest).label(GUEST_PREFIX + name)
             for name in codec.GUEST_COLUMNS
         ),
         *(
-            _below(tables.services, name, is_service).label(_SERVICE_PREFIX + name)
-            for name in codec.GATE_COLUMNS
+            _subquery(tables.services, name, is_service).label(_SERVICE_PREFIX + name)
+            for name in codec.AVAILABILITY_COLUMNS
         ),
     ).where(_nodes.id.in_([row["id"] for row in rows]))
-    if has_devices:  # a row each
-        below = tables.compute_nodes.outerjoin(
+    if has_devices:  # one row for each device
+        joined = tables.compute_nodes.outerjoin(
             tables.pci_devices, _devices.compute_node_id == _nodes.id
         )
-        query = query.add_columns(*tables.pci_devices.c).select_from(below)
+        query = query.add_columns(*tables.pci_devices.c).select_from(joined)
     related: dict[int, list[sa.RowMapping]] = {}
     for row in connection.execute(query).mappings():
         related.setdefault(row["node_id"], []).append(row)
@@ -116,7 +117,7 @@ def read_related(
 
 
 def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimRequest) -> LockedNode:
-    """Return a node with what its claims and guests use, as far as a request needs it."""
+    """Return a node with the usage by its claims and guests that a request needs."""
     if request.numa is not None or node.has_cells:
         node = read_placements(connection, {node.id: node})[node.id]
     if request.amounts.resources:
@@ -156,8 +157,8 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
     """Build a node without its service.
 
     Args:
-        row: of `lock_rows`.
-        related: the time as ``now`` and the guest's columns, each with `GUEST_PREFIX`.
+        row: from `lock_rows`.
+        related: the time as ``now``, and the guest's columns with `GUEST_PREFIX`.
     """
     guest = pick_columns(related, GUEST_PREFIX)
     return LockedNode(
@@ -172,13 +173,13 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
 
 
 def decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice]:
-    """Build devices by address; rows without one are left out."""
+    """Build devices by address; rows without an address are skipped."""
     found = [codec.decode_device(row) for row in rows if row["address"] is not None]
     return {device.address: device for device in found}
 
 
 def pick_columns(row: Mapping[Any, Any], prefix: str) -> dict[str, Any]:
-    """Return the columns whose name has a prefix, by their name without it."""
+    """Return the columns whose names have a prefix, with the prefix removed."""
     return {
         name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)
     }
@@ -189,12 +190,12 @@ def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
     return ServiceAvailability(**columns) if columns["created_at"] else None
 
 
-def _below(table: sa.Table, name: str, *conditions: "sa.ColumnElement[bool]") -> Any:
+def _subquery(table: sa.Table, name: str, *conditions: "sa.ColumnElement[bool]") -> Any:
     return sa.select(table.c[name]).where(*conditions).scalar_subquery()
 
 
 def _sum_resources(connection: sa.Connection, node_id: int) -> dict[str, int]:
-    """Return what a node's active claims hold of resource classes without columns."""
+    """Return the amounts of resource classes without columns that a node's active claims hold."""
     held: dict[str, int] = {}
     for resources in connection.execute(
         sa.select(_claims.resources).where(_claims.compute_node_id == node_id, _IS_ACTIVE)

@@ -1,4 +1,4 @@
-"""Read rows of ``migrations`` with the claims that they name and where those are now."""
+"""Read rows of ``migrations`` with their claims and the current nodes of these."""
 
 from typing import Any
 
@@ -24,11 +24,11 @@ CURRENT_PLACES: dict[str, Any] = {
     "dest_host": sa.func.coalesce(_dest_node.c.host, _migrations.dest_host),
     "dest_node": sa.func.coalesce(_dest_node.c.hypervisor_hostname, _migrations.dest_node),
 }
-"""Where the claims are now, as nodes and hosts may be renamed; where they were once deleted."""
+"""Current places of the claims, as hosts may be renamed; the last ones once claims are deleted."""
 
 
 def select_migrations(*more: Any) -> "sa.Select[Any]":
-    """Select migrations, oldest first, with further columns of `WITH_CLAIMS`."""
+    """Select migrations, oldest first, with more columns of `WITH_CLAIMS`."""
     columns = [
         CURRENT_PLACES.get(name, _migrations[name]).label(name) for name in codec.MIGRATION_COLUMNS
     ]

@@ -1,8 +1,9 @@
 """Run ledger transactions on migrations, and list and purge migrations.
 
-Each transaction gathers under the locks of both claims' nodes, which are taken
-in id order, decides by a pure function and applies what that returns. A move
-and its end cost at most eleven statements each, however many guests there are.
+Each transaction reads under the locks of both claims' nodes, which are
+acquired in id order, decides with a pure function and applies what that
+returns. A move and its end cost at most eleven statements each, however many
+guests the nodes have.
 """
 
 from collections.abc import Iterable
@@ -43,7 +44,7 @@ def create_migration(
     nodename: str,
     policy: AdmissionPolicy,
 ) -> Migration:
-    """See `Store.create_migration`; a uuid that exists violates its unique key."""
+    """See `Store.create_migration`; a duplicate uuid violates its unique key."""
     locked = lock_move(connection, request, host, nodename)
     write = decide_move(request, locked, policy)
     return apply_write(connection, write)
@@ -53,7 +54,7 @@ def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Mig
     """Return the migration that a request was granted before, None when it was not.
 
     Raises:
-        ClaimConflictError: its uuid was granted to another request.
+        ClaimConflictError: a claim with its uuid exists with another request body.
     """
     claim = claims.find_existing_grant(connection, request)
     if claim is None or claim.migration_uuid is None:
@@ -114,12 +115,12 @@ def purge(connection: sa.Connection, before: datetime) -> int:
 
 
 def load_moves(
-    connection: sa.Connection, of_claims: "sa.Select[tuple[str]]"
+    connection: sa.Connection, workloads: "sa.Select[tuple[str]]"
 ) -> dict[int, tuple[Move, ...]]:
-    """Return open migrations by the ids of their nodes, by one statement.
+    """Return the open migrations of workloads by the ids of their nodes, in one statement.
 
     Args:
-        of_claims: the workloads in question.
+        workloads: query of the workloads' uuids.
     """
     found: dict[int, tuple[Move, ...]] = {}
     rows = connection.execute(
@@ -130,7 +131,7 @@ def load_moves(
             dest_claim.c.compute_node_id.label("dest_node_id"),
         ).where(
             _migrations.status.in_([status.value for status in OPEN]),
-            _migrations.workload_uuid.in_(of_claims),
+            _migrations.workload_uuid.in_(workloads),
         )
     ).mappings()
     for row in rows:
@@ -145,7 +146,7 @@ def load_moves(
 
 
 def write_errors(connection: sa.Connection, errors: Iterable[Migration], now: datetime) -> None:
-    """Write what audits found in error; what ended meanwhile stays as it is."""
+    """Set migrations that an audit found in error to this status, unless they ended meanwhile."""
     uuids = [migration.uuid for migration in errors if not migration.is_running]
     if uuids:
         connection.execute(

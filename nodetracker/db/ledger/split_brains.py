@@ -1,4 +1,4 @@
-"""Workloads that are on several nodes though no open migration says why."""
+"""Find workloads that are on several nodes without an open migration."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def _select(
     workload_uuid: sa.Column[str],
     is_claimed: bool,
 ) -> "sa.Select[Any]":
-    """Return what a table has of a host's nodes whose workload holds a claim on another one."""
+    """Select a table's rows on a host's nodes whose workload holds a claim on another node."""
     return (
         sa.select(
             _nodes.hypervisor_hostname,

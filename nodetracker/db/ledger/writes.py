@@ -1,4 +1,4 @@
-"""Apply what ledger transactions decided: claims, their nodes and their migration."""
+"""Apply the decisions of ledger transactions: claims, their nodes and their migration."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> T:
-    """Write everything and return the answer; a new uuid that exists violates its unique key."""
+    """Write everything and return the answer; a duplicate new uuid violates its unique key."""
     if write.new_claim is not None:
         claim = write.new_claim
         connection.execute(
@@ -51,12 +51,12 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> T:
 
 
 def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
-    """Let the agents of nodes read their ledgers again, by one statement."""
-    wanted = sorted(node_ids)
-    if wanted:
+    """Raise the generations of nodes in one statement, so that agents read their ledgers again."""
+    ids = sorted(node_ids)
+    if ids:
         connection.execute(
             sa.update(tables.compute_nodes)
-            .where(_nodes.id.in_(wanted))
+            .where(_nodes.id.in_(ids))
             .values(generation=_nodes.generation + 1)
         )
 
@@ -84,7 +84,7 @@ def _write_node(connection: sa.Connection, node: NodeWrite) -> None:
 
 
 def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
-    """Write all changed devices of a node by one statement, and delete others by one."""
+    """Write all changed devices of a node in one statement, and delete removed ones in another."""
     if node.devices.changed:
         connection.execute(
             sa.update(tables.pci_devices)
@@ -103,9 +103,9 @@ def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
             ],
         )
     if node.devices.removed:
-        gone = sorted(device.address for device in node.devices.removed)
+        removed = sorted(device.address for device in node.devices.removed)
         connection.execute(
             sa.delete(tables.pci_devices).where(
-                _devices.compute_node_id == node.node_id, _devices.address.in_(gone)
+                _devices.compute_node_id == node.node_id, _devices.address.in_(removed)
             )
         )

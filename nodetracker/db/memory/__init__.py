@@ -1,6 +1,6 @@
-"""The store port over dicts: what tests and tools use where no database is needed.
+"""Implement the store port over dicts, for tests and tools that need no database.
 
-It keeps every rule of the SQL store, proved by the same contract suite.
+It follows every rule of the SQL store; the same contract suite tests both.
 """
 
 from nodetracker.db.memory.store import MemoryStore

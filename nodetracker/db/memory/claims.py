@@ -1,4 +1,4 @@
-"""Ledger transactions on claims, over dicts."""
+"""Run ledger transactions on claims in dicts."""
 
 from nodetracker.accounting.ledger import grants
 from nodetracker.accounting.ledger.admission import Admission
@@ -13,7 +13,7 @@ from nodetracker.ports import AdmissionPolicy
 
 
 class MemoryClaims(MemoryRows):
-    """The part of `nodetracker.ports.Store` that keeps claims."""
+    """The part of `nodetracker.ports.Store` that stores claims."""
 
     def create_claim(
         self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy

@@ -1,4 +1,4 @@
-"""What schedulers read of all hosts, over dicts."""
+"""Load all hosts' nodes for schedulers from dicts."""
 
 from collections.abc import Collection
 

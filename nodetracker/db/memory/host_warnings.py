@@ -1,4 +1,4 @@
-"""Warnings over dicts."""
+"""Store warnings in dicts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from nodetracker.ports import AgentKey
 
 
 class MemoryWarnings(MemoryRows):
-    """The part of `nodetracker.ports.Store` that keeps warnings."""
+    """The part of `nodetracker.ports.Store` that stores warnings."""
 
     def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
         """See `Store`."""
@@ -19,20 +19,20 @@ class MemoryWarnings(MemoryRows):
             now = self._clock()
             service = tables.services.get((agent.host, agent.binary))
             checks.check_agent(agent, holder_of(service))
-            wanted = {
+            raised = {
                 _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
             }
-            over = [
+            expired = [
                 (key, known)
                 for key, known in tables.warnings.items()
                 if key[0] == agent.host
-                and key[1] not in wanted
+                and key[1] not in raised
                 and known.resolved_at is None
                 and is_warning_expired(known.warning.kind, known.last_seen, now)
             ]
-            for key, known in over:
+            for key, known in expired:
                 tables.warnings[key] = dataclasses.replace(known, resolved_at=now)
-            return [known for _, known in over]
+            return [known for _, known in expired]
 
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """See `Store`."""
@@ -42,15 +42,14 @@ class MemoryWarnings(MemoryRows):
     def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
         """See `Store`."""
         with self._writing() as tables:
-            standing = [
+            active = [
                 (key, record)
                 for key, record in tables.warnings.items()
                 if record.warning.kind is kind and record.resolved_at is None
             ]
-            for key, record in standing:
-                over = dataclasses.replace(record, resolved_at=self._clock())
-                tables.warnings[key] = over
-            return [record for _, record in standing]
+            for key, record in active:
+                tables.warnings[key] = dataclasses.replace(record, resolved_at=self._clock())
+            return [record for _, record in active]
 
     def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
         """See `Store`."""
@@ -60,16 +59,16 @@ class MemoryWarnings(MemoryRows):
 
 
 def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetime) -> WarningRecord:
-    """Raise or count again one warning; return it as stored."""
-    cut = warning.as_stored()
-    known = tables.warnings.get((host, cut.key))
+    """Raise one warning, or count it again; return it as stored."""
+    stored = warning.as_stored()
+    known = tables.warnings.get((host, stored.key))
     record = WarningRecord(
-        warning=cut,
+        warning=stored,
         host=host,
         first_seen=known.first_seen if known else now,
         last_seen=now,
         count=known.count + 1 if known else 1,
         resolved_at=None,
     )
-    tables.warnings[host, cut.key] = record
+    tables.warnings[host, stored.key] = record
     return record

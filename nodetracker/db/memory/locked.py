@@ -1,4 +1,4 @@
-"""Read what ledger transactions need of dicts, as the SQL store reads it under lock."""
+"""Read rows from dicts for ledger transactions, as the SQL store reads them under lock."""
 
 from collections import Counter
 from datetime import datetime
@@ -31,7 +31,7 @@ def lock_claim(tables: Tables, now: datetime, uuid: str) -> LockedClaim:
     """Return a claim with its node.
 
     Raises:
-        NotFoundError: it does not exist.
+        NotFoundError: the claim does not exist.
     """
     claim = tables.claims.get(uuid)
     if claim is None:
@@ -61,7 +61,7 @@ def lock_claim(tables: Tables, now: datetime, uuid: str) -> LockedClaim:
 def lock_move(
     tables: Tables, now: datetime, request: ClaimRequest, host: str, nodename: str
 ) -> LockedMove:
-    """Return the destination of a requested move, and what decides about its source.
+    """Return a requested move with its destination, its claims and migrations.
 
     Raises:
         ClaimRefusedError: the destination does not exist.
@@ -79,7 +79,7 @@ def lock_migration(tables: Tables, now: datetime, uuid: str) -> LockedMigration:
     """Return a migration with the nodes of its claims.
 
     Raises:
-        NotFoundError: it does not exist.
+        NotFoundError: the migration does not exist.
     """
     migration = tables.migrations.get(uuid)
     if migration is None:

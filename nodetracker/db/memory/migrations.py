@@ -1,4 +1,4 @@
-"""Ledger transactions on migrations, over dicts."""
+"""Run ledger transactions on migrations in dicts."""
 
 from nodetracker.accounting.ledger.migrations import (
     decide_move,
@@ -17,7 +17,7 @@ from nodetracker.ports import AdmissionPolicy
 
 
 class MemoryMigrations(MemoryClaims):
-    """The part of `nodetracker.ports.Store` that keeps migrations."""
+    """The part of `nodetracker.ports.Store` that stores migrations."""
 
     def create_migration(
         self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy

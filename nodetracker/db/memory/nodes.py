@@ -1,4 +1,4 @@
-"""Nodes over dicts, and the changes of agents."""
+"""Store nodes in dicts, and apply the changes of agents."""
 
 import copy
 import dataclasses
@@ -25,7 +25,7 @@ from nodetracker.ports import AgentKey, ApplyResult
 
 
 class MemoryNodes(MemoryRows):
-    """The part of `nodetracker.ports.Store` that keeps nodes."""
+    """The part of `nodetracker.ports.Store` that stores nodes."""
 
     def load_versions(self, host: str, binary: str) -> HostVersions:
         """See `Store`."""
@@ -99,7 +99,7 @@ class MemoryNodes(MemoryRows):
 
 
 def _find_rows(tables: Tables, agent: AgentKey, changes: Sequence[NodeChange]) -> list[LockedRow]:
-    """Return every row that a change names, as the SQL store locks them."""
+    """Return every row that a change refers to, like those that the SQL store locks."""
     ids = {change.record.id for change in changes if change.record is not None}
     new = [change for change in changes if change.record is None]
     uuids = {change.uuid for change in new}
@@ -129,32 +129,32 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
     """Write a decision, in the SQL store's order."""
     written: list[NodeRecord] = []
 
-    def note(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
+    def add_history(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
         plain = parse_json(render_json(diff))
         tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
 
     for change, row in decision.deletions:
         delete_node(tables, row.id)
-        note(change, ChangeKind.DELETE, change.diff)
+        add_history(change, ChangeKind.DELETE, change.diff)
     for change, row in decision.moves:
         held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]
         written.append(records.moved_record(change, row, agent, now, held))
-        note(change, ChangeKind.UPDATE, records.move_diff(change, row))
+        add_history(change, ChangeKind.UPDATE, records.move_diff(change, row))
     for change, row in decision.updates:
         written.append(records.updated_record(change, row, agent, now))
-        note(change, ChangeKind.UPDATE, change.diff)
+        add_history(change, ChangeKind.UPDATE, change.diff)
     written.extend(records.measured_record(change, row, now) for change, row in decision.measures)
     for change in decision.creations:
         tables.last_id += 1
         written.append(records.created_record(change, tables.last_id, agent, now))
-        note(change, ChangeKind.CREATE, change.diff)
+        add_history(change, ChangeKind.CREATE, change.diff)
     for change, _ in decision.updates:
         tables.claims.update({c.uuid: c for c in records.stamp_claims(change, now)})
         for move in records.stamp_moves(change, now):
             known = tables.migrations[move.migration.uuid]
             if known.is_running and not move.migration.is_running:
                 tables.migrations[known.uuid] = move.migration
-    # Claims and migrations have tables of their own.
+    # Claims and migrations are stored in their own tables.
     tables.nodes.update({r.id: dataclasses.replace(r, claims={}, moves=()) for r in written})
     by_nodename = {record.nodename: record for record in written}
     return ApplyResult(copy.deepcopy(by_nodename), tuple(decision.conflicts), decision.refused)

@@ -1,4 +1,4 @@
-"""Services over dicts: who holds a host, and how lately it was heard."""
+"""Store services in dicts: the agent that holds a host, and its heartbeats."""
 
 import copy
 import dataclasses
@@ -29,7 +29,7 @@ from nodetracker.ports import AgentKey
 
 
 class MemoryServices(MemoryRows):
-    """The part of `nodetracker.ports.Store` that keeps services."""
+    """The part of `nodetracker.ports.Store` that stores services."""
 
     def register_agent(
         self,
@@ -45,8 +45,8 @@ class MemoryServices(MemoryRows):
             now = self._clock()
             found = tables.services.get((host, binary))
             checks.check_expected(expected, found)
-            mine = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
-            epochs = [record.epoch for record in mine] + ([found.epoch] if found else [])
+            nodes = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
+            epochs = [record.epoch for record in nodes] + ([found.epoch] if found else [])
             record = found or ServiceRecord(
                 uuid=str(uuid.uuid4()),
                 host=host,
@@ -68,7 +68,7 @@ class MemoryServices(MemoryRows):
                 updated_at=now,
             )
             tables.services[host, binary] = record
-            for node in mine:
+            for node in nodes:
                 tables.nodes[node.id] = dataclasses.replace(node, epoch=epoch)
             return copy.deepcopy(record)
 
@@ -104,7 +104,7 @@ class MemoryServices(MemoryRows):
             checks.check_deletion(_find_service(tables, host, binary), now, service_down_time)
             del tables.services[host, binary]
             if binary != COMPUTE_BINARY:
-                return  # the host's nodes are its agent's
+                return  # the host's nodes belong to its agent
             checks.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
             for record in nodes_of(tables, host):
                 delete_node(tables, record.id)

@@ -1,4 +1,4 @@
-"""Workloads in dicts that are on several nodes though no open migration says why."""
+"""Find workloads in dicts that are on several nodes without an open migration."""
 
 from collections.abc import Iterator
 
@@ -18,10 +18,10 @@ def _find_claimed(tables: Tables, host: str) -> Iterator[SplitBrain]:
         for migration in tables.migrations.values()
         if migration.is_open
     }
-    for mine in tables.claims.values():
-        if mine.is_active and mine.host == host:
-            but = {uuid for pair in tied if mine.uuid in pair for uuid in pair}
-            yield from _find_elsewhere(tables, mine.node_id, mine.workload.uuid, True, but)
+    for claim in tables.claims.values():
+        if claim.is_active and claim.host == host:
+            excluded = {uuid for pair in tied if claim.uuid in pair for uuid in pair}
+            yield from _find_elsewhere(tables, claim.node_id, claim.workload.uuid, True, excluded)
 
 
 def _find_running(tables: Tables, host: str) -> Iterator[SplitBrain]:
@@ -30,23 +30,23 @@ def _find_running(tables: Tables, host: str) -> Iterator[SplitBrain]:
     }
     for node in tables.nodes.values():
         for guest in node.guests.values() if node.host == host else ():
-            is_uncovered = guest.claim_uuid is None and guest.missing_since is None
+            is_unclaimed = guest.claim_uuid is None and guest.missing_since is None
             is_running = guest.power_state is PowerState.RUNNING
-            if is_uncovered and is_running and guest.uuid not in moving:
+            if is_unclaimed and is_running and guest.uuid not in moving:
                 yield from _find_elsewhere(tables, node.id, guest.uuid, False, set())
 
 
 def _find_elsewhere(
-    tables: Tables, node_id: int, workload_uuid: str, is_claimed: bool, but: set[str]
+    tables: Tables, node_id: int, workload_uuid: str, is_claimed: bool, excluded: set[str]
 ) -> Iterator[SplitBrain]:
-    """Give the other nodes on which a workload holds claims, but those named."""
+    """Yield the other nodes on which a workload holds claims, except excluded ones."""
     here = tables.nodes[node_id].nodename
     for claim in tables.claims.values():
         if (
             claim.is_active
             and claim.workload.uuid == workload_uuid
             and claim.node_id != node_id
-            and claim.uuid not in but
+            and claim.uuid not in excluded
         ):
-            there = tables.nodes[claim.node_id]
-            yield SplitBrain(here, workload_uuid, there.host, there.nodename, is_claimed)
+            other = tables.nodes[claim.node_id]
+            yield SplitBrain(here, workload_uuid, other.host, other.nodename, is_claimed)

@@ -1,4 +1,4 @@
-"""History over dicts, and all parts of the store together."""
+"""Combine the parts of the memory store, and store history in a list."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +13,7 @@ from nodetracker.model.change import HistoryEntry
 
 
 class MemoryStore(MemoryNodes, MemoryMigrations, MemoryFleet, MemoryServices, MemoryWarnings):
-    """`nodetracker.ports.Store` in this process's memory; safe to use from several threads."""
+    """`nodetracker.ports.Store` in this process's memory; thread-safe."""
 
     def now(self) -> datetime:
         """See `Store`."""
@@ -51,12 +51,12 @@ class MemoryStore(MemoryNodes, MemoryMigrations, MemoryFleet, MemoryServices, Me
                 for migration in tables.migrations.values()
                 if migration.is_open or migration.updated_at >= before
             }
-            told = {m.source_claim for m in migrations.values()}
-            told |= {m.dest_claim for m in migrations.values()}
+            referenced = {m.source_claim for m in migrations.values()}
+            referenced |= {m.dest_claim for m in migrations.values()}
             claims = {
                 claim.uuid: claim
                 for claim in tables.claims.values()
-                if claim.is_active or claim.updated_at >= before or claim.uuid in told
+                if claim.is_active or claim.updated_at >= before or claim.uuid in referenced
             }
             for node_id in {c.node_id for c in tables.claims.values() if c.uuid not in claims}:
                 bump_generation(tables, node_id)
@@ -72,4 +72,4 @@ class MemoryStore(MemoryNodes, MemoryMigrations, MemoryFleet, MemoryServices, Me
             return deleted
 
     def close(self) -> None:
-        """See `Store`; there is nothing to let go of."""
+        """See `Store`; this one holds no resources."""

@@ -1,4 +1,4 @@
-"""The rows as dicts, what reads and writes them in one transaction, and what rows share."""
+"""Hold all rows in dicts, with transactions over them and the operations that rows share."""
 
 import copy
 import dataclasses
@@ -22,7 +22,7 @@ Clock = Callable[[], datetime]
 
 @dataclass(slots=True)
 class Tables:
-    """All rows, by what makes them unique."""
+    """All rows, by their unique keys."""
 
     nodes: dict[int, NodeRecord] = field(default_factory=dict)
     services: dict[tuple[str, str], ServiceRecord] = field(default_factory=dict)
@@ -34,11 +34,11 @@ class Tables:
 
 
 class MemoryRows:
-    """All rows in this process's memory, for one transaction after another.
+    """All rows in this process's memory, with serialized transactions.
 
     Args:
-        clock: stands for the database's clock.
-        host_clock: the agent's own time, whose skew each heartbeat stores.
+        clock: represents the database's clock.
+        host_clock: the agent's own clock, whose skew each heartbeat stores.
     """
 
     def __init__(self, clock: Clock = utc_clock, host_clock: Clock | None = None) -> None:
@@ -49,36 +49,36 @@ class MemoryRows:
 
     @contextmanager
     def _reading(self) -> Iterator[Tables]:
-        """Give a copy, so that no caller can change what is stored."""
+        """Yield a copy, so that no caller can change the stored rows."""
         with self._lock:
             yield copy.deepcopy(self._tables)
 
     @contextmanager
     def _writing(self) -> Iterator[Tables]:
-        """Give a copy and keep it, unless the block raises."""
+        """Yield a copy and store it unless the block raises."""
         with self._lock:
             tables = copy.deepcopy(self._tables)
             yield tables
-            # Not to share what the caller put in and got out.
+            # A second copy: the caller must not share objects with the stored rows.
             self._tables = copy.deepcopy(tables)
 
 
 def delete_node(tables: Tables, node_id: int) -> None:
-    """Delete a node's row with all claims that ever stood on it."""
+    """Delete a node's row with all of its claims, released ones included."""
     del tables.nodes[node_id]
     for claim in [claim for claim in tables.claims.values() if claim.node_id == node_id]:
         del tables.claims[claim.uuid]
 
 
 def list_active_uuids(tables: Tables, records: Sequence[NodeRecord]) -> list[str]:
-    """Return the claims that count on some nodes, the oldest first."""
+    """Return the uuids of the active claims on nodes, oldest first."""
     ids = {record.id for record in records}
-    held = [claim for claim in tables.claims.values() if claim.is_active and claim.node_id in ids]
-    return [claim.uuid for claim in sorted(held, key=lambda claim: claim.created_at)]
+    active = [claim for claim in tables.claims.values() if claim.is_active and claim.node_id in ids]
+    return [claim.uuid for claim in sorted(active, key=lambda claim: claim.created_at)]
 
 
 def holder_of(service: ServiceRecord | None) -> Holder | None:
-    """Return who holds a service, None without one."""
+    """Return the agent that holds a service, None without one."""
     if service is None:
         return None
     return Holder(service.incarnation.agent_id, service.epoch, service.uuid)
@@ -90,13 +90,13 @@ def nodes_of(tables: Tables, *hosts: str) -> list[NodeRecord]:
 
 
 def bump_generation(tables: Tables, node_id: int) -> None:
-    """Let a node's generation say that something of it changed."""
+    """Raise a node's generation, so that its agent reads its ledger again."""
     record = tables.nodes[node_id]
     tables.nodes[node_id] = dataclasses.replace(record, generation=record.generation + 1)
 
 
 def place_migration(tables: Tables, migration: Migration) -> Migration:
-    """Return a migration with the places where its claims are now."""
+    """Return a migration with the current hosts and nodes of its claims."""
     source, dest = (
         tables.nodes[claim.node_id] if (claim := tables.claims.get(uuid)) else None
         for uuid in (migration.source_claim, migration.dest_claim)
@@ -111,7 +111,7 @@ def place_migration(tables: Tables, migration: Migration) -> Migration:
 
 
 def node_ids_of(tables: Tables, migration: Migration) -> set[int]:
-    """Return the ids of the nodes of a migration's claims, as far as those are there."""
+    """Return the ids of the nodes of those of a migration's claims that exist."""
     return {
         claim.node_id
         for uuid in (migration.source_claim, migration.dest_claim)
@@ -120,7 +120,10 @@ def node_ids_of(tables: Tables, migration: Migration) -> set[int]:
 
 
 def with_claims(tables: Tables, record: NodeRecord) -> NodeRecord:
-    """Return a record with the claims that count, and those whose guest may come late."""
+    """Return a record with its open migrations, its active claims and its expired ones.
+
+    A late guest reopens an expired claim.
+    """
     claims = {
         claim.uuid: dataclasses.replace(claim, host=record.host, nodename=record.nodename)
         for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)

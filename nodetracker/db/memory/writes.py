@@ -1,4 +1,4 @@
-"""Apply what ledger transactions decided, over dicts."""
+"""Apply the decisions of ledger transactions to dicts."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""The tables, as the code of this version uses them.
+"""Tables as the code of this version uses them.
 
-The migrations below ``versions`` make them; a test compares the two. Strings
-compare by their bytes everywhere, so names that differ in case are different.
+The revisions in ``versions`` create them; a test compares the two. All
+databases compare strings by their bytes, so names that differ in case differ.
 """
 
 from typing import Any

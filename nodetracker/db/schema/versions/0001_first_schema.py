@@ -1,4 +1,4 @@
-"""The first schema: nodes, services, guests, PCI devices, history, warnings."""
+"""Create the first schema: nodes, services, guests, PCI devices, history, warnings."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 
 def upgrade() -> None:
-    """Make all tables."""
+    """Create all tables."""
     op.create_table(
         "compute_nodes",
         sa.Column("id", _ID, nullable=False, autoincrement=True),

@@ -1,4 +1,4 @@
-"""The ledger: claims and migrations."""
+"""Add the ledger: claims and migrations."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 
 def upgrade() -> None:
-    """Make both tables; devices learn which spec names them, nodes how claims are judged."""
+    """Create both tables; add the tags of devices, and how nodes evaluate claims."""
     op.add_column("pci_devices", sa.Column("tags", _JSON, nullable=True))
     op.add_column("compute_nodes", sa.Column("ratio_origins", _JSON, nullable=True))
     op.add_column(
@@ -93,6 +93,6 @@ def downgrade() -> None:
         devices.drop_column("tags")
     op.drop_table("migrations")
     op.drop_table("claims")
-    # In place, as a table made anew would lose the rows that refer to it.
+    # In place: a table that is created again would lose the rows that refer to it.
     op.drop_column("compute_nodes", "tracks_resources")
     op.drop_column("compute_nodes", "ratio_origins")

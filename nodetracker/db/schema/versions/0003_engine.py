@@ -1,4 +1,4 @@
-"""Nodes: container engines, mediated devices; guests: what drivers tell beside their amounts."""
+"""Add container engines and mediated devices of nodes, and the driver's details of guests."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,7 +14,7 @@ _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 
 def upgrade() -> None:
-    """Add the columns; rows that are there tell nothing."""
+    """Add the columns; they are empty in existing rows."""
     for table, column in _ADDED:
         op.add_column(table, sa.Column(column, _JSON, nullable=True))
         rows = sa.table(table, sa.column(column))
@@ -22,7 +22,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away again."""
-    # In place, as a table made anew would lose the rows that refer to it.
+    """Remove the columns."""
+    # In place: a table that is created again would lose the rows that refer to it.
     for table, column in reversed(_ADDED):
         op.drop_column(table, column)

@@ -1,1 +1,1 @@
-"""The migrations, in order. One that was released is never changed."""
+"""Revisions of the schema, in order. A released one is never changed."""
