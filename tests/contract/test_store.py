@@ -718,7 +718,7 @@ class TestRename:
     def test_a_name_that_is_taken_is_refused(self, store: Store) -> None:
         register(store)
         register(store, "omega", "agent-b")
-        with pytest.raises(RefusedError, match="host omega exists already"):
+        with pytest.raises(RefusedError, match="host omega already exists"):
             self.rename(store)
         with pytest.raises(RefusedError, match="already has that name"):
             self.rename(store, "alpha", "alpha")
