@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable
 
 from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
-from nodetracker.virt.docker.client import EngineClient, EventStream
+from nodetracker.virt.docker.client import EngineClient
+from nodetracker.virt.docker.event_stream import EventStream
 from nodetracker.virt.docker.events import FILTERS, EngineEvent, EventDecoder
 
 LOG = logging.getLogger(__name__)
