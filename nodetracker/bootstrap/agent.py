@@ -79,9 +79,7 @@ def build_agent(
         IdentityError: the agent's uuid cannot be read or created.
     """
     settings = build_settings(conf)
-    broker = Broker(conf)
-    if broker.is_configured:
-        broker.connect()  # an invalid value ends the start
+    broker = _build_broker(conf)
     store = store or build_store(conf, broker=broker)
     notifier = broker.make_notifier(f"compute:{settings.host}")
     if notifier is not None:
@@ -90,8 +88,7 @@ def build_agent(
             store = notifying_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
-    compute_id = ensure_compute_id(Path(settings.state_path))
-    incarnation = read_incarnation(compute_id, settings.report_interval)
+    incarnation = _read_incarnation(settings)
     endpoint: Endpoint | None = None
     server: RpcServer | None = None
 
@@ -113,6 +110,18 @@ def build_agent(
         server = broker.serve_agent(settings.host, operations, manager.database_clock, store.now)
     service = ComputeService(settings, manager, server)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
+
+
+def _build_broker(conf: cfg.ConfigOpts) -> Broker:
+    broker = Broker(conf)
+    if broker.is_configured:
+        broker.connect()  # an invalid value ends the start
+    return broker
+
+
+def _read_incarnation(settings: AgentSettings) -> Incarnation:
+    compute_id = ensure_compute_id(Path(settings.state_path))
+    return read_incarnation(compute_id, settings.report_interval)
 
 
 def build_probes(settings: AgentSettings) -> ProbeRunner:

@@ -154,21 +154,13 @@ def read_numa_topology(
     Source: Linux Documentation/ABI/stable/sysfs-devices-node.
     """
     base = roots.sysfs / "devices/system/node"
-    directories = {
-        int(match[1])
-        for name in list_directory(base) or ()
-        if (match := _CELL_DIRECTORY.fullmatch(name))
-    }
-    cell_ids = _read_online_cells(base, directories)
-    memory_of: dict[int, CellMemory] = {}
-    for cell_id in cell_ids:
-        path = base / f"node{cell_id}" / "meminfo"
-        memory_of[cell_id] = parse_cell_memory(read_text(path), str(path))
+    cell_ids = _read_online_cells(base)
+    memory_of = {cell_id: _read_cell_memory(base, cell_id) for cell_id in cell_ids}
     if page_size_kb is None:
         page_size_kb = _read_page_size_kb(roots, base, memory_of)
     cells: list[NumaCell] = []
     seen: CpuSet = frozenset()
-    for cell_id in cell_ids:
+    for cell_id, memory in memory_of.items():
         directory = base / f"node{cell_id}"
         cpus = _read_cell_cpus(directory)
         if cpus & seen:
@@ -176,15 +168,14 @@ def read_numa_topology(
         seen |= cpus
         if cpu is not None:
             cpus &= cpu.online
-        total_kb = memory_of[cell_id].total_kb
         huge_pages = _read_huge_pages(directory / "hugepages")
         cells.append(
             NumaCell(
                 id=cell_id,
                 cpus=cpus,
-                memory_mb=capacity_mib_from_kib(total_kb),
+                memory_mb=capacity_mib_from_kib(memory.total_kb),
                 siblings=_group_by_core(cpus, cpu),
-                pages=build_page_pools(total_kb, huge_pages, page_size_kb, str(directory)),
+                pages=build_page_pools(memory.total_kb, huge_pages, page_size_kb, str(directory)),
                 socket=_find_socket(cpus, cpu),
                 distances=_read_distances(base, cell_id, cell_ids),
             )
@@ -192,7 +183,17 @@ def read_numa_topology(
     return NumaTopology(tuple(cells))
 
 
-def _read_online_cells(base: Path, directories: set[int]) -> tuple[int, ...]:
+def _read_cell_memory(base: Path, cell_id: int) -> CellMemory:
+    path = base / f"node{cell_id}" / "meminfo"
+    return parse_cell_memory(read_text(path), str(path))
+
+
+def _read_online_cells(base: Path) -> tuple[int, ...]:
+    directories = {
+        int(match[1])
+        for name in list_directory(base) or ()
+        if (match := _CELL_DIRECTORY.fullmatch(name))
+    }
     path = base / "online"
     text = read_optional_text(path)
     if text is None or not directories:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 
 from prometheus_client.metrics_core import Metric
@@ -19,95 +20,107 @@ _RESOURCE = ("nodename", "resource")
 Read = Callable[[NodeValues], float | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """Gauges of each node that are read from its values.
+
+    Attributes:
+        read: the value of a node, or of each of its resources.
+    """
+
+    name: str
+    help: str
+    read: Read | Mapping[str, Read]
+
+    def render(self, nodes: Mapping[str, NodeRecord]) -> Metric:
+        """Return the family with the series of all nodes."""
+        read = self.read
+        if callable(read):
+            each = [((name,), read(record.values)) for name, record in nodes.items()]
+            return gauges(self.name, self.help, _NODE, each)
+        of_resources = [
+            ((name, resource), read_resource(record.values))
+            for name, record in nodes.items()
+            for resource, read_resource in read.items()
+        ]
+        return gauges(self.name, self.help, _RESOURCE, of_resources)
+
+
+def _bytes(mib: float | None) -> float | None:
+    return None if mib is None else bytes_from_mib(mib)
+
+
+_FAMILIES = (
+    _Family(
+        "node_cpu_capacity",
+        "CPUs shared by guests (vcpus) or available for pinning (pcpus).",
+        {"vcpus": lambda v: v.vcpus, "pcpus": lambda v: v.pcpus},
+    ),
+    _Family(
+        "node_cpu_used",
+        "CPUs in use: those reserved for the host and those of claims and guests.",
+        {"vcpus": lambda v: v.vcpus_used, "pcpus": lambda v: v.pcpus_used},
+    ),
+    _Family(
+        "node_cpu_reserved",
+        "CPUs reserved for the host.",
+        {"vcpus": lambda v: v.reserved.get("vcpus")},
+    ),
+    _Family(
+        "node_memory_capacity_bytes",
+        "Total memory of the node.",
+        lambda v: bytes_from_mib(v.memory_mb),
+    ),
+    _Family(
+        "node_memory_used_bytes",
+        "Memory in use: that reserved for the host and that of claims and guests.",
+        lambda v: bytes_from_mib(v.memory_mb_used),
+    ),
+    _Family(
+        "node_memory_reserved_bytes",
+        "Memory reserved for the host.",
+        lambda v: _bytes(v.reserved.get("memory_mb")),
+    ),
+    _Family(
+        "node_memory_available_bytes",
+        "Available memory as measured; updated when it changes by more than one percent.",
+        lambda v: _bytes(v.mem_available),
+    ),
+    _Family(
+        "node_disk_capacity_bytes",
+        "Size of the filesystem that holds guests' disks.",
+        lambda v: bytes_from_gib(v.local_gb),
+    ),
+    _Family(
+        "node_disk_used_bytes",
+        "Disk space in use: that reserved for the host and that of claims and guests.",
+        lambda v: bytes_from_gib(v.local_gb_used),
+    ),
+    _Family(
+        "node_disk_reserved_bytes",
+        "Disk space reserved for the host.",
+        lambda v: _bytes(v.reserved.get("disk_mb")),
+    ),
+    _Family(
+        "node_allocation_ratio",
+        "Amount of a resource that may be claimed per physical unit.",
+        {
+            "vcpus": lambda v: v.cpu_allocation_ratio,
+            "memory": lambda v: v.ram_allocation_ratio,
+            "disk": lambda v: v.disk_allocation_ratio,
+        },
+    ),
+)
+
+
 def render_nodes(nodes: Mapping[str, NodeRecord], audit: AuditState) -> Iterator[Metric]:
     """Yield the families of all nodes; a deleted node has no series.
 
     Args:
         nodes: the nodes as of the last stored audit.
     """
-
-    def of_each(read: Read) -> Samples:
-        return [((name,), read(record.values)) for name, record in nodes.items()]
-
-    def of_resources(read_by_resource: Mapping[str, Read]) -> Samples:
-        return [
-            ((name, resource), read(record.values))
-            for name, record in nodes.items()
-            for resource, read in read_by_resource.items()
-        ]
-
-    yield gauges(
-        "node_cpu_capacity",
-        "CPUs shared by guests (vcpus) or available for pinning (pcpus).",
-        _RESOURCE,
-        of_resources({"vcpus": lambda v: v.vcpus, "pcpus": lambda v: v.pcpus}),
-    )
-    yield gauges(
-        "node_cpu_used",
-        "CPUs in use: those reserved for the host and those of claims and guests.",
-        _RESOURCE,
-        of_resources({"vcpus": lambda v: v.vcpus_used, "pcpus": lambda v: v.pcpus_used}),
-    )
-    yield gauges(
-        "node_cpu_reserved",
-        "CPUs reserved for the host.",
-        _RESOURCE,
-        of_resources({"vcpus": lambda v: v.reserved.get("vcpus")}),
-    )
-    yield gauges(
-        "node_memory_capacity_bytes",
-        "Total memory of the node.",
-        _NODE,
-        of_each(lambda v: bytes_from_mib(v.memory_mb)),
-    )
-    yield gauges(
-        "node_memory_used_bytes",
-        "Memory in use: that reserved for the host and that of claims and guests.",
-        _NODE,
-        of_each(lambda v: bytes_from_mib(v.memory_mb_used)),
-    )
-    yield gauges(
-        "node_memory_reserved_bytes",
-        "Memory reserved for the host.",
-        _NODE,
-        of_each(lambda v: _bytes(v.reserved.get("memory_mb"))),
-    )
-    yield gauges(
-        "node_memory_available_bytes",
-        "Available memory as measured; updated when it changes by more than one percent.",
-        _NODE,
-        of_each(lambda v: _bytes(v.mem_available)),
-    )
-    yield gauges(
-        "node_disk_capacity_bytes",
-        "Size of the filesystem that holds guests' disks.",
-        _NODE,
-        of_each(lambda v: bytes_from_gib(v.local_gb)),
-    )
-    yield gauges(
-        "node_disk_used_bytes",
-        "Disk space in use: that reserved for the host and that of claims and guests.",
-        _NODE,
-        of_each(lambda v: bytes_from_gib(v.local_gb_used)),
-    )
-    yield gauges(
-        "node_disk_reserved_bytes",
-        "Disk space reserved for the host.",
-        _NODE,
-        of_each(lambda v: _bytes(v.reserved.get("disk_mb"))),
-    )
-    yield gauges(
-        "node_allocation_ratio",
-        "Amount of a resource that may be claimed per physical unit.",
-        _RESOURCE,
-        of_resources(
-            {
-                "vcpus": lambda v: v.cpu_allocation_ratio,
-                "memory": lambda v: v.ram_allocation_ratio,
-                "disk": lambda v: v.disk_allocation_ratio,
-            }
-        ),
-    )
+    for family in _FAMILIES:
+        yield family.render(nodes)
     yield gauges(
         "node_guests",
         "Guests on the node by kind and power state.",
@@ -145,7 +158,3 @@ def _count_facts(nodes: Mapping[str, NodeRecord]) -> Samples:
 def _age_of(nodename: str, audit: AuditState) -> float | None:
     entry = audit.nodes.get(nodename)
     return audit.age_seconds if entry is None else entry["age_seconds"]
-
-
-def _bytes(mib: float | None) -> float | None:
-    return None if mib is None else bytes_from_mib(mib)

@@ -1,6 +1,6 @@
 """Build the view of a node from its snapshot and its stored record."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,13 +10,18 @@ from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.facts import track_facts
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
-from nodetracker.accounting.ledger.reconcile import ListingTime, reconcile_claims
+from nodetracker.accounting.ledger.reconcile import (
+    ListingTime,
+    Reconciliation,
+    reconcile_claims,
+)
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings
 from nodetracker.accounting.numa.usage import decode_host_cells, restrict_pins
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
 from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.claim import Claim
 from nodetracker.model.fact import Fact, FactState, failed
-from nodetracker.model.guest import GuestListing
+from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
@@ -49,62 +54,89 @@ def account(
         first row, if any.
     """
     cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
+    before = stored.values if stored else NodeValues()
+    snapshot = _with_usable_facts(snapshot, policy, before)
+    reconciliation = _reconcile(snapshot, stored, time or ListingTime(now))
+    guests, claims = reconciliation.guests, reconciliation.claims
+    moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
+    devices = _assign_devices(snapshot, stored, policy, reconciliation)
+    facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
+    known = replace(before, **_known_columns(snapshot, policy, before), facts=facts)
+    missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
+    return NodeView(
+        nodename=snapshot.nodename,
+        uuid=snapshot.uuid,
+        values=_with_usage(known, claims.values(), guests.values(), devices),
+        guests=guests,
+        devices=devices,
+        claims=claims,
+        moves=moves,
+        missing=() if stored else tuple(missing),
+        warnings=(
+            *_warnings(snapshot),
+            *cpu_set_warnings,
+            *reconciliation.warnings,
+            *move_warnings,
+            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
+        ),
+    )
+
+
+def _with_usable_facts(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> HostSnapshot:
     snapshot = replace(
         snapshot,
         cpu=_usable_cpu(snapshot.cpu, policy),
         guests=_bound_guests(snapshot.guests, policy),
     )
-    before = stored.values if stored else NodeValues()
-    snapshot = _with_known_engine(snapshot, before)
-    time = time or ListingTime(now)
-    known = _known_columns(snapshot, policy, before)
-    reconciliation = reconcile_claims(
+    return _with_known_engine(snapshot, before)
+
+
+def _reconcile(
+    snapshot: HostSnapshot, stored: NodeRecord | None, time: ListingTime
+) -> Reconciliation:
+    if stored is None:
+        return reconcile_claims(snapshot.nodename, {}, {}, snapshot.guests, time)
+    return reconcile_claims(
         snapshot.nodename,
-        stored.claims if stored else {},
-        stored.guests if stored else {},
+        stored.claims,
+        stored.guests,
         snapshot.guests,
-        replace(time, gone=time.gone - list_moving(stored.moves if stored else ())),
-        decode_host_cells(before.numa_topology),
-        stored.devices if stored else {},
-        list_departing(stored.moves if stored else ()),
+        replace(time, gone=time.gone - list_moving(stored.moves)),
+        decode_host_cells(stored.values.numa_topology),
+        stored.devices,
+        list_departing(stored.moves),
     )
-    guests, claims = reconciliation.guests, reconciliation.claims
-    moves, warned = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
+
+
+def _assign_devices(
+    snapshot: HostSnapshot,
+    stored: NodeRecord | None,
+    policy: Policy,
+    reconciliation: Reconciliation,
+) -> Mapping[str, TrackedDevice]:
+    """Return the devices as the snapshot has them, with the claims and guests that hold them."""
+    claims = reconciliation.claims.values()
     devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
     if snapshot.pci.value is not None:
         devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
-    devices = assign_to_claims(devices, claims.values(), stored.claims if stored else {})
-    devices = assign_to_guests(
+    devices = assign_to_claims(devices, claims, stored.claims if stored else {})
+    return assign_to_guests(
         devices,
-        [guest for guest in guests.values() if guest.missing_since is None],
-        [claim.uuid for claim in claims.values() if claim.is_active],
+        [guest for guest in reconciliation.guests.values() if guest.missing_since is None],
+        [claim.uuid for claim in claims if claim.is_active],
     )
-    facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
-    values = replace(before, **known, facts=facts)
-    values = replace(
+
+
+def _with_usage(
+    values: NodeValues,
+    claims: Collection[Claim],
+    guests: Collection[Guest],
+    devices: Mapping[str, TrackedDevice],
+) -> NodeValues:
+    return replace(
         values,
-        **ledger_columns(values, claims.values(), guests.values(), devices),
-        **usage.count_columns(guests.values()),
-    )
-    missing = () if stored else tuple(
-        name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH
-    )  # fmt: skip
-    return NodeView(
-        nodename=snapshot.nodename,
-        uuid=snapshot.uuid,
-        values=values,
-        guests=guests,
-        devices=devices,
-        claims=claims,
-        moves=moves,
-        missing=missing,
-        warnings=(
-            *_warnings(snapshot),
-            *cpu_set_warnings,
-            *reconciliation.warnings,
-            *warned,
-            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
-        ),
+        **ledger_columns(values, claims, guests, devices),
+        **usage.count_columns(guests),
     )
 
 

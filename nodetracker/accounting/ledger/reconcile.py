@@ -78,44 +78,65 @@ def reconcile_claims(
     if listing is None:
         return Reconciliation(claims, stored)
     listed = {guest.uuid: guest for guest in listing.guests}
-    reconciled = dict(claims)
-    for claim in claims.values():
-        if claim.is_active:
-            is_complete = listing.is_complete_for(claim.workload.kind)
-            reconciled[claim.uuid] = _reconcile_claim(claim, listed, is_complete, time)
-    covered = {
-        claim.workload.uuid: claim for claim in _by_age(reconciled.values()) if claim.is_active
+    reconciled = {
+        uuid: _reconcile_claim(claim, listed, listing, time) for uuid, claim in claims.items()
     }
+    holders = _find_holders(reconciled.values())
     warnings = []
-    for uuid in sorted(listed.keys() - covered.keys()):
+    for uuid in sorted(listed.keys() - holders.keys()):
         late = _find_expired(reconciled.values(), uuid)
         if late is None:
             continue
-        others = [guest for guest in listed.values() if guest.uuid not in covered | {uuid: late}]
+        others = [guest for guest in listed.values() if guest.uuid not in holders | {uuid: late}]
         if not _may_reopen(late, reconciled.values(), others, cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
         else:
-            reconciled[late.uuid] = covered[uuid] = replace(
-                late, state=ClaimState.CONFIRMED, reason="", expires_at=None
-            )
+            reconciled[late.uuid] = holders[uuid] = _reopen(late)
     guests = {
-        uuid: replace(guest, claim_uuid=_uuid_of(covered.get(uuid)), missing_since=None)
+        uuid: replace(guest, claim_uuid=_uuid_of(holders.get(uuid)), missing_since=None)
         for uuid, guest in listed.items()
     }
+    unlisted, vanished = _keep_unlisted(stored, listing, holders, time)
+    warnings += [
+        _vanished(nodename, guest, holders[guest.uuid])
+        for guest in vanished
+        if holders[guest.uuid].uuid not in departing
+    ]
+    guests |= unlisted
+    return Reconciliation(reconciled, guests, tuple(warnings))
+
+
+def _keep_unlisted(
+    stored: Mapping[str, Guest],
+    listing: GuestListing,
+    holders: Mapping[str, Claim],
+    time: ListingTime,
+) -> tuple[dict[str, Guest], list[Guest]]:
+    """Return the stored guests that are not listed and remain in the row.
+
+    Args:
+        holders: workload uuid -> its active claim.
+
+    Returns:
+        The guests, and those of them that vanished though they have a claim.
+    """
+    listed = {guest.uuid for guest in listing.guests}
+    kept: dict[str, Guest] = {}
+    vanished: list[Guest] = []
     for uuid, guest in stored.items():
-        if uuid in guests:
+        holder = holders.get(uuid)
+        if uuid in listed:
             continue
-        holder = covered.get(uuid)
         if not listing.is_complete_for(guest.kind):
-            guests[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
+            kept[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
         elif holder is not None:
             missing = guest.missing_since
             if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
                 missing = time.began_at
-            guests[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
-            if missing is not None and holder.uuid not in departing:
-                warnings.append(_vanished(nodename, guest, holder))
-    return Reconciliation(reconciled, guests, tuple(warnings))
+            kept[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
+            if missing is not None:
+                vanished.append(guest)
+    return kept, vanished
 
 
 def count_absences(
@@ -142,10 +163,15 @@ def count_absences(
     return counts
 
 
+def _find_holders(claims: Iterable[Claim]) -> dict[str, Claim]:
+    """Return workload uuid -> its active claim, the newest of several."""
+    return {claim.workload.uuid: claim for claim in _by_age(claims) if claim.is_active}
+
+
 def _reconcile_claim(
-    claim: Claim, listed: Mapping[str, Guest], is_complete: bool, time: ListingTime
+    claim: Claim, listed: Mapping[str, Guest], listing: GuestListing, time: ListingTime
 ) -> Claim:
-    if not is_complete:
+    if not (claim.is_active and listing.is_complete_for(claim.workload.kind)):
         return claim
     is_listed = claim.workload.uuid in listed
     if claim.state is ClaimState.CONFIRMED:
@@ -156,6 +182,10 @@ def _reconcile_claim(
     if claim.expires_at is not None and claim.expires_at < time.began_at:
         return _released(claim, ReleaseReason.EXPIRED)
     return claim
+
+
+def _reopen(claim: Claim) -> Claim:
+    return replace(claim, state=ClaimState.CONFIRMED, reason="", expires_at=None)
 
 
 def _released(claim: Claim, reason: ReleaseReason) -> Claim:

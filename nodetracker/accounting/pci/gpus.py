@@ -32,21 +32,12 @@ def ledger_gpu_columns(
         claims: inactive ones are ignored.
         devices: the node's PCI devices, which show what is managed and their parents.
     """
-    gpu_of = {gpu["address"]: gpu["address"] for gpu in gpus}
-    gpu_of |= {
-        address: str(device.parent_addr)
-        for address, device in devices.items()
-        if device.parent_addr in gpu_of
-    }
     active = [claim for claim in claims if claim.is_active]
+    gpu_of = _map_addresses(gpus, devices)
     as_pci = {address for claim in active for address in claim.devices}
     as_pci |= {device.address for device in devices.values() if device.is_managed}
     not_counted = {gpu for address, gpu in gpu_of.items() if address in as_pci}
-    bound: dict[str, set[str]] = {}
-    for guest in guests:
-        for address in guest.pins.devices if guest.missing_since is None else ():
-            if address in gpu_of:
-                bound.setdefault(gpu_of[address], set()).add(guest.uuid)
+    bound = _find_bound(guests, gpu_of)
     shown = [
         dict(gpu)
         | {
@@ -71,6 +62,28 @@ def ledger_gpu_columns(
         "allocation_ratio": 1.0,
     }
     return {"gpus": shown, "inventory": rest | {GPU_RESOURCE_CLASS: entry}}
+
+
+def _map_addresses(
+    gpus: Iterable[Mapping[str, Any]], devices: Mapping[str, TrackedDevice]
+) -> dict[str, str]:
+    """Return the address of a GPU or of a function of it -> the GPU's address."""
+    gpu_of = {gpu["address"]: gpu["address"] for gpu in gpus}
+    return gpu_of | {
+        address: str(device.parent_addr)
+        for address, device in devices.items()
+        if device.parent_addr in gpu_of
+    }
+
+
+def _find_bound(guests: Iterable[Guest], gpu_of: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return a GPU's address -> uuids of the guests that are bound to it."""
+    bound: dict[str, set[str]] = {}
+    for guest in guests:
+        for address in guest.pins.devices if guest.missing_since is None else ():
+            if address in gpu_of:
+                bound.setdefault(gpu_of[address], set()).add(guest.uuid)
+    return bound
 
 
 def count_bound(gpus: Iterable[Mapping[str, Any]], workload_uuid: str) -> int:

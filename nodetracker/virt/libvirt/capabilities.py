@@ -44,15 +44,7 @@ def parse_cpu_info(
         HostDataError: the host has no CPU, or the document is invalid.
     """
     rows = [_CpuRow(element) for element in _cpu_elements(capabilities)]
-    described = {row.id for row in rows if row.is_described}
-    if sum(cpu_map) == cpu_count and cpu_count > 0:
-        online = frozenset(cpu for cpu, is_online in enumerate(cpu_map) if is_online)
-    elif described:
-        online = frozenset(described)
-    else:
-        online = frozenset(range(cpu_count))
-    if not online:
-        raise HostDataError(SOURCE, "the host has no online CPU")
+    online = _find_online(rows, cpu_map, cpu_count)
     present = {row.id for row in rows} | (set(range(len(cpu_map))) if cpu_map else set())
     present = present if online <= present else set(online)
     siblings = _group_siblings(rows, online)
@@ -74,6 +66,17 @@ def parse_cpu_info(
         vendor=_text(host_cpu, "vendor"),
         flags=tuple(sorted({name for name in (*named, *features) if name})),
     )
+
+
+def _find_online(rows: "Sequence[_CpuRow]", cpu_map: Sequence[bool], cpu_count: int) -> CpuSet:
+    described = frozenset(row.id for row in rows if row.is_described)
+    if sum(cpu_map) == cpu_count and cpu_count > 0:
+        online = frozenset(cpu for cpu, is_online in enumerate(cpu_map) if is_online)
+    else:
+        online = described or frozenset(range(cpu_count))
+    if not online:
+        raise HostDataError(SOURCE, "the host has no online CPU")
+    return online
 
 
 def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:

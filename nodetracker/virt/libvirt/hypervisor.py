@@ -137,6 +137,7 @@ class HypervisorReader:
         memory = probes.memory.fact()
         functions = probes.pci.fact()
         pci = map_fact(functions, lambda value: value.devices)
+        own_memory = None if self._settings.file_backed_memory else host.value
         identity = self.session.identity
         snapshot = HostSnapshot(
             nodename=nodename,
@@ -151,9 +152,7 @@ class HypervisorReader:
             storage=map_fact(storage, lambda value: value.info),
             pci=pci,
             gpus=self._probe_gpus(nodename, pci),
-            system=fresh(self._source, SystemInfo(identity.hostname, "", "", ""))
-            if probes.system is None
-            else probes.system.fact(),
+            system=self._await_system(probes.system),
             guests=map_fact(
                 guests, lambda reading: complete_listing(reading, self._scope, self._topology)
             ),
@@ -162,13 +161,7 @@ class HypervisorReader:
             traits=()
             if cpu.value is None
             else derive_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
-            warnings=build_warnings(
-                nodename,
-                None if self._settings.file_backed_memory else host.value,
-                memory,
-                resources,
-                storage,
-            ),
+            warnings=build_warnings(nodename, own_memory, memory, resources, storage),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
             self._connection.check_alive()
@@ -198,6 +191,11 @@ class HypervisorReader:
         roots = self._environment.roots
         key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
         return self._environment.probes.start(key, lambda: read_system_info(roots))
+
+    def _await_system(self, pending: Pending[SystemInfo] | None) -> Fact[SystemInfo]:
+        if pending is None:
+            return fresh(self._source, SystemInfo(self.session.identity.hostname, "", "", ""))
+        return pending.fact()
 
     def _read_memory(self, client: "LibvirtClient") -> MemoryInfo:
         statistics = client.get_memory_statistics()

@@ -1,7 +1,8 @@
 """Map a domain's affinity to the host's NUMA cells."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from nodetracker.cpuset import CpuSet
 from nodetracker.model.guest import GuestPins
@@ -48,23 +49,35 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     placed = sum(map(len, pins.values())) + sum(floating.values())
     home = {*pins, *floating} if placed == domain.vcpus else set[int]()
     memory = _place_memory(parts, topology, frozenset(home))
-    placements = []
-    for cell in sorted({*pins, *floating, *helpers, *memory}):
-        sizes = sorted(memory.get(cell, {None: (0, 0)}).items(), key=lambda item: item[0] or 0)
-        for index, (page_kb, (size_bytes, pages)) in enumerate(sizes):
-            is_first = index == 0
-            placements.append(
-                CellPlacement(
-                    host_cell=cell,
-                    vcpus=floating.get(cell, 0) if is_first else 0,
-                    memory_mb=usage_mib_from_bytes(size_bytes),
-                    page_size_kb=page_kb,
-                    pages=pages,
-                    pins=pins.get(cell, {}) if is_first else {},
-                    isolated=frozenset(helpers.get(cell, ()) if is_first else ()),
-                )
-            )
+    placements = [
+        placement
+        for cell in sorted({*pins, *floating, *helpers, *memory})
+        for placement in _place_in_cell(
+            CellPlacement(
+                host_cell=cell,
+                vcpus=floating.get(cell, 0),
+                pins=pins.get(cell, {}),
+                isolated=frozenset(helpers.get(cell, ())),
+            ),
+            memory.get(cell, {}),
+        )
+    ]
     return GuestPins(tuple(placements), domain.devices)
+
+
+def _place_in_cell(
+    cpus: CellPlacement, memory: Mapping[int | None, tuple[int, int]]
+) -> Iterator[CellPlacement]:
+    """Yield a cell's placements: one for each page size, the first with the CPUs."""
+    sizes = sorted(memory.items(), key=lambda item: item[0] or 0) or [(None, (0, 0))]
+    for index, (page_kb, (size_bytes, pages)) in enumerate(sizes):
+        placement = cpus if index == 0 else CellPlacement(cpus.host_cell)
+        yield replace(
+            placement,
+            memory_mb=usage_mib_from_bytes(size_bytes),
+            page_size_kb=page_kb,
+            pages=pages,
+        )
 
 
 def _place_memory(
