@@ -1,1 +1,1 @@
-"""nodetracker keeps the truth about the resources of compute hosts."""
+"""Track the resources of compute hosts."""

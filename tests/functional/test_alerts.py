@@ -14,9 +14,9 @@ RULES = HERE.parents[1] / "etc" / "prometheus" / "nodetracker.rules.yml"
 @pytest.mark.parametrize(
     ("action", "path"),
     [("check", RULES), ("test", HERE / "nodetracker.rules.test.yml")],
-    ids=["sound", "true"],
+    ids=["syntax", "alerts"],
 )
-def test_the_alert_rules_are_sound_and_true(action, path):
+def test_the_alert_rules_are_valid_and_fire(action, path):
     require("promtool")
     done = subprocess.run(
         ["promtool", action, "rules", path], capture_output=True, text=True, check=False
