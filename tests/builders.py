@@ -1,4 +1,4 @@
-"""Values for tests: a whole one with few words, each part changeable."""
+"""Build values for tests; each attribute has a default and can be changed."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -88,7 +88,7 @@ def make_incarnation(**changes: Any) -> Incarnation:
 
 
 def make_service(**changes: Any) -> ServiceRecord:
-    """Build a service that was heard of at NOW."""
+    """Build a service with a heartbeat at NOW."""
     service = ServiceRecord(
         uuid="33333333-3333-4333-8333-333333333333",
         host="host-1",
@@ -105,7 +105,7 @@ def make_service(**changes: Any) -> ServiceRecord:
 
 
 def take_service(store, host, incarnation, binary=COMPUTE_BINARY, version="0"):
-    """Take a services row as it is, without asking whether anybody holds it."""
+    """Take a services row without checking whether another agent holds it."""
     found = store.list_services(host, binary)
     seen = found[0] if found else None
     return store.register_agent(host, binary, "compute", version, incarnation, seen)

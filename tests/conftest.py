@@ -1,18 +1,18 @@
-"""Fixtures for all tests: real servers, one of each, started when first asked for."""
+"""Fixtures for all tests: real servers, one of each, started at first use."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
 
-import nodetracker.cmd  # noqa: F401 - keeps eventlet out of tests as of programs
+import nodetracker.cmd  # noqa: F401 - prevents the import of eventlet, as in programs
 from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.rabbitmq import RabbitMQ
 
-# Else what threads say between tests, such as those that look for a broker that
-# is gone, is printed for want of a handler.
+# Without a handler, log lines of threads between tests, such as those that search for
+# a broker that was stopped, would be printed.
 logging.getLogger().addHandler(logging.NullHandler())
 
 
@@ -42,7 +42,7 @@ def rabbitmq() -> Iterator[RabbitMQ]:
 
 @pytest.fixture(scope="session")
 def conductor(rabbitmq: RabbitMQ) -> Iterator[Conductor]:
-    """A conductor that no test stops, apart from all that tests start."""
+    """A conductor that no test stops, in addition to those that tests start."""
     conductor = Conductor(rabbitmq.make_virtual_host("contract"))
     yield conductor
     conductor.stop()

@@ -1,4 +1,4 @@
-"""Checks or renews etc/nodetracker/nodetracker.conf.sample; run by tox's genconfig environment."""
+"""Check or write etc/nodetracker/nodetracker.conf.sample; run by tox's genconfig environment."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Nodes of libvirt's own test driver: files that stand for whole hypervisors."""
+"""Build nodes for libvirt's test driver: files that describe whole hypervisors."""
 
 from pathlib import Path
 

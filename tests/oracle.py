@@ -1,6 +1,6 @@
-"""What a node's usage must be, added up from nothing: claims that count, and guests without one.
+"""Compute a node's expected usage from scratch: claims that count, and unclaimed guests.
 
-Shares no code with `nodetracker.accounting`, as it judges that.
+Shares no code with `nodetracker.accounting`, which it checks.
 """
 
 from collections.abc import Iterable
@@ -51,12 +51,12 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
 
 
 def check_usage(store: Store, host: str) -> None:
-    """Assert that each of a host's rows shows what its claims and guests add up to."""
+    """Assert that each of a host's rows shows the sum of its claims and guests."""
     check_rows(store.load_nodes(host), store.list_claims())
 
 
 def check_rows(records: Iterable[NodeRecord], claims: Iterable[Claim]) -> None:
-    """Assert that rows read together with all claims show what these and the guests add up to.
+    """Assert that rows read together with all claims show the sum of these and the guests.
 
     And that each guest names a claim that counts, or none if none does.
     """

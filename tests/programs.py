@@ -1,4 +1,4 @@
-"""Runs the installed programs as a user would, each with a configuration of its own."""
+"""Run the installed programs as a user would, each with its own configuration."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class Programs:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.host = host
-        self.prefix: list = []  # what stands before each program
+        self.prefix: list = []  # put before each program
         self.inventory = directory / "inventory.yaml"
         self.path = directory / "nodetracker.conf"
         self.connection = connection or f"sqlite:///{directory}/db.sqlite"

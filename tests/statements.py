@@ -1,4 +1,4 @@
-"""Counting the statements that a store sends: an executemany is one, BEGIN and COMMIT are none."""
+"""Count the statements that a store sends: an executemany is one, BEGIN and COMMIT are not counted."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ class SeenStatements:
 
 @contextmanager
 def count_statements(source: Any) -> Iterator[SeenStatements]:
-    """Collect what goes through `source`, an engine or a store that has one."""
+    """Collect the statements of `source`, an engine or a store that has one."""
     engine: sa.Engine = getattr(source, "engine", source)
     seen = SeenStatements()
 

@@ -1,1 +1,1 @@
-"""Measures what audits and programs cost; `python -m tests.bench` prints the figures."""
+"""Measure the costs of audits and programs; `python -m tests.bench` prints the figures."""

@@ -1,10 +1,10 @@
-"""Measures everything and prints it as a table.
+"""Measure everything and print it as a table.
 
-`python -m tests.bench [--json FILE] [--database URL]`: the audits' statements
-are counted, and those of claims with how fast they go, on SQLite or on the
-database named, which gets the schema and keeps the rows, so name one that is
-there for this. The programs always run on SQLite. Where libvirt and QEMU are
-installed, a libvirtd of its own is audited too.
+`python -m tests.bench [--json FILE] [--database URL]`: counts the
+statements of audits and claims, and times claims, on SQLite or on the given
+database. That database gets the schema and keeps the rows, so use one created
+for this. The programs always run on SQLite. Where libvirt and QEMU are
+installed, a private libvirtd is audited too.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from tests.bench.programs import measure_rest, measure_start
 from tests.functional.servers.libvirtd import Libvirtd, find_missing
 
 SIZES = ((1, 0), (1, 1), (1, 100), (1, 1000), (100, 0), (100, 1), (1000, 0), (1000, 1))
-"""Nodes, and guests of each."""
+"""Nodes, and guests per node."""
 
 MANY_GUESTS = 1000
 
 CONTAINERS = (1, 200)
 
 CLAIMED_NODES = (0, 100, 1000)
-"""Guests of the node that claims are made on."""
+"""Guests of the node that is claimed on."""
 
 DOMAINS = (0, 200, 1000)
 """Domains that a real libvirtd has, none of them running."""
@@ -42,8 +42,8 @@ DOMAINS = (0, 200, 1000)
 def main() -> None:
     """Measure, print the table and write the JSON file."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure costs.")
-    parser.add_argument("--json", type=Path, help="file that gets the figures")
-    parser.add_argument("--database", help="URL of a database made for this; default: SQLite")
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    parser.add_argument("--database", help="URL of a database created for this; default: SQLite")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -87,7 +87,7 @@ def _measure_audits(url: str, directory: Path) -> list[AuditCosts]:
         revisions.sync(store.engine)
         measured = []
         for nodes, guests in SIZES:
-            _notify(f"audits of {nodes} nodes with {guests} guests each")
+            _log(f"audits of {nodes} nodes with {guests} guests each")
             measured.append(measure_audits(store, directory, nodes, guests))
         return measured
     finally:
@@ -99,7 +99,7 @@ def _measure_claims(url: str, directory: Path) -> list[ClaimCosts]:
     try:
         measured = []
         for guests in CLAIMED_NODES:
-            _notify(f"claims on a node with {guests} guests")
+            _log(f"claims on a node with {guests} guests")
             measured.append(measure_claims(store, directory, guests))
         return measured
     finally:
@@ -107,24 +107,24 @@ def _measure_claims(url: str, directory: Path) -> list[ClaimCosts]:
 
 
 def _measure_containers(directory: Path) -> list[dict[str, int | float]]:
-    """Measure container hosts, nothing on a machine without a dockerd."""
+    """Measure container hosts; return nothing on a machine without a dockerd."""
     if not can_measure():
         return []
     measured = []
     for count in CONTAINERS:
-        _notify(f"readings of a dockerd with {count} containers")
+        _log(f"readings of a dockerd with {count} containers")
         measured.append(dataclasses.asdict(measure_containers(directory, count)))
     return measured
 
 
 def _measure_hypervisors(url: str, directory: Path) -> list[HypervisorCosts]:
     if find_missing():
-        _notify(f"no libvirtd: {find_missing()}")
+        _log(f"no libvirtd: {find_missing()}")
         return []
     store = open_store(DatabaseSettings(url))
     measured = []
     for domains in DOMAINS:
-        _notify(f"audits of a libvirtd with {domains} domains")
+        _log(f"audits of a libvirtd with {domains} domains")
         libvirtd = Libvirtd()
         try:
             define_domains(libvirtd, domains)
@@ -136,11 +136,11 @@ def _measure_hypervisors(url: str, directory: Path) -> list[HypervisorCosts]:
 
 
 def _measure_programs(directory: Path) -> dict[str, dict[str, float]]:
-    _notify("starts of the agent")
+    _log("starts of the agent")
     start = measure_start(directory)
-    _notify("the agent at rest on this machine")
+    _log("the agent at rest on this machine")
     local = measure_rest(directory)
-    _notify(f"the agent at rest with {MANY_GUESTS} guests of the fake driver")
+    _log(f"the agent at rest with {MANY_GUESTS} guests of the fake driver")
     many = measure_rest(directory, MANY_GUESTS)
     return {
         "start to first row, seconds": dataclasses.asdict(start),
@@ -156,7 +156,7 @@ def _print_table(rows: Sequence[Mapping[str, int | float]]) -> None:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
-def _notify(what: str) -> None:
+def _log(what: str) -> None:
     print(f"measuring {what}", file=sys.stderr, flush=True)
 
 

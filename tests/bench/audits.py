@@ -1,4 +1,4 @@
-"""What an audit costs: its statements, counted, and its CPU time, as information."""
+"""Measure the costs of an audit: the number of its statements, and its CPU time."""
 
 import json
 import time
@@ -34,8 +34,8 @@ class AuditCosts:
         reread: nothing has changed, and all rows are read again.
         one_guest_more: one node has a new guest.
         every_node_changed: each node has a new guest.
-        heartbeat: not an audit, but what comes between them.
-        steady_cpu_seconds: of this process during a steady audit, the least of three.
+        heartbeat: not an audit; sent between audits.
+        steady_cpu_seconds: of this process during a steady audit, the minimum of three.
     """
 
     nodes: int
@@ -58,19 +58,19 @@ class AuditCosts:
 
 
 class BenchHost:
-    """An agent of its own host, its nodes in a file, on a clock that stands still.
+    """An agent of its own host, with its nodes in a file and a clock that does not advance.
 
     Its name and identity are new each time, so several fit into one database.
 
     Attributes:
-        seconds: what the tracker's clock says.
-        nodes: the entries of the file; `write` makes them true.
+        seconds: of the tracker's clock.
+        nodes: the entries of the file; `write` writes them.
     """
 
     def __init__(self, store: SqlStore, directory: Path, nodes: int, guests_per_node: int) -> None:
         self.seconds = 0.0
         self._guests = 0
-        self._beats = 0
+        self._reports = 0
         self._store = store
         agent_id = str(uuid.uuid4())
         host = f"bench-{agent_id}"
@@ -96,42 +96,42 @@ class BenchHost:
         )
 
     def write(self) -> None:
-        """Write the file; JSON is YAML as well, and quickly made."""
+        """Write the file as JSON, which is valid YAML and quick to write."""
         self._path.write_text(json.dumps({"nodes": self.nodes}))
 
     def add_guests(self, nodes: Sequence[Mapping[str, Any]], count: int = 1) -> None:
-        """Give each of these nodes so many guests more."""
+        """Add guests to each of these nodes."""
         for node in nodes:
             node["guests"] += [self._make_guest() for _ in range(count)]
         self.write()
 
     def audit(self) -> Statements:
-        """Audit once and return what was sent."""
+        """Audit once and return the statements."""
         with count_statements(self._store) as seen:
             report = self._tracker.audit(self.agent)
         assert report.is_good, (report.listing_error, report.errors)
         return tuple(seen.statements)
 
     def reread(self) -> Statements:
-        """Audit when all rows are to be read again, and return what was sent."""
+        """Audit when all rows are due to be read again; return the statements."""
         self.seconds += FULL_LOAD_SECONDS
         return self.audit()
 
     def report_state(self) -> Statements:
-        """Write a heartbeat and return what was sent."""
-        self._beats += 1
+        """Write a heartbeat and return the statements."""
+        self._reports += 1
         with count_statements(self._store) as seen:
-            self._store.report_state(self.agent, self._beats, AuditState(1.0))
+            self._store.report_state(self.agent, self._reports, AuditState(1.0))
         return tuple(seen.statements)
 
     def measure_cpu(self) -> float:
-        """Return the CPU seconds of a steady audit, the least of three."""
-        taken = []
+        """Return the CPU seconds of a steady audit, the minimum of three."""
+        durations = []
         for _ in range(3):
-            began = time.process_time()
+            started_at = time.process_time()
             self._tracker.audit(self.agent)
-            taken.append(time.process_time() - began)
-        return min(taken)
+            durations.append(time.process_time() - started_at)
+        return min(durations)
 
     def _make_guest(self) -> dict[str, Any]:
         self._guests += 1
@@ -149,7 +149,7 @@ def measure_audits(
     """Run each kind of audit once, for a new host with that many nodes and guests.
 
     Args:
-        store: its schema is there; other hosts' rows in it do no harm.
+        store: with its schema; other hosts' rows in it do not matter.
         directory: gets the file with the nodes.
     """
     host = BenchHost(store, directory, nodes, guests_per_node)

@@ -1,4 +1,4 @@
-"""What a claim and its abort cost on a node with guests: statements, and pairs a second."""
+"""Measure the costs of a claim and its abort on a node with guests: statements and speed."""
 
 import time
 import uuid
@@ -13,17 +13,17 @@ from tests.bench.audits import BenchHost, Statements
 from tests.statements import count_statements
 
 PAIRS = 200
-"""Timed, after a tenth of them that warm up."""
+"""Pairs that are timed, after a tenth as many that warm up."""
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=600)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCosts:
-    """The statements that a plain claim and its abort send, and how fast pairs of them go.
+    """The statements that a plain claim and its abort send, and how many pairs a second run.
 
     Attributes:
-        pairs_per_second: by one client, one after the other; as information.
+        pairs_per_second: by one client, one after another; for information.
     """
 
     guests_per_node: int
@@ -44,11 +44,11 @@ def measure_claims(store: SqlStore, directory: Path, guests: int) -> ClaimCosts:
     """Claim and abort on a new host's one node with that many guests.
 
     Args:
-        store: its schema is there; other hosts' rows in it do no harm.
+        store: with its schema; other hosts' rows in it do not matter.
         directory: gets the file with the node.
     """
     host = BenchHost(store, directory, 1, 0)
-    # Large enough for the guests and a claim beside them.
+    # Large enough for the guests and one more claim.
     host.nodes[0] |= {"vcpus": 4096, "memory_mb": 2**20, "disk_gb": 2**20}
     host.add_guests(host.nodes, guests)
     host.audit()
@@ -74,8 +74,8 @@ def _claim(store: SqlStore, host: str) -> Claim:
 
 
 def _time_pairs(store: SqlStore, host: str, pairs: int) -> float:
-    """Return the seconds that so many pairs take."""
-    began = time.perf_counter()
+    """Return the seconds that this number of pairs takes."""
+    started_at = time.perf_counter()
     for _ in range(pairs):
         store.abort_claim(_claim(store, host).uuid)
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at

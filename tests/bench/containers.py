@@ -1,4 +1,4 @@
-"""What an audit of a container host costs: requests to a real dockerd, and seconds."""
+"""Measure the costs of an audit of a container host: requests to a real dockerd, and seconds."""
 
 import dataclasses
 import shutil
@@ -22,9 +22,9 @@ class ContainerCosts:
     """Requests and seconds of one reading each.
 
     Attributes:
-        first: nothing is known.
-        steady: nothing has changed, events are told.
-        one_changed: one container was renamed, as an event said.
+        first: nothing is cached.
+        steady: nothing has changed, events are received.
+        one_changed: one container was renamed, as an event reported.
     """
 
     containers: int
@@ -37,26 +37,26 @@ class ContainerCosts:
 
 
 def can_measure() -> bool:
-    """Tell whether the machine has what a dockerd needs."""
+    """Return whether the machine has what a dockerd needs."""
     return all(shutil.which(name) for name in NEEDED)
 
 
 def measure_containers(directory: Path, containers: int) -> ContainerCosts:
-    """Measure readings of a host with so many containers that were created."""
+    """Measure readings of a host with this number of created containers."""
     engine = Dockerd()
     client = engine.client()
     requests = EngineClient(engine.url, 10)
     environment = DriverEnvironment("bench", str(directory), Roots(), ProbeRunner(60))
     driver = DockerDriver(environment, requests)
-    told = threading.Event()
+    has_event = threading.Event()
 
-    def tell(event: NodeEvent) -> None:
-        told.set()
+    def note_event(event: NodeEvent) -> None:
+        has_event.set()
 
     def read() -> tuple[int, float]:
-        before, began = requests.request_count, time.monotonic()
+        before, started_at = requests.request_count, time.monotonic()
         snapshot = driver.get_available_resource("bench")
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started_at
         assert snapshot.guests.value is not None
         assert len(snapshot.guests.value.guests) == containers
         return requests.request_count - before, seconds
@@ -66,14 +66,14 @@ def measure_containers(directory: Path, containers: int) -> ContainerCosts:
         names = [f"bench-{number}" for number in range(containers)]
         for name in names:
             client.create_container(IMAGE, SLEEP, name=name, host_config=config)
-        driver.events(tell)
-        told.wait(10)
+        driver.events(note_event)
+        has_event.wait(10)
         first = read()
         read()
         steady = read()
-        told.clear()
+        has_event.clear()
         client.rename(names[0], "renamed")
-        told.wait(10)
+        has_event.wait(10)
         return ContainerCosts(containers, *first, *steady, *read())
     finally:
         driver.close()

@@ -1,4 +1,4 @@
-"""What an audit of a real libvirtd costs: its round trips and statements, counted, and its time."""
+"""Measure the costs of an audit of a real libvirtd: round trips, statements and time."""
 
 import time
 import uuid
@@ -49,7 +49,7 @@ class HypervisorCosts:
 
 
 def define_domains(libvirtd: Libvirtd, count: int) -> None:
-    """Define so many domains over one connection."""
+    """Define this number of domains over one connection."""
     import libvirt
 
     connection = libvirt.open(libvirtd.uri)
@@ -93,10 +93,10 @@ def measure_hypervisor(libvirtd: Libvirtd, store: SqlStore, directory: Path) -> 
 
 def _measure(audit: Callable[[], Any], trips: list[int]) -> tuple[int, float, float]:
     """Return round trips, seconds and CPU seconds of one audit that must be good."""
-    before, began, cpu = trips[0], time.monotonic(), time.process_time()
+    before, started_at, cpu = trips[0], time.monotonic(), time.process_time()
     report = audit()
     assert report.is_good, report
-    return trips[0] - before, time.monotonic() - began, time.process_time() - cpu
+    return trips[0] - before, time.monotonic() - started_at, time.process_time() - cpu
 
 
 def _make_driver(libvirtd: Libvirtd, directory: Path, trips: list[int]) -> LibvirtDriver:

@@ -1,4 +1,4 @@
-"""What the installed programs cost: how soon there is a row, and what an agent takes at rest."""
+"""Measure the costs of the installed programs: time to the first row, and an agent at rest."""
 
 import json
 import sqlite3
@@ -14,18 +14,18 @@ from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
 
 AUDIT_SECONDS = 6
-"""Between audits of an agent at rest: a tenth of the default.
+"""Audit interval of an agent at rest: a tenth of the default.
 
 `Programs` has a heartbeat each second, a tenth of the default as well. So the
 agent does in six seconds what it does by default in a minute, six heartbeats
 and one audit, and its CPU time in six seconds is that of such a minute. What
-comes by the clock and not by the audit (a measurement every five minutes, all
-rows read again every ten) is not sped up. Probes' threads still come and go
-with each audit, as they end after five idle seconds.
+depends on the clock and not on the audit (a measurement every five minutes, all
+rows read again every ten) is not sped up. Probes' threads still start and
+end with each audit, as they end after five idle seconds.
 """
 
 FIRST_SAMPLE_SECONDS = 3.4
-"""From the start's end to the first sample: far from an audit and from a heartbeat.
+"""From the end of the start to the first sample: far from an audit and from a heartbeat.
 
 The first of them come after 0.9 to 1 of their intervals, so that each window
 of whole audit intervals has the same number of both.
@@ -44,7 +44,7 @@ class StartCosts:
 
 @dataclass(frozen=True, slots=True)
 class RestCosts:
-    """What an agent takes that finds nothing to do.
+    """Memory and CPU time of an agent that finds no changes.
 
     Attributes:
         rss_mib: its resident memory.
@@ -56,19 +56,19 @@ class RestCosts:
 
 
 def measure_start(directory: Path, starts: int = 3) -> StartCosts:
-    """Start agents of this machine, each on an empty SQLite database that has its schema."""
-    taken = []
+    """Start agents of this machine, each on an empty SQLite database with its schema."""
+    durations = []
     for number in range(starts):
         place = directory / f"start-{number}"
         place.mkdir()
         programs = Programs(place, driver="local", metrics_port=find_free_port())
         _migrate(programs)
-        began = time.monotonic()
+        started_at = time.monotonic()
         with programs.start() as agent:
             wait_until(_has_row(place / "db.sqlite"), interval=0.005)
-            taken.append(time.monotonic() - began)
+            durations.append(time.monotonic() - started_at)
             agent.stop()
-    return StartCosts(min(taken), statistics.median(taken))
+    return StartCosts(min(durations), statistics.median(durations))
 
 
 def measure_rest(directory: Path, guests: int | None = None, minutes: int = 2) -> RestCosts:

@@ -1,1 +1,1 @@
-"""What a fleet of agents costs the servers that all of them share."""
+"""Measure the load of a fleet of agents on the servers that they share."""

@@ -1,4 +1,4 @@
-"""Measures fleets of several sizes and prints a table.
+"""Measure fleets of several sizes and print a table.
 
 `python -m tests.bench.fleet [--mode database|broker|conductors] [--agents 100 300 1000]`:
 agents at the default intervals, with the fake driver, against one MariaDB and
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.bench.fleet.deployment import Deployment, Mode, Reading
 
 SETTLE_SECONDS = 20
-"""After the start of agents, for what that leaves behind."""
+"""Wait after the start of agents, until their first audits and heartbeats are done."""
 
 COLUMNS = (
     "mode", "agents", "up", "statements/agent/min", "messages/agent/min", "DB CPU s/agent/h",
@@ -41,10 +41,10 @@ def main() -> None:
             for agents in sorted(arguments.agents):
                 deployment.grow(agents)
                 time.sleep(SETTLE_SECONDS)
-                before, began = deployment.read(), time.monotonic()
+                before, started_at = deployment.read(), time.monotonic()
                 time.sleep(arguments.seconds)
                 found = deployment.read().since(before)
-                minutes = (time.monotonic() - began) / 60
+                minutes = (time.monotonic() - started_at) / 60
                 print(render(mode, agents, deployment.count_up(), found, minutes), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The servers of a fleet, and what they were asked and have used so far."""
+"""Servers of a fleet, with their counters of requests and resources."""
 
 import subprocess
 import sys
@@ -26,20 +26,20 @@ _COUNTERS = (
 class Mode(StrEnum):
     """How the agents reach their database."""
 
-    DATABASE = "database"  # straight, without a broker
-    BROKER = "broker"  # straight, and served over a broker, with notifications
+    DATABASE = "database"  # directly, without a broker
+    BROKER = "broker"  # directly, and served over a broker, with notifications
     CONDUCTORS = "conductors"  # over a broker
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Totals since the servers were started; 0 for what there is none of.
+    """Totals since the servers were started; 0 for servers that are not used.
 
     Attributes:
-        statements: of all clients at the database, BEGIN and COMMIT left aside.
-        messages: that the broker was sent, calls, answers and notifications.
+        statements: of all clients at the database, without BEGIN and COMMIT.
+        messages: received by the broker: calls, answers and notifications.
         database_cpu, broker_cpu, conductors_cpu, agents_cpu: in seconds.
-        connections: that are open at the database.
+        connections: open at the database.
         database_mib, broker_mib, agents_mib: resident memory.
     """
 
@@ -55,18 +55,18 @@ class Reading:
     agents_mib: float = 0
 
     def since(self, before: "Reading") -> "Reading":
-        """Return what was counted since; what is no count stays as it is."""
+        """Return the counters' increase since a reading; other values unchanged."""
         counted = ("statements", "messages", *(f.name for f in fields(self) if "cpu" in f.name))
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return Reading(**values | {n: values[n] - getattr(before, n) for n in counted})
 
 
 class Deployment:
-    """A database, perhaps a broker and conductors, and processes that run agents against them.
+    """A database, optionally a broker and conductors, and processes that run agents against them.
 
     Args:
         guests: of each agent's node.
-        conductors: how many, in that mode.
+        conductors: their number, in that mode.
     """
 
     def __init__(self, directory: Path, mode: Mode, guests: int, conductors: int = 2) -> None:
@@ -106,7 +106,7 @@ class Deployment:
         self._database.process.remove()
 
     def grow(self, agents: int) -> None:
-        """Start agents until there are as many."""
+        """Start agents up to this number."""
         while self._agents < agents:
             count = min(AGENTS_A_PROCESS, agents - self._agents)
             for number in range(self._agents, self._agents + count):

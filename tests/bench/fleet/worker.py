@@ -1,8 +1,8 @@
-"""Runs many agents in one process, each with its own store and threads as in a process of its own.
+"""Run many agents in one process, each with its own store and threads, as in separate processes.
 
 `python -m tests.bench.fleet.worker DIRECTORY FIRST COUNT`: agents FIRST up to
 FIRST + COUNT - 1, each configured by its file below DIRECTORY. Prints
-"started" once every agent has audited, and ends with its input.
+"started" once every agent has audited, and ends when its input ends.
 """
 
 import os
@@ -21,20 +21,20 @@ from nodetracker.rpc.transport import import_library
 
 STARTED_AT_ONCE = 4
 PACE_SECONDS = 0.2
-"""Between the starts of two agents: no fleet's hosts are switched on in one second."""
+"""Between the starts of two agents: a fleet's hosts do not start in the same second."""
 SWITCH_SECONDS = 0.1
-"""Rarer than usual, as thousands of threads that wait for their turn would do little else."""
+"""Longer than the default, as thousands of threads would do little but switch."""
 NICENESS = 10
-"""Agents have their hosts to themselves; here the servers that are measured go first."""
+"""Agents have lower priority than the servers that are measured."""
 
 
 def config_file(directory: Path, name: str) -> Path:
-    """Return where a program's configuration is."""
+    """Return the path of a program's configuration."""
     return directory / f"{name}.conf"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the agents until there is no more input."""
+    """Run the agents until the end of input."""
     os.nice(NICENESS)
     sys.setswitchinterval(SWITCH_SECONDS)
     directory, first, count = Path(arguments[0]), int(arguments[1]), int(arguments[2])
@@ -71,13 +71,13 @@ def _build(path: Path) -> Agent:
 
 
 def _register_global_options(conf: cfg.ConfigOpts) -> None:
-    """Give a configuration what the messaging library registers with the global one alone."""
+    """Register options that the messaging library registers only with the global configuration."""
     import_library()
     for kind in ("metrics", "tracing"):
         name = f"oslo_messaging_{kind}"
         try:
             module = import_module(f"oslo_messaging._{kind}.client")
-        except ImportError:  # an older one, which has no such options
+        except ImportError:  # an older version without these options
             continue
         conf.register_opts(getattr(module, name), group=name)
 

@@ -16,12 +16,12 @@ from tests.functional.servers.process import ServerProcess, require
 IMAGE = "localhost/bb:latest"
 SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep .1; done"]
 _NAMESPACE = ["unshare", "--mount", "--propagation", "private", "tini", "-s", "--"]
-# tini reaps the orphans that the first process of some machines is slow to reap, and the mounts
-# of the engine end with their namespace.
+# tini reaps orphans, which the first process of some machines is slow to reap. The engine's mounts
+# end with their namespace.
 
 
 class Engine:
-    """One container engine on a unix socket; `start` and `stop` may be called again and again."""
+    """One container engine on a unix socket; `start` and `stop` may be called repeatedly."""
 
     name: str
 
@@ -62,7 +62,7 @@ class Engine:
         return docker.APIClient(base_url=self.url, version="auto", timeout=timeout)
 
     def import_image(self) -> None:
-        """Give the engine an image of one static busybox."""
+        """Load an image of one static busybox into the engine."""
         archive = self.directory / "image.tar"
         busybox = shutil.which("busybox")
         assert busybox is not None
@@ -82,15 +82,15 @@ class Engine:
             client.close()
 
     def freeze(self) -> None:
-        """Let the daemon alone hang."""
+        """Suspend only the daemon."""
         os.kill(self.daemon_pid(), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         os.kill(self.daemon_pid(), signal.SIGCONT)
 
     def stop(self) -> None:
-        """End the daemon in its usual way."""
+        """Stop the daemon normally."""
         if self.process.is_running:
             self.process.stop()
         self.socket.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ class Dockerd(Engine):
 
     Args:
         config: what its configuration file holds.
-        further_url: where it listens beside its socket.
+        further_url: where it listens in addition to its socket.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Dockerd(Engine):
         self.import_image()
 
     def command(self) -> list[str]:
-        """Return the command line of a dockerd that shares nothing with another."""
+        """Return the command line of a dockerd that shares nothing with others."""
         directory = self.directory
         return [
             "dockerd", f"--config-file={directory}/daemon.json", f"--data-root={directory}/data",
@@ -151,13 +151,13 @@ class Dockerd(Engine):
         ]  # fmt: skip
 
     def kill(self) -> None:
-        """End the daemon and its containerd as a crash would; containers live on."""
+        """Kill the daemon and its containerd, as a crash would; containers continue."""
         containerd = psutil.Process(self._containerd_pid())
         daemon = psutil.Process(self.daemon_pid())
         for process in (daemon, containerd):
             with contextlib.suppress(psutil.NoSuchProcess):  # it ends with the daemon
                 process.kill()
-        # A restart meets who is not quite gone; the first process may be slow to reap them.
+        # A restart would still find them: the first process may be slow to reap them.
         psutil.wait_procs([daemon, containerd], timeout=20)
         self.process.stop()
         for path in (self.directory / "docker.pid", self._containerd_pid_file()):
@@ -170,7 +170,7 @@ class Dockerd(Engine):
         return int(self._containerd_pid_file().read_text())
 
     def reload(self) -> None:
-        """Let the daemon read its configuration again."""
+        """Reload the daemon's configuration."""
         os.kill(self.daemon_pid(), signal.SIGHUP)
 
 
@@ -193,7 +193,7 @@ class Podman(Engine):
         super().start(CONTAINERS_CONF=str(self.config), **env)
 
     def command(self) -> list[str]:
-        """Return the command line of a service that shares nothing with another."""
+        """Return the command line of a service that shares nothing with others."""
         directory = self.directory
         return [
             "podman", f"--root={directory}/root", f"--runroot={directory}/run",

@@ -1,4 +1,4 @@
-"""A libvirtd of its own with QEMU, whose configuration, sockets and state lie in one directory."""
+"""A private libvirtd with QEMU; its configuration, sockets and state are in one directory."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ _BOUND = {
     "log": "/var/log/libvirt",
     "etc": "/etc/libvirt",
 }
-"""What is compiled into libvirtd, and which of our directories lies over it."""
+"""Our directories, and the paths compiled into libvirtd over which they are mounted."""
 
 _QEMU_CONF = """\
 user = "root"
@@ -55,7 +55,7 @@ _PROGRAMS = ("libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "tini", "uns
 
 
 def find_missing() -> str:
-    """Return what a libvirtd of one's own needs and is not there, "" when all is."""
+    """Return what is missing for a private libvirtd, "" if nothing is."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"needs {', '.join(missing)}: see bindep.txt"
@@ -67,14 +67,14 @@ def find_missing() -> str:
 
 
 def require_libvirt() -> None:
-    """Skip, or fail where ``CI=true``, without what a libvirtd of one's own needs."""
+    """Skip, or fail where ``CI=true``, without the requirements of a private libvirtd."""
     reason = find_missing()
     if reason:
         skip_or_fail(reason)
 
 
 class Libvirtd:
-    """One daemon; domains in it are made with virsh.
+    """One daemon; domains in it are created with virsh.
 
     Args:
         authority: signs the certificate by which it listens for TLS, too.
@@ -100,7 +100,7 @@ class Libvirtd:
         self.start()
 
     def _listen(self, authority: Authority) -> str:
-        """Make certificates for both ends; return what libvirtd's configuration says of them."""
+        """Create certificates for both ends; return their lines of libvirtd's configuration."""
         certificate, key = authority.issue(self.process.directory, "127.0.0.1")
         for path, name in (
             (authority.certificate, "cacert.pem"),
@@ -120,7 +120,7 @@ class Libvirtd:
         return f"qemu+tls://127.0.0.1:{self.process.port}/system?pkipath={self.directory}"
 
     def ssh_uri(self) -> str:
-        """Return the same daemon by what stands in for ssh: it runs its command right here."""
+        """Return the URI of the same daemon by a substitute for ssh that runs its command here."""
         stand_in = self.directory / "ssh"
         stand_in.write_text(
             f"#!{sys.executable}\nSOCKET = '{self.directory}/sock/libvirt-sock'\n" + _PUMP
@@ -130,7 +130,7 @@ class Libvirtd:
 
     @property
     def directory(self) -> Path:
-        """Where everything of it is."""
+        """The directory of all its files."""
         return self.process.directory
 
     @property
@@ -139,7 +139,7 @@ class Libvirtd:
         return int((self.directory / "libvirtd.pid").read_text())
 
     def start(self) -> None:
-        """Start the daemon and wait until it answers; domains that run still are found again."""
+        """Start the daemon and wait until it answers; running domains are found again."""
         binds = " && ".join(
             f"mount --bind {self.directory / name} {place}" for name, place in _BOUND.items()
         )
@@ -168,7 +168,7 @@ class Libvirtd:
         self.virsh("define", str(path))
 
     def create_disk(self, name: str, size: str = "64M", format_: str = "qcow2") -> Path:
-        """Make an image for a domain."""
+        """Create an image for a domain."""
         path = self.directory / name
         subprocess.run(
             ["qemu-img", "create", "-q", "-f", format_, path, size],
@@ -177,21 +177,21 @@ class Libvirtd:
         return path
 
     def freeze(self) -> None:
-        """Let the daemon hang; domains run on."""
+        """Suspend the daemon; domains continue."""
         os.kill(self.daemon_pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume the daemon."""
         os.kill(self.daemon_pid, signal.SIGCONT)
 
     def kill_daemon(self) -> None:
-        """End the daemon as a crash would, and with it what reaps for it; domains run on."""
+        """Kill the daemon, as a crash would, and the init that reaps for it; domains continue."""
         os.kill(self.daemon_pid, signal.SIGKILL)
         self.process.kill()
 
     def stop(self) -> None:
-        """Stop the daemon in its usual way; domains run on."""
-        pid = self.daemon_pid  # its file goes with it
+        """Stop the daemon normally; domains continue."""
+        pid = self.daemon_pid  # its file is deleted with it
         os.kill(pid, signal.SIGTERM)
         self._wait_gone(pid)
         self.process.kill()

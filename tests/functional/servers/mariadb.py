@@ -12,7 +12,7 @@ PASSWORD = "s3cret-of-mariadb"
 
 
 class MariaDB:
-    """One server; databases in it are made as needed.
+    """One server; databases in it are created as needed.
 
     Args:
         disk_mb: size of a disk of its own, which `process.disk` fills.
@@ -67,11 +67,11 @@ class MariaDB:
         )
 
     def stop(self) -> None:
-        """Stop the server in its usual way."""
+        """Stop the server normally."""
         self.process.stop()
 
     def create_database(self, name: str) -> str:
-        """Make an empty database and return its URL."""
+        """Create an empty database and return its URL."""
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
@@ -93,11 +93,11 @@ class MariaDB:
             connection.close()
 
     def set_read_only(self, is_read_only: bool) -> None:
-        """Let no ordinary user write, or let them again."""
+        """Deny or allow writes of ordinary users."""
         self.execute(f"SET GLOBAL read_only = {'ON' if is_read_only else 'OFF'}")
 
     def kill_connections(self) -> int:
-        """Cut every connection of ordinary users and return how many there were."""
+        """Kill all connections of ordinary users and return their number."""
         rows = self.execute(
             "SELECT id FROM information_schema.processlist WHERE user = 'nodetracker'"
         )
@@ -107,12 +107,12 @@ class MariaDB:
 
     def count_waiting(self) -> int:
         """Return how many transactions wait for a lock."""
-        # innodb_trx is not brought up to date while somebody polls it.
+        # innodb_trx is not updated while it is polled.
         (row,) = self.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
         return int(row[1])
 
     def count_deadlocks(self) -> int:
-        """Return how often the server has made a transaction give way since its start."""
+        """Return the number of transactions that the server rolled back as deadlocked since its start."""
         (row,) = self.execute("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
         return int(row[1])
 

@@ -18,7 +18,7 @@ def find_programs() -> Path:
 
 
 class PostgreSQL:
-    """One server; databases in it are made as needed.
+    """One server; databases in it are created as needed.
 
     Args:
         disk_mb: size of a disk of its own, which `process.disk` fills.
@@ -60,7 +60,7 @@ class PostgreSQL:
         self.process.stop(signal.SIGINT)
 
     def create_database(self, name: str) -> str:
-        """Make an empty database and return its URL."""
+        """Create an empty database and return its URL."""
         self.execute(f"CREATE DATABASE {name} OWNER nodetracker")
         return self.url(name)
 
@@ -87,7 +87,7 @@ class PostgreSQL:
             return cursor.fetchall() if cursor.description else []
 
     def set_read_only(self, is_read_only: bool) -> None:
-        """Let new transactions of ordinary users write nothing, or let them again."""
+        """Deny or allow writes in new transactions of ordinary users."""
         state = "on" if is_read_only else "off"
         self.execute(
             f"ALTER ROLE nodetracker SET default_transaction_read_only = {state}",
@@ -95,7 +95,7 @@ class PostgreSQL:
         self.kill_connections()
 
     def kill_connections(self) -> int:
-        """Cut every connection of ordinary users and return how many there were."""
+        """Kill all connections of ordinary users and return their number."""
         return len(
             self.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -109,7 +109,7 @@ class PostgreSQL:
         return int(row[0])
 
     def count_deadlocks(self) -> int:
-        """Return how often the server has made a transaction give way; a little late."""
+        """Return the number of deadlocks; it is updated with a short delay."""
         (row,) = self.execute("SELECT sum(deadlocks) FROM pg_stat_database")
         return int(row[0])
 

@@ -1,4 +1,4 @@
-"""What every test server shares: a directory, a free port, one child process."""
+"""Base of all test servers: a directory, a free port, one child process."""
 
 import os
 import random
@@ -22,7 +22,7 @@ READY_SECONDS = 60.0
 
 
 def skip_or_fail(reason: str) -> NoReturn:
-    """Skip for want of a server, or fail where ``CI=true``: there every server is wanted."""
+    """Skip without a server, or fail where ``CI=true``, which requires all servers."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -42,7 +42,7 @@ def require_root(purpose: str) -> None:
 
 
 def find_free_port() -> int:
-    """Return a TCP port on 127.0.0.1 that nobody listens on.
+    """Return a TCP port on 127.0.0.1 that is free.
 
     Below the range that outgoing connections take theirs from, so that it is
     still free when a server comes back.
@@ -59,7 +59,7 @@ def find_free_port() -> int:
 
 
 class ServerProcess:
-    """A server in a directory of its own; `start` and `stop` may be called again and again."""
+    """A server in its own directory; `start` and `stop` may be called repeatedly."""
 
     disk: "SmallDisk | None" = None  # where the server's files are, when it may become full
 
@@ -122,7 +122,7 @@ class ServerProcess:
             time.sleep(0.05)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End the server in its usual way."""
+        """Stop the server normally."""
         if self._process is not None:
             self.thaw()
             self._process.send_signal(number)
@@ -134,19 +134,19 @@ class ServerProcess:
             self._process = None
 
     def kill(self) -> None:
-        """End the server as a power cut would."""
+        """Kill the server, as a power cut would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def freeze(self) -> None:
-        """Let the server and all its processes hang; they still hold their sockets."""
-        os.kill(self.pid, signal.SIGSTOP)  # first, so that it starts no further ones
+        """Suspend the server and all its processes; their sockets remain open."""
+        os.kill(self.pid, signal.SIGSTOP)  # first, so that it starts no more processes
         self._signal_children(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen server go on."""
+        """Resume a suspended server."""
         self._signal_children(signal.SIGCONT)
         os.kill(self.pid, signal.SIGCONT)
 
@@ -155,7 +155,7 @@ class ServerProcess:
             child.send_signal(number)
 
     def remove(self) -> None:
-        """Kill what runs and delete the directory."""
+        """Kill all processes and delete the directory."""
         self.kill()
         if self.disk is not None:
             self.disk.remove()

@@ -16,10 +16,10 @@ USER = "nodetracker"
 
 
 class RabbitMQ:
-    """One broker; `process` stops, kills, freezes and starts it again.
+    """One broker; `process` stops, kills, suspends and restarts it.
 
     Args:
-        authority: signs the certificate of a TLS port beside the plain one.
+        authority: signs the certificate of a TLS port in addition to the plain one.
     """
 
     def __init__(self, authority: Authority | None = None) -> None:
@@ -36,16 +36,16 @@ class RabbitMQ:
 
     @property
     def url(self) -> str:
-        """What ``[DEFAULT] transport_url`` names it by."""
+        """Its URL for ``[DEFAULT] transport_url``."""
         return f"rabbit://{USER}:{PASSWORD}@127.0.0.1:{self.process.port}/"
 
     @property
     def tls_url(self) -> str:
-        """The same by TLS."""
+        """Its URL for TLS."""
         return f"rabbit://{USER}:{PASSWORD}@127.0.0.1:{self.tls_port}/"
 
     def make_virtual_host(self, name: str) -> str:
-        """Make a virtual host, on which nobody else listens; return its URL."""
+        """Create a virtual host without other users; return its URL."""
         self.control("add_vhost", name)
         self.control("set_permissions", "-p", name, USER, ".*", ".*", ".*")
         return self.url + name
@@ -55,20 +55,20 @@ class RabbitMQ:
         self.process.launch([PROGRAMS / "rabbitmq-server"], self._is_ready, self._environment)
 
     def stop(self) -> None:
-        """Stop the server in its usual way."""
+        """Stop the server normally."""
         self.process.stop()
 
     def kill(self) -> None:
-        """End the server as a power cut would; the wrapper goes with it."""
+        """Kill the server, as a power cut would; the wrapper ends with it."""
         self._signal_broker(signal.SIGKILL)
         self.process.kill()
 
     def freeze(self) -> None:
-        """Let the broker hang with its sockets open."""
+        """Suspend the broker; its sockets remain open."""
         self._signal_broker(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen broker go on."""
+        """Resume a suspended broker."""
         self._signal_broker(signal.SIGCONT)
 
     def set_full(self, is_full: bool) -> None:

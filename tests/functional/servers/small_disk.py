@@ -9,7 +9,7 @@ _CHUNK = bytes(4096)
 
 
 class SmallDisk:
-    """A tmpfs at a path, in a mount namespace of its own that ends with its holder.
+    """A tmpfs at a path, in its own mount namespace, which ends with its holder.
 
     Only what runs with `prefix` sees it there; the test reaches it at `path`.
     """
@@ -29,13 +29,13 @@ class SmallDisk:
             stdout=subprocess.PIPE,
         )
         assert self._holder.stdout is not None
-        with self._holder.stdout as said:
-            assert said.readline() == b"mounted\n", f"no disk at {mount_point}"
+        with self._holder.stdout as output:
+            assert output.readline() == b"mounted\n", f"no disk at {mount_point}"
         self.prefix = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt"]
         self.path = Path(f"/proc/{self._holder.pid}/root{mount_point}")
 
     def fill(self) -> None:
-        """Leave not a byte free."""
+        """Use all free space."""
         with (self.path / "ballast").open("wb", buffering=0) as ballast:
             try:
                 while ballast.write(_CHUNK):
@@ -44,10 +44,10 @@ class SmallDisk:
                 return
 
     def free(self) -> None:
-        """Give back what `fill` took."""
+        """Free the space that `fill` used."""
         (self.path / "ballast").unlink()
 
     def remove(self) -> None:
-        """Let go of it; it is gone when nothing uses it any more."""
+        """End the holder; the filesystem is removed when it is no longer used."""
         self._holder.kill()
         self._holder.wait()

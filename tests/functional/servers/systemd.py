@@ -7,7 +7,7 @@ from tests.programs import wait_until
 
 
 class NotifySocket:
-    """Collects what a program tells its service manager."""
+    """Collects the messages of a program to its service manager."""
 
     def __init__(self, directory: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -18,7 +18,7 @@ class NotifySocket:
 
     @property
     def messages(self) -> list[str]:
-        """Everything told so far, a message an item."""
+        """All messages so far."""
         while True:
             try:
                 self._messages.append(self._socket.recv(65536).decode())
@@ -26,13 +26,13 @@ class NotifySocket:
                 return list(self._messages)
 
     def count(self, start: str) -> int:
-        """How many messages begin so."""
+        """Return the number of messages with this prefix."""
         return sum(message.startswith(start) for message in self.messages)
 
     def wait_for(self, start: str, times: int = 1) -> None:
-        """Wait until messages that begin so have come that often."""
+        """Wait until this number of messages with the prefix has arrived."""
         wait_until(lambda: self.count(start) >= times)
 
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Stop receiving."""
         self._socket.close()

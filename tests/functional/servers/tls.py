@@ -1,4 +1,4 @@
-"""Certificates for test servers, made by the system's ``openssl``."""
+"""Certificates for test servers, created by the system's ``openssl``."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.functional.servers.process import require
 
 
 class Authority:
-    """A certificate authority of a test's own."""
+    """A certificate authority of one test."""
 
     def __init__(self, directory: Path) -> None:
         require("openssl")
@@ -19,7 +19,7 @@ class Authority:
         )  # fmt: skip
 
     def issue(self, directory: Path, address: str) -> tuple[Path, Path]:
-        """Make a certificate for an address; return its file and its key's."""
+        """Create a certificate for an address; return its file and its key's."""
         certificate, key, request = (
             directory / name for name in ("server.pem", "server.key", "server.csr")
         )
