@@ -1,6 +1,5 @@
 """Hold all rows in dicts, with transactions over them and the operations that rows share."""
 
-import copy
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,7 @@ from datetime import datetime
 
 from nodetracker.clock import utc_clock
 from nodetracker.db.checks import Holder
+from nodetracker.db.memory.copying import copy_row
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim, ReleaseReason
 from nodetracker.model.migration import Migration, Move
@@ -51,16 +51,16 @@ class MemoryRows:
     def _reading(self) -> Iterator[Tables]:
         """Yield a copy, so that no caller can change the stored rows."""
         with self._lock:
-            yield copy.deepcopy(self._tables)
+            yield copy_row(self._tables)
 
     @contextmanager
     def _writing(self) -> Iterator[Tables]:
         """Yield a copy and store it unless the block raises."""
         with self._lock:
-            tables = copy.deepcopy(self._tables)
+            tables = copy_row(self._tables)
             yield tables
             # A second copy: the caller must not share objects with the stored rows.
-            self._tables = copy.deepcopy(tables)
+            self._tables = copy_row(tables)
 
 
 def delete_node(tables: Tables, node_id: int) -> None:
