@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
-from oslo_utils import netutils
 
 from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
@@ -185,10 +184,18 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         cpu_shared_set=shared,
         cpu_dedicated_set=dedicated,
         held_fact_expiry=group.held_fact_expiry,
-        host_ip=conf.my_ip or netutils.get_my_ipv4(),
+        host_ip=conf.my_ip or _find_own_address(),
         pci=_build_pci_policy(conf),
         numa_networks=dict(_numa_network(entry) for entry in group.numa_network or ()),
     )
+
+
+def _find_own_address() -> str:
+    # Imported late: only agents need it, and it imports much.
+    from oslo_utils import netutils
+
+    address: str = netutils.get_my_ipv4()
+    return address
 
 
 def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:

@@ -4,82 +4,71 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.metadata import version
-from typing import Any
+from importlib.metadata import EntryPoint, version
+from typing import TYPE_CHECKING, Any
 
 from cliff.app import App
-from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.stores import build_sql_store, build_store, require_database
-from nodetracker.cmd.commands import (
-    candidate,
-    claim,
-    config,
-    db,
-    host,
-    migration,
-    node,
-    service,
-    warning,
-    workload,
-)
 from nodetracker.cmd.program import (
     PROJECT,
     exit_code_of,
     load_configuration,
 )
 from nodetracker.daemon import EXIT_USAGE
-from nodetracker.db.store import SqlStore
-from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
-from nodetracker.rpc.notify import NotificationSender
+
+if TYPE_CHECKING:  # imported late: not every command needs them
+    from nodetracker.db.store import SqlStore
+    from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
 
-COMMANDS: dict[str, type[Command]] = {
-    "candidate list": candidate.ListCandidates,
-    "claim abort": claim.AbortClaim,
-    "claim confirm": claim.ConfirmClaim,
-    "claim create": claim.CreateClaim,
-    "claim list": claim.ListClaims,
-    "claim renew": claim.RenewClaim,
-    "claim show": claim.ShowClaim,
-    "config check": config.CheckConfig,
-    "config sample": config.ShowSample,
-    "db check": db.CheckSchema,
-    "db purge": db.PurgeRows,
-    "db sync": db.SyncSchema,
-    "db version": db.ShowSchemaVersion,
-    "host action": host.ActOnHost,
-    "host capture": host.CaptureHost,
-    "host list": host.ListHosts,
-    "host rename": host.RenameHost,
-    "host set": host.SetHost,
-    "host show": host.ShowHost,
-    "migration confirm": migration.ConfirmMigration,
-    "migration create": migration.CreateMigration,
-    "migration list": migration.ListMigrations,
-    "migration revert": migration.RevertMigration,
-    "migration set": migration.SetMigration,
-    "migration show": migration.ShowMigration,
-    "node audit": node.AuditNode,
-    "node delete": node.DeleteNode,
-    "node history": node.NodeHistory,
-    "node list": node.ListNodes,
-    "node show": node.ShowNode,
-    "node stats": node.NodeStats,
-    "node diff": node.DiffNode,
-    "service delete": service.DeleteService,
-    "service list": service.ListServices,
-    "service set": service.SetService,
-    "service show": service.ShowService,
-    "warning list": warning.ListWarnings,
-    "workload list": workload.ListWorkloads,
-    "workload show": workload.ShowWorkload,
+COMMANDS: dict[str, str] = {
+    "candidate list": "candidate:ListCandidates",
+    "claim abort": "claim:AbortClaim",
+    "claim confirm": "claim:ConfirmClaim",
+    "claim create": "claim:CreateClaim",
+    "claim list": "claim:ListClaims",
+    "claim renew": "claim:RenewClaim",
+    "claim show": "claim:ShowClaim",
+    "config check": "config:CheckConfig",
+    "config sample": "config:ShowSample",
+    "db check": "db:CheckSchema",
+    "db purge": "db:PurgeRows",
+    "db sync": "db:SyncSchema",
+    "db version": "db:ShowSchemaVersion",
+    "host action": "host:ActOnHost",
+    "host capture": "capture:CaptureHost",
+    "host list": "host:ListHosts",
+    "host rename": "host:RenameHost",
+    "host set": "host:SetHost",
+    "host show": "host:ShowHost",
+    "migration confirm": "migration:ConfirmMigration",
+    "migration create": "migration:CreateMigration",
+    "migration list": "migration:ListMigrations",
+    "migration revert": "migration:RevertMigration",
+    "migration set": "migration:SetMigration",
+    "migration show": "migration:ShowMigration",
+    "node audit": "node:AuditNode",
+    "node delete": "node:DeleteNode",
+    "node history": "node:NodeHistory",
+    "node list": "node:ListNodes",
+    "node show": "node:ShowNode",
+    "node stats": "node:NodeStats",
+    "node diff": "node:DiffNode",
+    "service delete": "service:DeleteService",
+    "service list": "service:ListServices",
+    "service set": "service:SetService",
+    "service show": "service:ShowService",
+    "warning list": "warning:ListWarnings",
+    "workload list": "workload:ListWorkloads",
+    "workload show": "workload:ShowWorkload",
 }
+"""Name -> module and class of each command; a command is imported when it is run."""
 
 
 class ManageApp(App):
@@ -90,8 +79,9 @@ class ManageApp(App):
 
     def __init__(self) -> None:
         manager = CommandManager("nodetracker.manage")
-        for name, command in COMMANDS.items():
-            manager.add_command(name, command)
+        for name, place in COMMANDS.items():
+            value = f"nodetracker.cmd.commands.{place}"
+            manager.commands[name] = EntryPoint(name, value, manager.namespace or "")
         super().__init__(
             description="Query and administer nodetracker.",
             version=version(PROJECT),
@@ -147,10 +137,14 @@ class ManageApp(App):
         if not self.conf.conductor.use_local:
             return store  # conductors notify of their changes themselves
         self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
-        return store if self.notifier is None else notifying_store(store, self.notifier)
+        if self.notifier is None:
+            return store
+        from nodetracker.notifying_store import notifying_store
+
+        return notifying_store(store, self.notifier)
 
     @cached_property
-    def sql_store(self) -> SqlStore:
+    def sql_store(self) -> "SqlStore":
         """The SQL store, for commands on the schema.
 
         Raises:

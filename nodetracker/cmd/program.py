@@ -6,15 +6,18 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from nodetracker.bootstrap.agent import Agent
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
+
+if TYPE_CHECKING:  # imported late: not every program is an agent
+    from nodetracker.bootstrap.agent import Agent
 
 PROJECT = "nodetracker"
 _OPTIONS_HINT = (
@@ -103,7 +106,7 @@ Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
 """Reads a program's configuration into an object, registering options by a function."""
 
 
-def run_agent(conf: cfg.ConfigOpts, load: Load, agent: Agent, program: str) -> int:
+def run_agent(conf: cfg.ConfigOpts, load: Load, agent: "Agent", program: str) -> int:
     """Run an agent and its endpoint until a signal or a fatal error; return the exit code.
 
     Args:

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
 from nodetracker.db.json_text import parse_json, render_json
 
@@ -20,6 +19,8 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Request microseconds from MySQL, which it does not store by default."""
         if dialect.name in MYSQL_NAMES:
+            from sqlalchemy.dialects import mysql  # late: of use to nobody else
+
             return dialect.type_descriptor(mysql.DATETIME(fsp=6))
         return dialect.type_descriptor(sa.DateTime())
 
@@ -45,6 +46,8 @@ class JsonText(sa.types.TypeDecorator[Any]):
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Request a type of more than 64 KiB from MySQL."""
         if dialect.name in MYSQL_NAMES:
+            from sqlalchemy.dialects import mysql
+
             return dialect.type_descriptor(mysql.LONGTEXT())
         return dialect.type_descriptor(sa.Text())
 

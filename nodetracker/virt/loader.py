@@ -1,6 +1,7 @@
 """Load drivers by their entry points."""
 
-from importlib.metadata import entry_points
+import functools
+from importlib.metadata import EntryPoint, entry_points
 
 from nodetracker.errors import ConfigError
 from nodetracker.virt.plugin import DriverPlugin
@@ -8,9 +9,15 @@ from nodetracker.virt.plugin import DriverPlugin
 NAMESPACE = "nodetracker.virt_drivers"
 
 
+@functools.cache
+def _read_entry_points() -> tuple[EntryPoint, ...]:
+    """Return the drivers' entry points; the metadata of all packages is read once a process."""
+    return tuple(entry_points(group=NAMESPACE))
+
+
 def list_driver_names() -> list[str]:
     """Return the names of all installed drivers, sorted."""
-    return sorted({entry.name for entry in entry_points(group=NAMESPACE)})
+    return sorted({entry.name for entry in _read_entry_points()})
 
 
 def load_plugin(name: str) -> DriverPlugin:
@@ -20,7 +27,7 @@ def load_plugin(name: str) -> DriverPlugin:
         ConfigError: no installed package provides it, or it cannot be loaded;
             the message names the option and the installed drivers.
     """
-    found = list(entry_points(group=NAMESPACE, name=name))
+    found = [entry for entry in _read_entry_points() if entry.name == name]
     if not found:
         known = ", ".join(list_driver_names())
         raise ConfigError(f"[compute] compute_driver: unknown driver {name!r}; known: {known}")

@@ -24,6 +24,16 @@ GUEST = {
     "disk_gb": 20,
     "project_id": "p1",
 }
+NOT_FOR_LISTS = (
+    "alembic", "docker", "docutils", "libvirt", "mako", "oslo_config.generator", "oslo_messaging",
+    "oslo_reports.guru_meditation_report", "oslo_utils.netutils", "prometheus_client", "psutil",
+    "psycopg", "pymysql", "pynvml", "waitress", "nodetracker.bootstrap.agent",
+    "nodetracker.compute", "nodetracker.conductor", "nodetracker.db.memory",
+    "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",
+    "nodetracker.notifying_store", "nodetracker.rpc", "nodetracker.scheduler",
+)  # fmt: skip
+"""Modules that nodetracker-manage node list does without."""
+
 NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500, "guests": [GUEST]}
 
 
@@ -188,6 +198,22 @@ class TestManage:
         assert audited.ask("host", "list") == [
             {"host_name": "host-1", "service": "nodetracker-compute", "zone": "nova"}
         ]
+
+    def test_a_list_imports_nothing_that_it_does_not_need(self, audited):
+        code = (
+            "import sys; from nodetracker.cmd import manage; "
+            "code = manage.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr); sys.exit(code)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, f"--config-file={audited.path}", "node", "list"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "node-1" in done.stdout
+        imported = done.stderr.split()
+        assert "nodetracker.db.store" in imported
+        assert [name for name in NOT_FOR_LISTS if name in imported] == []
 
     def test_node_show_has_every_column_decoded(self, audited):
         row = audited.ask("node", "show", "host-1")

@@ -1,9 +1,8 @@
-"""host list, show, set, action, rename, capture."""
+"""Commands on hosts: list, show, set, action and rename."""
 
 import argparse
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from cliff.command import Command
@@ -11,12 +10,10 @@ from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
-from nodetracker.bootstrap.settings import build_roots, check_host_name
+from nodetracker.bootstrap.settings import check_host_name
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
-from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
-from nodetracker.host.capture import capture_machine
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS, FleetStore
 
@@ -148,34 +145,6 @@ class RenameHost(StoreCommand, Command):
         )
         if HeartbeatWatch(self.store, _wait).find_alive(service, interval) is not None:
             raise RefusedError(f"host {service.host} is alive; stop its agent first")
-
-
-class CaptureHost(StoreCommand, Command):
-    """Write the files that the agent reads on this machine to a tar archive for a bug report.
-
-    It contains only files below [host] procfs, sysfs and rootfs. Set these options
-    to the unpacked archive's folder to read it like a machine.
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the archive."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "file", metavar="FILE", type=Path, help=f"Archive to write ({', '.join(SUFFIXES)})."
-        )
-        parser.add_argument("--force", action="store_true", help="Replace an existing file.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Read the machine, write the archive, and print what it contains and lacks."""
-        path, stdout = parsed_args.file, self.app.stdout
-        folder = name_folder(path)
-        capture = capture_machine(build_roots(self.app.conf))
-        size = write_archive(capture, path, parsed_args.force, time.time())
-        amounts = f"{len(capture.files)} files and {len(capture.links)} links"
-        stdout.write(f"{path}: {amounts} in the folder {folder}, {size} bytes\n")
-        for name, reason in sorted(capture.unreadable.items()):
-            stdout.write(f"not readable, left out: {name}: {reason}\n")
 
 
 def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:

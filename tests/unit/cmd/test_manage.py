@@ -39,4 +39,6 @@ def test_help_without_a_command_lists_all_commands(capsys):
 def test_no_command_reads_the_metadata_of_all_packages(name, monkeypatch):
     monkeypatch.setattr(cliff.command, "_dists_by_mods", None)
     monkeypatch.setattr(cliff.command, "packages_distributions", lambda: pytest.fail("is read"))
-    manage.COMMANDS[name](manage.ManageApp(), None).get_parser(name)
+    app = manage.ManageApp()
+    command, _, _ = app.command_manager.find_command(name.split())
+    command(app, None).get_parser(name)
