@@ -1,13 +1,21 @@
 """Run the installed programs as a user would, each with its own configuration."""
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
+
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import revisions
+from nodetracker.db.store import open_store
+from tests.fork_server import ForkedProcess, get_server
 
 BIN = Path(sys.executable).parent
 
@@ -44,17 +52,28 @@ class Programs:
             "[metrics]\n" + (f"port = {metrics_port}\n" if metrics_port else "enabled = false\n")
         )
 
+    def make_schema(self) -> None:
+        """Give the database its schema; an SQLite file becomes a copy of one that has it."""
+        backend, _, path = self.connection.partition(":///")
+        if backend == "sqlite":
+            Path(path).write_bytes(_read_migrated_file())
+        else:
+            _migrate(self.connection)
+
     def run(self, program: str, *arguments: str, timeout: float = 60, **env: str):
         """Run a program to its end."""
-        return subprocess.run(
-            self._command(program, arguments),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | env,
-            check=False,
-        )
+        command = self._command(program, arguments)
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = _start(command, output, errors, env, is_forked=not self.prefix)
+            try:
+                code = process.wait(timeout)
+            finally:
+                process.kill()
+            output.seek(0)
+            errors.seek(0)
+            return subprocess.CompletedProcess(
+                command, code, output.read().decode(), errors.read().decode()
+            )
 
     def manage(self, *arguments: str):
         """Run nodetracker-manage to its end."""
@@ -67,29 +86,34 @@ class Programs:
         return json.loads(done.stdout)
 
     def start(
-        self, program: str = "nodetracker-compute", *arguments: str, before=(), **env: str
+        self,
+        program: str = "nodetracker-compute",
+        *arguments: str,
+        before=(),
+        is_forked: bool = True,
+        **env: str,
     ) -> "Running":
-        """Start a program in the background, `before` it e.g. unshare and its options."""
+        """Start a program in the background.
+
+        Args:
+            before: what starts it, e.g. unshare and its options.
+            is_forked: False starts what is installed, for those who measure the process.
+        """
         command = [*before, *self._command(program, arguments)]
-        return Running(command, self.directory, **env)
+        is_forked = is_forked and not before and not self.prefix
+        return Running(command, self.directory, is_forked, **env)
 
     def _command(self, program: str, arguments: Sequence[str]) -> list:
-        return [*self.prefix, BIN / program, f"--config-file={self.path}", *arguments]
+        return [*self.prefix, str(BIN / program), f"--config-file={self.path}", *arguments]
 
 
 class Running:
     """A program in the background, its output in a file."""
 
-    def __init__(self, command: list, directory: Path, **env: str) -> None:
+    def __init__(self, command: list, directory: Path, is_forked: bool = False, **env: str) -> None:
         self.log = directory / f"output-{time.monotonic_ns()}"
         with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | env,
-            )
+            self.process = _start(command, output, output, env, is_forked)
 
     def output(self) -> str:
         return self.log.read_text()
@@ -117,6 +141,31 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+
+def _start(
+    command: list, output: IO[bytes], errors: IO[bytes], env: dict[str, str], is_forked: bool
+) -> "subprocess.Popen[bytes] | ForkedProcess":
+    whole_env = os.environ | env
+    if is_forked and not any(name.startswith("PYTHON") for name in env):  # read when it starts
+        return get_server().start(command, output, errors, whole_env)
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=whole_env
+    )
+
+
+def _migrate(url: str) -> None:
+    store = open_store(DatabaseSettings(url))
+    revisions.sync(store.engine)
+    store.close()
+
+
+@functools.cache
+def _read_migrated_file() -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "db.sqlite"
+        _migrate(f"sqlite:///{path}")
+        return path.read_bytes()
 
 
 def wait_until(condition, timeout: float = 30, interval: float = 0.05) -> None:

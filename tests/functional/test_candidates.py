@@ -24,7 +24,7 @@ NAMES = ["large", "middle", "small"]
 def programs(tmp_path: Path) -> Iterator[Programs]:
     programs = Programs(tmp_path, initial_cpu_allocation_ratio=1.0)
     programs.inventory.write_text(yaml.safe_dump({"nodes": NODES}))
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     with programs.start() as agent:
         agent.wait_for("is ready")
         yield programs

@@ -27,7 +27,7 @@ def audit(directory: Path, root: Path) -> dict:
     """Return the row of the machine below a root."""
     directory.mkdir()
     programs = programs_of(directory, root)
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     assert programs.run("nodetracker-compute", "--once").returncode == 0
     (node,) = programs.ask("node", "list")
     row = programs.ask("node", "show", node["host"])

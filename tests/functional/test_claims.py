@@ -24,7 +24,7 @@ NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
 def programs(tmp_path: Path) -> Programs:
     programs = Programs(tmp_path, update_resources_interval=1)
     write(programs)
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     return programs
 
 

@@ -31,7 +31,7 @@ def write_inventory(programs: Programs, **more: object) -> None:
 def programs(tmp_path: Path) -> Programs:
     programs = Programs(tmp_path)
     write_inventory(programs)
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     return programs
 
 
@@ -60,8 +60,9 @@ class Shell:
         )
 
     @contextlib.contextmanager
-    def run(self, **env: str) -> Iterator[Running]:
-        with self.programs.start(NOTIFY_SOCKET=self.systemd.address, **env) as agent:
+    def run(self, is_forked: bool = True, **env: str) -> Iterator[Running]:
+        env["NOTIFY_SOCKET"] = self.systemd.address
+        with self.programs.start(is_forked=is_forked, **env) as agent:
             if self.state == "database away":
                 agent.wait_for("The database:")
                 self.systemd.wait_for("READY=1")
@@ -250,7 +251,7 @@ def test_its_threads_are_named_and_few(idle: Shell) -> None:
 def test_secrets_are_not_in_its_command_line_or_environment(
     programs: Programs, systemd: NotifySocket
 ) -> None:
-    with Shell(programs, systemd, "database away").run() as agent:
+    with Shell(programs, systemd, "database away").run(is_forked=False) as agent:
         process = Path(f"/proc/{agent.process.pid}")
         for name in ("cmdline", "comm", "environ"):
             assert SECRET.encode() not in (process / name).read_bytes()

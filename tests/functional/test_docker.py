@@ -65,7 +65,7 @@ class RunningAgent:
             probe_timeout=5,
             update_resources_interval=2,
         )
-        assert self.programs.manage("db", "sync").returncode == 0
+        self.programs.make_schema()
         self.store: SqlStore = open_store(DatabaseSettings(self.programs.connection))
         self.running: Running = self.programs.start()
 

@@ -61,7 +61,7 @@ def programs(tmp_path_factory):
         tmp_path_factory.mktemp("golden"), extra="my_ip = 192.0.2.1", cpu_dedicated_set="3"
     )
     programs.inventory.write_text(yaml.safe_dump(INVENTORY))
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     assert programs.run("nodetracker-compute", "--once").returncode == 0
     return programs
 

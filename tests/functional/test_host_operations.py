@@ -31,7 +31,7 @@ class Host(Programs):
         extra = f"transport_url = {url}\n" if url else ""
         super().__init__(directory, extra=extra, **options)
         self.list_nodes(NODE)
-        assert self.manage("db", "sync").returncode == 0
+        self.make_schema()
 
     def list_nodes(self, *nodes: dict[str, Any]) -> None:
         """Let the driver have these nodes."""

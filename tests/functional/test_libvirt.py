@@ -69,7 +69,7 @@ class RunningAgent:
             instances_path=directory,
             **options,
         )
-        assert self.programs.manage("db", "sync").returncode == 0
+        self.programs.make_schema()
         self.store = open_store(DatabaseSettings(self.programs.connection))
         self.running: Running | None = None
 

@@ -45,7 +45,7 @@ def test_rows_follow_and_outlive_its_connection(
         extra=f"[libvirt]\nconnection_uris = far={uri}\nkeepalive_interval = 1\n",
         update_resources_interval=2,
     )
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     store = open_store(DatabaseSettings(programs.connection))
 
     def node() -> NodeRecord:

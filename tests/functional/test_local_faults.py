@@ -32,7 +32,7 @@ def _root() -> None:
 def programs(tmp_path: Path) -> Programs:
     programs = Programs(tmp_path, update_resources_interval=1)
     programs.inventory.write_text(yaml.safe_dump({"nodes": NODES}))
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     return programs
 
 
@@ -146,7 +146,7 @@ class TestClock:
         request.addfinalizer(server.remove)
         programs.connection = server.create_database("nt_clock")
         programs.configure(update_resources_interval=1)
-        assert programs.manage("db", "sync").returncode == 0
+        programs.make_schema()
         shift = tmp_path / "shift"
         shift.write_text("0")
         with self.start(programs, shift) as agent:

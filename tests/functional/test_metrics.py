@@ -26,7 +26,7 @@ class AgentWithEndpoint:
         self.programs = Programs(tmp_path)
         self.programs.configure(metrics_port=self.port, update_resources_interval=1)
         self.write()
-        assert self.programs.manage("db", "sync").returncode == 0
+        self.programs.make_schema()
 
     def write(self, **more):
         self.programs.inventory.write_text(yaml.safe_dump({"nodes": NODES} | more))
@@ -145,7 +145,7 @@ def test_an_agent_whose_port_is_taken_works_without(agent, tmp_path):
         (tmp_path / "other").mkdir()
         other = Programs(tmp_path / "other", metrics_port=agent.port)
         other.inventory.write_text(yaml.safe_dump({"nodes": []}))
-        assert other.manage("db", "sync").returncode == 0
+        other.make_schema()
         with other.start() as second:
             second.wait_for("is ready")
             second.wait_for("Address already in use")

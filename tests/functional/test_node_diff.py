@@ -16,7 +16,7 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
     ]
     node = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
     programs.inventory.write_text(json.dumps({"nodes": [node | {"guests": guests}]}))
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     with programs.start() as agent:
         agent.wait_for("is ready")
         for workload, disk in ((WEB, {"root_gb": 20}), (DB, {"swap_mb": 512})):

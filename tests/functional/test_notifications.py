@@ -59,7 +59,7 @@ class Host(Programs):
         )
         super().__init__(directory, extra=extra, update_resources_interval=1)
         self.list_nodes(NODE)
-        assert self.manage("db", "sync").returncode == 0
+        self.make_schema()
 
     def list_nodes(self, *nodes: dict[str, Any]) -> None:
         self.inventory.write_text(json.dumps({"nodes": list(nodes)}))

@@ -50,7 +50,7 @@ def programs(tmp_path):
 
 @pytest.fixture
 def audited(programs):
-    assert programs.manage("db", "sync").returncode == 0
+    programs.make_schema()
     assert programs.run("nodetracker-compute", "--once").returncode == 0
     return programs
 

@@ -39,7 +39,7 @@ class Fleet:
         self._directory = directory
         self._connection = connection
         self.first = self.machine("first")
-        assert self.first.manage("db", "sync").returncode == 0
+        self.first.make_schema()
 
     def machine(self, name: str, host: str = "host-1", nodename: str = "node-1") -> Programs:
         """Return the programs of another machine, with a state directory of its own."""
