@@ -31,7 +31,7 @@ class Counter:
             raise self._raising
 
 
-def test_ticks_again_and_again():
+def test_a_loop_ticks_repeatedly():
     tick = Counter(3)
     loop = run_loop(tick)
     assert tick.reached.wait(5)
@@ -39,7 +39,7 @@ def test_ticks_again_and_again():
     assert loop.join(5)
 
 
-def test_goes_on_after_a_failure(caplog):
+def test_a_loop_continues_after_a_failure(caplog):
     tick = Counter(3, OSError("boom"))
     loop = run_loop(tick)
     assert tick.reached.wait(5)
@@ -49,14 +49,14 @@ def test_goes_on_after_a_failure(caplog):
     assert caplog.records[0].levelno == logging.ERROR
 
 
-def test_ends_and_tells_of_a_fatal_error():
-    told = []
-    loop = run_loop(Counter(9, FencedError("taken")), on_fatal=told.append, fatal=(FencedError,))
+def test_a_fatal_error_ends_the_loop_and_is_reported():
+    errors = []
+    loop = run_loop(Counter(9, FencedError("taken")), on_fatal=errors.append, fatal=(FencedError,))
     assert loop.join(5)
-    assert [str(error) for error in told] == ["taken"]
+    assert [str(error) for error in errors] == ["taken"]
 
 
-def test_without_an_interval_it_ticks_only_when_woken():
+def test_without_an_interval_a_loop_ticks_only_on_request():
     tick = Counter(1)
     loop = run_loop(tick, interval=None)
     assert not tick.reached.wait(0.05)
@@ -66,9 +66,9 @@ def test_without_an_interval_it_ticks_only_when_woken():
     assert loop.join(5)
 
 
-def test_others_request_its_ticks_by_the_wakeup_that_it_was_given():
+def test_a_shared_wakeup_requests_ticks():
     tick, wakeup = Counter(1), Wakeup()
-    wakeup.request()  # before there is a loop
+    wakeup.request()  # before the loop exists
     loop = PeriodicLoop("loop", tick, None, fail_test, wakeup=wakeup)
     loop.start()
     assert tick.reached.wait(5)
@@ -76,7 +76,7 @@ def test_others_request_its_ticks_by_the_wakeup_that_it_was_given():
     assert loop.join(5)
 
 
-def test_a_stop_lets_a_running_tick_end():
+def test_a_stop_waits_for_a_running_tick():
     entered, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     def tick():
@@ -93,13 +93,13 @@ def test_a_stop_lets_a_running_tick_end():
     assert ended.is_set()
 
 
-def test_a_loop_that_never_began_is_joined_at_once():
+def test_a_loop_that_was_not_started_is_joined_immediately():
     loop = PeriodicLoop("loop", fail_test, 1.0, fail_test)
     loop.stop()
     assert loop.join(5)
 
 
-def test_not_even_the_end_of_the_interpreter_ends_a_loop():
+def test_a_system_exit_does_not_end_a_loop():
     tick = Counter(3, SystemExit(1))
     loop = run_loop(tick)
     assert tick.reached.wait(5)
@@ -107,7 +107,7 @@ def test_not_even_the_end_of_the_interpreter_ends_a_loop():
     assert loop.join(5)
 
 
-def test_a_failure_that_lasts_is_said_once_and_so_is_its_end(caplog):
+def test_a_lasting_failure_is_logged_once_and_so_is_its_end(caplog):
     caplog.set_level(logging.INFO)
     outcomes = [OSError("boom"), OSError("boom"), OSError("other"), None, None]
     done = threading.Event()
@@ -124,13 +124,13 @@ def test_a_failure_that_lasts_is_said_once_and_so_is_its_end(caplog):
     assert caplog.messages == ["loop failed", "loop failed", "loop work again"]
 
 
-def test_the_end_of_the_process_ends_a_tick_quietly(caplog):
+def test_a_stopping_error_ends_the_loop_without_a_log_line(caplog):
     loop = run_loop(Counter(9, StoppingError("stopped")))
     assert loop.join(5)
     assert caplog.messages == []
 
 
-def test_another_interval_holds_from_now_on():
+def test_another_interval_is_used_immediately():
     tick = Counter(1)
     loop = run_loop(tick, interval=3600)
     loop.change_interval(0.01)
@@ -141,7 +141,7 @@ def test_another_interval_holds_from_now_on():
 
 
 class TestMoving:
-    def test_a_tick_that_does_not_move_on_is_noticed(self):
+    def test_a_tick_without_progress_is_reported(self):
         now, inside, leave = [0.0], threading.Event(), threading.Event()
 
         def tick():
@@ -168,16 +168,16 @@ class TestMoving:
         assert loop.join(5)
         assert loop.is_making_progress(10)
 
-    def test_a_loop_that_ended_by_itself_does_not_move(self):
+    def test_a_loop_whose_thread_ended_makes_no_progress(self):
         loop = run_loop(Counter(9, FencedError("x")), on_fatal=lambda e: None, fatal=(FencedError,))
         assert loop.join(5)
         assert not loop.is_making_progress(10)
 
-    def test_a_loop_that_has_not_begun_is_no_trouble(self):
+    def test_a_loop_that_was_not_started_counts_as_making_progress(self):
         assert PeriodicLoop("loop", Counter(1), 1, fail_test).is_making_progress(10)
 
 
-def test_an_interval_longer_than_a_thread_may_wait_ends_nothing():
+def test_an_interval_above_the_limit_of_a_thread_s_wait_works():
     tick = Counter(2)
     loop = run_loop(tick, interval=1e12)
     loop.wake()

@@ -1,4 +1,4 @@
-"""What is done to a store is told, whoever does it; what fails is not."""
+"""Notifications of changes made through a store; failures are not notified."""
 
 import pytest
 
@@ -19,7 +19,7 @@ WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
 REFUSED = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "agent-b", "refused")
 
 
-class Heard:
+class RecordingNotifier:
     def __init__(self):
         self.all = []
 
@@ -27,26 +27,26 @@ class Heard:
         self.all.append(notification)
 
     def take(self):
-        """Return the types heard since the last time."""
+        """Return the types recorded since the last call."""
         taken, self.all = [item.event_type for item in self.all], []
         return taken
 
 
 @pytest.fixture
-def heard():
-    return Heard()
+def recorder():
+    return RecordingNotifier()
 
 
 @pytest.fixture
-def store(heard):
-    store = notifying_store(MemoryStore(), heard)
+def store(recorder):
+    store = notifying_store(MemoryStore(), recorder)
     add_alpha(store)
-    assert heard.take() == ["service.create"]
+    assert recorder.take() == ["service.create"]
     return store
 
 
 def add_alpha(store):
-    """Give it a host with two nodes."""
+    """Add a host with two nodes."""
     record = take_service(store, "alpha", make_incarnation())
     values = make_values(
         vcpus=16, vcpus_used=0, pcpus=0, pcpus_used=0, cpu_used=0.0, memory_mb=65536, local_gb=500,
@@ -65,73 +65,76 @@ def ask(**body):
     )
 
 
-def test_a_claims_life_is_told(store, heard):
+def test_each_change_of_a_claim_is_notified(store, recorder):
     claim = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     store.confirm_claim(claim.uuid)
     store.abort_claim(claim.uuid)
-    assert heard.take() == ["claim.create", "claim.confirm", "claim.release"]
+    assert recorder.take() == ["claim.create", "claim.confirm", "claim.release"]
 
 
-def test_a_refused_claim_is_told_and_what_is_not_there_is_not(store, heard):
+def test_a_refused_claim_is_notified_and_a_missing_node_is_not(store, recorder):
     with pytest.raises(ClaimRefusedError):
         store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", ADMISSION_POLICY)
-    assert heard.take() == ["claim.refuse"]
+    assert recorder.take() == ["claim.refuse"]
     with pytest.raises(NotFoundError):
         store.confirm_claim("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b99")
-    assert heard.take() == []
+    assert recorder.take() == []
 
 
-def test_a_moves_ends_are_told_with_it(store, heard):
+def test_a_move_is_notified_with_its_claims(store, recorder):
     source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     move = ask(migration={"type": "migration", "source_claim": source.uuid})
-    heard.take()
+    recorder.take()
     first = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
-    assert heard.take() == ["claim.create", "migration.update"]
+    assert recorder.take() == ["claim.create", "migration.update"]
     store.set_migration_status(first.uuid, MigrationStatus.MIGRATING)
-    assert heard.take() == ["migration.update"]
+    assert recorder.take() == ["migration.update"]
     store.confirm_migration(first.uuid)
-    assert heard.take() == ["claim.release", "claim.confirm", "migration.update"]
+    assert recorder.take() == ["claim.release", "claim.confirm", "migration.update"]
 
 
-def test_aborting_a_destination_tells_of_its_migration(store, heard):
+def test_aborting_a_destination_notifies_of_its_migration(store, recorder):
     source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
     move = ask(migration={"type": "migration", "source_claim": source.uuid})
     migration = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
-    heard.take()
+    recorder.take()
     store.abort_claim(migration.dest_claim)
-    told = list(heard.all)
-    assert heard.take() == ["claim.release", "migration.update"]
-    assert told[-1].payload["status"] == "cancelled"
+    notifications = list(recorder.all)
+    assert recorder.take() == ["claim.release", "migration.update"]
+    assert notifications[-1].payload["status"] == "cancelled"
 
 
-def test_a_services_changes_are_told_with_old_and_new(store, heard):
+def test_a_service_s_changes_are_notified_with_old_and_new_values(store, recorder):
     store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=True))
-    (told,) = heard.all
-    assert (told.payload["old"], told.payload["new"]) == (
+    (notification,) = recorder.all
+    assert (notification.payload["old"], notification.payload["new"]) == (
         {"maintenance": False},
         {"maintenance": True},
     )
 
 
-def test_a_service_goes_with_its_nodes(store, heard):
+def test_deleting_a_service_notifies_of_its_nodes(store, recorder):
     store.delete_service("alpha", COMPUTE_BINARY, -1)
-    assert heard.take() == ["compute_node.delete", "compute_node.delete", "service.delete"]
+    assert recorder.take() == ["compute_node.delete", "compute_node.delete", "service.delete"]
 
 
-def test_a_node_that_is_deleted_is_told(store, heard):
+def test_a_deleted_node_is_notified(store, recorder):
     store.delete_node("alpha", "n1")
-    assert heard.take() == ["compute_node.delete"]
+    assert recorder.take() == ["compute_node.delete"]
 
 
-def test_a_host_that_is_renamed_is_told(store, heard):
+def test_a_renamed_host_is_notified(store, recorder):
     (seen,) = store.list_services("alpha")
     store.rename_host("alpha", "beta", COMPUTE_BINARY, seen)
-    (told,) = heard.all
-    assert (told.payload["old"]["host"], told.payload["new"]["host"]) == ("alpha", "beta")
+    (notification,) = recorder.all
+    assert (notification.payload["old"]["host"], notification.payload["new"]["host"]) == (
+        "alpha",
+        "beta",
+    )
 
 
 class Breaking(MemoryStore):
-    """A store whose connection breaks behind one of its writes."""
+    """A store whose connection breaks after one of its writes."""
 
     breaks_after = ""
     is_broken = False
@@ -152,7 +155,7 @@ class Breaking(MemoryStore):
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "expected"),
     [
         ("create_migration", ["migration.update"]),
         ("abort_claim", ["claim.release"]),
@@ -160,10 +163,10 @@ class Breaking(MemoryStore):
         ("rename_host", []),
     ],
 )
-def test_what_was_done_is_done_also_when_not_all_of_it_can_be_told(write, told, caplog):
-    heard = Heard()
+def test_a_change_is_kept_when_its_notifications_are_incomplete(write, expected, caplog):
+    recorder = RecordingNotifier()
     inner = Breaking()
-    store = notifying_store(inner, heard)
+    store = notifying_store(inner, recorder)
     add_alpha(store)
     (seen,) = store.list_services("alpha")
     source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
@@ -179,56 +182,56 @@ def test_what_was_done_is_done_also_when_not_all_of_it_can_be_told(write, told, 
         )
     if write == "delete_service":
         store.abort_claim(source.uuid)
-    heard.take()
+    recorder.take()
     inner.breaks_after = write
     getattr(store, write)(*arguments[write])
-    assert heard.take() == told
+    assert recorder.take() == expected
     assert ("Notifications of a change are incomplete: gone away" in caplog.text) is (
         write != "delete_service"
     )
 
 
-def test_warnings_of_others_are_told(store, heard):
+def test_warnings_raised_for_others_are_notified(store, recorder):
     store.raise_warning("alpha", WARNING)
     store.resolve_warnings(WarningKind.CLOCK_SKEW)
     store.resolve_warnings(WarningKind.CLOCK_SKEW)
-    assert heard.take() == ["warning.raise", "warning.resolve"]
+    assert recorder.take() == ["warning.raise", "warning.resolve"]
 
 
-def test_an_audit_tells_its_warnings_once_and_nothing_that_was_not_stored(heard):
-    announcer = AuditNotifier("alpha", heard)
-    announcer.audited(AuditReport(warnings=(WARNING,)))
-    announcer.audited(AuditReport(store_error=StoreUnavailableError("away")))
-    announcer.audited(AuditReport(warnings=(WARNING,)))
-    assert heard.take() == ["warning.raise"]
+def test_an_audit_s_warnings_are_notified_once_and_only_if_stored(recorder):
+    notifier = AuditNotifier("alpha", recorder)
+    notifier.audited(AuditReport(warnings=(WARNING,)))
+    notifier.audited(AuditReport(store_error=StoreUnavailableError("away")))
+    notifier.audited(AuditReport(warnings=(WARNING,)))
+    assert recorder.take() == ["warning.raise"]
 
 
-def test_a_warning_that_is_over_is_told_whoever_raised_it(heard):
+def test_a_resolved_warning_is_notified_whoever_raised_it(recorder):
     now = [NOW]
-    store = notifying_store(MemoryStore(lambda: now[0]), heard)
+    store = notifying_store(MemoryStore(lambda: now[0]), recorder)
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     store.sync_warnings(agent, [WARNING])
     store.raise_warning("alpha", REFUSED)
-    heard.take()
+    recorder.take()
     store.sync_warnings(agent, [])
-    assert [item.payload["kind"] for item in heard.all] == ["clock_skew"]
-    assert heard.take() == ["warning.resolve"]
+    assert [item.payload["kind"] for item in recorder.all] == ["clock_skew"]
+    assert recorder.take() == ["warning.resolve"]
     now[0] += REPORT_LIFETIME
     store.sync_warnings(agent, [])
-    assert [item.payload["kind"] for item in heard.all] == ["duplicate_refused"]
-    assert heard.take() == ["warning.resolve"]
+    assert [item.payload["kind"] for item in recorder.all] == ["duplicate_refused"]
+    assert recorder.take() == ["warning.resolve"]
     store.sync_warnings(agent, [])
-    assert heard.take() == []
+    assert recorder.take() == []
 
 
-def test_a_long_warning_is_over_under_the_name_that_it_was_raised_by(heard):
+def test_a_long_warning_is_resolved_under_the_name_that_was_raised(recorder):
     long = HostWarning(WarningKind.ENGINE_DATA, "n", "x" * 1000, "y")
-    store = notifying_store(MemoryStore(), heard)
+    store = notifying_store(MemoryStore(), recorder)
     agent = key_of(take_service(store, "alpha", make_incarnation()))
-    heard.take()
+    recorder.take()
     store.sync_warnings(agent, [long])
-    AuditNotifier("alpha", heard).audited(AuditReport(warnings=(long,)))
+    AuditNotifier("alpha", recorder).audited(AuditReport(warnings=(long,)))
     store.sync_warnings(agent, [])
-    raised, resolved = heard.all
+    raised, resolved = recorder.all
     assert raised.subject == resolved.subject
     assert raised.payload == resolved.payload

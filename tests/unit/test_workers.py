@@ -13,13 +13,13 @@ def gate():
     event.set()
 
 
-def test_a_call_gives_its_result():
+def test_a_call_returns_its_result():
     task = WorkerPool("t", 2).submit(lambda: 7)
     assert task.wait(5)
     assert task.result() == 7
 
 
-def test_a_call_gives_what_it_raises():
+def test_a_call_raises_its_error():
     def fail():
         raise OSError("boom")
 
@@ -37,7 +37,7 @@ def test_many_calls_share_few_threads():
     assert pool.thread_count <= 3
 
 
-def test_a_hung_call_that_is_abandoned_starves_nobody(gate):
+def test_an_abandoned_call_does_not_starve_others(gate):
     pool = WorkerPool("t", 1)
     hung = pool.submit(gate.wait)
     assert not hung.wait(0.05)
@@ -48,7 +48,7 @@ def test_a_hung_call_that_is_abandoned_starves_nobody(gate):
     assert pool.thread_count == 2
 
 
-def test_a_thread_that_comes_back_is_counted_once(gate):
+def test_a_thread_whose_call_returns_is_counted_once(gate):
     pool = WorkerPool("t", 1)
     hung = pool.submit(gate.wait)
     assert not hung.wait(0.05)
@@ -63,7 +63,7 @@ def test_a_thread_that_comes_back_is_counted_once(gate):
     assert pool.thread_count == 1
 
 
-def test_a_call_that_never_began_is_taken_out_of_the_queue(gate):
+def test_an_abandoned_call_that_did_not_start_is_removed_from_the_queue(gate):
     pool = WorkerPool("t", 1)
     running = pool.submit(gate.wait)
     queued = pool.submit(lambda: pytest.fail("must not run"))
@@ -83,7 +83,7 @@ def test_a_call_that_has_ended_cannot_be_abandoned():
 
 
 class TestWithoutAThread:
-    """The machine has no thread left."""
+    """No thread can be started."""
 
     @pytest.fixture
     def refuse(self, monkeypatch):
@@ -95,13 +95,13 @@ class TestWithoutAThread:
 
         return refuse
 
-    def test_a_call_that_nobody_can_make_fails_at_once(self, refuse):
+    def test_a_call_without_any_thread_fails_immediately(self, refuse):
         refuse()
         task = WorkerPool("t", 1).submit(lambda: 1)
         assert task.is_done
         assert str(task.error) == "can't start new thread"
 
-    def test_the_pool_works_as_soon_as_there_are_some_again(self, refuse, monkeypatch):
+    def test_the_pool_recovers_when_threads_can_be_started(self, refuse, monkeypatch):
         pool = WorkerPool("t", 1)
         refuse()
         for _ in range(3):
@@ -110,7 +110,7 @@ class TestWithoutAThread:
         monkeypatch.undo()
         assert pool.submit(lambda: 2).wait(5)
 
-    def test_a_call_waits_for_the_threads_that_are_there(self, refuse, gate):
+    def test_a_call_waits_for_existing_threads(self, refuse, gate):
         pool = WorkerPool("t", 2)
         running = pool.submit(gate.wait)
         refuse()
@@ -120,7 +120,7 @@ class TestWithoutAThread:
         assert running.wait(5)
         assert waiting.wait(5)
 
-    def test_what_waits_fails_when_the_last_thread_hangs(self, refuse, gate):
+    def test_queued_calls_fail_when_the_last_thread_hangs(self, refuse, gate):
         pool = WorkerPool("t", 1)
         hung = pool.submit(gate.wait)
         waiting = pool.submit(lambda: 2)
@@ -152,7 +152,7 @@ class TestHangGuard:
         assert not guard.is_blocked("a")
         assert guard.start("a", lambda: 7).wait(5)
 
-    def test_a_hung_call_blocks_no_other_key_and_takes_no_thread_from_it(self, gate):
+    def test_a_hung_call_does_not_affect_other_keys(self, gate):
         guard = HangGuard("t", 1)
         self.hang(guard, "a", gate)
         task = guard.start("b", lambda: 7)
@@ -160,7 +160,7 @@ class TestHangGuard:
         assert task.result() == 7
         assert guard.thread_count == 2
 
-    def test_a_key_is_blocked_by_as_many_hung_calls_as_it_may_have(self, gate):
+    def test_a_key_is_blocked_at_its_limit_of_hung_calls(self, gate):
         guard = HangGuard("t", 2, max_hung=2)
         hung = [self.hang(guard, "a", gate)]
         assert not guard.is_blocked("a")

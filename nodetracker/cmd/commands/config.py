@@ -60,11 +60,11 @@ def find_unknown_options(conf: cfg.ConfigOpts) -> Iterable[str]:
         cfg.ConfigParser(str(path), sections).parse()
         for group, options in sections.items():
             if group not in known:
-                yield f"{path}: there is no group [{group}]"
+                yield f"{path}: unknown group [{group}]"
                 continue
             for option in options:
                 if option.replace("-", "_") not in known[group]:
-                    yield f"{path}: [{group}] has no option {option}"
+                    yield f"{path}: unknown option [{group}] {option}"
 
 
 def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
