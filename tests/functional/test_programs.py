@@ -318,7 +318,7 @@ class TestErrors:
             (["node", "show", "host-1", "n9"], 1, "no such node: n9 on host host-1"),
             (["host", "show", "nowhere"], 1, "no such host: nowhere"),
             (["service", "show", "host-1", "x"], 1, "no such service: x on host host-1"),
-            (["node", "history", "host-1", "--since", "soon"], 1, "--since: 'soon' is neither"),
+            (["node", "history", "host-1", "--since", "soon"], 1, "--since: invalid value 'soon'"),
             (["db", "sync", "9999"], 1, "9999"),
             (["no", "such"], 2, "no such"),
             (["node", "show"], 2, "host"),
