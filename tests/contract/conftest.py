@@ -1,4 +1,4 @@
-"""Fixtures of the store's contract: every backend, unless a module or test names fewer."""
+"""Fixtures of the stores' contract suite; modules and tests may name fewer backends."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,19 +14,19 @@ from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 
 @pytest.fixture(params=BACKENDS)
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    """Opens clients of one backend's fresh rows."""
+    """Opens clients of one backend with empty tables."""
     yield from make_stores(request.param, request, tmp_path)
 
 
 @pytest.fixture
 def store(stores: StoreMaker) -> Store:
-    """One client of them."""
+    """One client of a backend."""
     return stores.open()
 
 
 @pytest.fixture
 def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
-    """Another client's connection; what it executes stands uncommitted."""
+    """Another client's connection; its statements are not committed."""
     opened = stores.open()
     assert isinstance(opened, SqlStore)
     with opened.engine.connect() as connection:
@@ -37,6 +37,6 @@ def rival(stores: StoreMaker) -> Iterator[sa.Connection]:
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """A thread that may wait."""
+    """A thread whose calls may block."""
     with ThreadPoolExecutor(1) as executor:
         yield executor

@@ -1,4 +1,4 @@
-"""The stores under test, each with a way to open a second one on the same rows."""
+"""The stores under test; each can be opened twice on the same rows."""
 
 import itertools
 import shutil
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 class StoreMaker:
-    """Opens stores on one fresh set of rows."""
+    """Opens stores on one set of rows."""
 
     def __init__(self, backend: str, url: str | None, conductor: "Conductor | None" = None) -> None:
         self.backend = backend
@@ -56,7 +56,7 @@ class StoreMaker:
         return store
 
     def close(self) -> None:
-        """Close every store opened."""
+        """Close all opened stores."""
         for store in self._opened:
             store.close()
 
@@ -76,7 +76,7 @@ class Conductor:
         self._caller = RpcCaller(lambda: transport, DatabaseClock())
 
     def __getattr__(self, name: str) -> Any:
-        """Serve the methods of the store that is open now."""
+        """Serve the methods of the currently open store."""
         return getattr(self._store, name)
 
     def open(self, url: str, clock: Clock) -> Store:
@@ -87,13 +87,13 @@ class Conductor:
         return open_conductor_store(self._caller, 20.0, clock)
 
     def leave(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self._store is not None:
             self._store.close()
         self._store = None
 
     def stop(self) -> None:
-        """Serve nothing any more."""
+        """Stop serving."""
         self._server.stop(5)
 
 
@@ -136,7 +136,7 @@ def _empty(url: str) -> None:
 def make_stores(
     backend: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[StoreMaker]:
-    """Give a maker and close what it opened: the body of a fixture."""
+    """Yield a maker and close what it opened: the body of a fixture."""
     conductor = request.getfixturevalue("conductor") if backend == "conductor" else None
     url = None if backend == "memory" else make_url(backend, request, tmp_path)
     maker = StoreMaker(backend, url, conductor)

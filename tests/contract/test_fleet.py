@@ -1,4 +1,4 @@
-"""What schedulers read of every store: all versions at once, and what admission needs of some."""
+"""Schedulers read all versions of any store, and of some nodes what admission needs."""
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ from tests.contract.values import (
 )
 
 
-def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
+def test_an_empty_fleet_returns_only_the_time(store: Store) -> None:
     register(store)
     before = store.now()
     versions = store.load_ledger_versions()
@@ -31,7 +31,7 @@ def test_of_no_nodes_there_is_only_the_time(store: Store) -> None:
     assert before <= versions.now <= store.now()
 
 
-def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
+def test_versions_are_those_of_all_hosts_with_their_services(store: Store) -> None:
     for host in ("alpha", "beta"):
         agent = register(store, host, agent_id=f"agent-{host}")
         store.report_state(agent, 1, AuditState())
@@ -50,7 +50,7 @@ def test_stamps_are_those_of_all_hosts_with_their_gates(store: Store) -> None:
     assert alpha.last_seen_up == service.last_seen_up
 
 
-def test_what_changes_the_ledger_moves_the_stamp_and_a_measurement_does_not(store: Store) -> None:
+def test_changes_of_the_ledger_raise_the_version_and_measurements_do_not(store: Store) -> None:
     agent = make_node(store)
 
     def version() -> object:
@@ -70,7 +70,7 @@ def test_what_changes_the_ledger_moves_the_stamp_and_a_measurement_does_not(stor
     assert version() == ()
 
 
-def test_a_row_made_anew_has_another_stamp(store: Store) -> None:
+def test_a_row_created_again_has_another_version(store: Store) -> None:
     agent = make_node(store)
     before = store.load_ledger_versions().nodes
     store.apply_changes(agent, [delete(node(store))], 60)
@@ -95,7 +95,7 @@ def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) 
         assert getattr(found.values, name) == getattr(record.values, name)
 
 
-def test_of_a_row_only_what_admission_needs_comes(store: Store) -> None:
+def test_only_the_columns_that_admission_needs_are_loaded(store: Store) -> None:
     make_node(store)
     (version,) = store.load_ledger_versions().nodes
     (found,) = store.load_ledger_nodes([version.id])
@@ -104,7 +104,7 @@ def test_of_a_row_only_what_admission_needs_comes(store: Store) -> None:
     assert (record.values.os, found.values.os) == (make_values().os, "")
 
 
-def test_what_a_scheduler_consumes_is_what_the_ledger_writes(store: Store) -> None:
+def test_a_scheduler_s_cached_usage_equals_what_the_ledger_writes(store: Store) -> None:
     adopted = make_guest("adopted", vcpu_milli=1000)
     make_node(store, (adopted,), devices=(make_device(),))
     policy = dataclasses.replace(
@@ -124,7 +124,7 @@ def test_what_a_scheduler_consumes_is_what_the_ledger_writes(store: Store) -> No
         assert estimate == dataclasses.replace(written, version=estimate.version)
 
 
-def test_only_the_nodes_asked_for_come(store: Store) -> None:
+def test_only_the_requested_nodes_are_loaded(store: Store) -> None:
     agent = register(store)
     changes = [create(agent, f"n{i}", make_values(), (make_guest(f"g{i}"),)) for i in range(3)]
     store.apply_changes(agent, changes, 60)
@@ -137,7 +137,7 @@ def test_only_the_nodes_asked_for_come(store: Store) -> None:
     assert store.load_ledger_nodes([]) == []
 
 
-def test_of_many_schedulers_at_once_each_finds_what_is_left_or_is_told_why(
+def test_concurrent_schedulers_get_what_is_left_or_every_reason(
     stores: StoreMaker,
 ) -> None:
     agent = make_node(stores.open())  # 7 CPUs

@@ -1,4 +1,4 @@
-"""Transactions that meet: one client stands in the middle of its own while another writes."""
+"""Concurrent transactions: one client is within a transaction while another writes."""
 
 import dataclasses
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -162,7 +162,7 @@ def test_a_confirmation_that_waited_for_an_audit_sees_the_guest_that_it_found(
     assert record.values.memory_mb_used == 512 + guest.memory_mb
 
 
-def test_readers_wait_for_nobody(store: SqlStore, rival: sa.Connection) -> None:
+def test_readers_do_not_wait_for_writers(store: SqlStore, rival: sa.Connection) -> None:
     agent = register(store)
     record = make_node(store, agent)
     take_over(rival)

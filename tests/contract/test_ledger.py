@@ -1,4 +1,4 @@
-"""The ledger over every store: claims that are granted, refused, answered again and released."""
+"""The ledger in every store: claims are granted, refused, returned again and released."""
 
 import dataclasses
 import uuid
@@ -46,7 +46,7 @@ def make_node(
     gpus: tuple[dict[str, Any], ...] = (),
     inventory: dict[str, Any] | None = None,
 ) -> AgentKey:
-    """Make a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
+    """Create a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store, host, f"agent-of-{host}")
     (service,) = store.list_services(host)
     store.report_state(agent, service.report_count + 1, AuditState())
@@ -73,7 +73,7 @@ def make_node(
 
 
 def make_cell(number: int) -> dict[str, Any]:
-    """Make a cell of 4 shared CPUs, one dedicated CPU and 4 GiB."""
+    """Build a cell of 4 shared CPUs, one dedicated CPU and 4 GiB."""
     first = number * 5
     return {
         "id": number,
@@ -129,7 +129,7 @@ class TestGranting:
         assert (values.local_gb_used, values.free_ram_mb, values.cpu_used) == (10, 6656, 2.0)
         assert store.list_claims() == [granted]
 
-    def test_what_does_not_fit_is_refused_with_every_reason_and_nothing_written(
+    def test_a_claim_that_does_not_fit_is_refused_with_every_reason_and_writes_nothing(
         self, store: Store
     ) -> None:
         make_node(store)
@@ -151,13 +151,13 @@ class TestGranting:
         assert answer.verdicts[0].free == 7
         assert node(store) == before
 
-    def test_further_classes_are_not_sold_twice(self, store: Store) -> None:
+    def test_further_classes_are_not_oversold(self, store: Store) -> None:
         make_node(store)
         claim(store, ask(CUSTOM_FPGA=2))
         with pytest.raises(ClaimRefusedError, match="Free CUSTOM_FPGA 0.00"):
             claim(store, ask(CUSTOM_FPGA=1))
 
-    def test_a_node_that_is_not_there_refuses(self, store: Store) -> None:
+    def test_a_missing_node_refuses(self, store: Store) -> None:
         make_node(store)
         with pytest.raises(ClaimRefusedError, match="no such node"):
             store.create_claim(ask(VCPU=1), "alpha", "ghost", ADMISSION_POLICY)
@@ -169,7 +169,7 @@ class TestGranting:
             (ServiceChange(forced_down=True), "alpha is down"),
         ],
     )
-    def test_a_service_that_takes_none_refuses(
+    def test_an_unavailable_service_refuses(
         self, store: Store, change: ServiceChange, reason: str
     ) -> None:
         make_node(store)
@@ -180,7 +180,7 @@ class TestGranting:
         store.confirm_claim(held.uuid)
         assert store.abort_claim(held.uuid).reason == "aborted"
 
-    def test_a_service_that_is_silent_refuses(self, store: Store) -> None:
+    def test_a_service_without_heartbeats_refuses(self, store: Store) -> None:
         make_node(store)
         silent = AdmissionPolicy(service_down_time=-1, claim_timeout=600)
         with pytest.raises(ClaimRefusedError, match="alpha is down"):
@@ -188,14 +188,14 @@ class TestGranting:
 
 
 class TestAgain:
-    def test_the_same_request_answers_the_same_claim(self, store: Store) -> None:
+    def test_the_same_request_returns_the_same_claim(self, store: Store) -> None:
         make_node(store)
         request = ask(claim=str(uuid.uuid4()), VCPU=2)
         granted = claim(store, request)
         assert claim(store, request) == granted
         assert node(store).values.vcpus_used == 3
 
-    def test_also_when_it_would_not_fit_a_second_time(self, store: Store) -> None:
+    def test_the_same_claim_is_returned_when_it_would_not_fit_again(self, store: Store) -> None:
         make_node(store)
         request = ask(claim=str(uuid.uuid4()), VCPU=7)
         assert claim(store, request) == claim(store, request)
@@ -208,7 +208,7 @@ class TestAgain:
             with pytest.raises(ClaimConflictError, match=name):
                 claim(store, ask(claim=name, VCPU=amount))
 
-    def test_a_released_claim_stays_released(self, store: Store) -> None:
+    def test_a_released_claim_is_not_granted_again(self, store: Store) -> None:
         make_node(store)
         request = ask(claim=str(uuid.uuid4()), VCPU=2)
         store.abort_claim(claim(store, request).uuid)
@@ -217,7 +217,7 @@ class TestAgain:
 
 
 class TestReleasing:
-    def test_an_abort_gives_everything_back(self, store: Store) -> None:
+    def test_an_abort_returns_all_resources(self, store: Store) -> None:
         make_node(store)
         before = node(store)
         granted = claim(store, ask(VCPU=2, MEMORY_MB=333, DISK_GB=7, PCPU=1))
@@ -236,7 +236,7 @@ class TestReleasing:
         assert store.abort_claim(granted.uuid) == released
         assert node(store) == after
 
-    def test_what_is_not_there_is_not_found(self, store: Store) -> None:
+    def test_a_missing_object_is_not_found(self, store: Store) -> None:
         make_node(store)
         before = node(store)
         for call in (
@@ -287,7 +287,7 @@ class TestNuma:
     def pinned(self, store: Store) -> list[list[int]]:
         return [cell["pinned_cpus"] for cell in node(store).values.numa_topology["cells"]]
 
-    def test_a_pinned_claim_takes_its_cpus_and_gives_them_back(self, store: Store) -> None:
+    def test_a_pinned_claim_holds_its_cpus_until_it_is_released(self, store: Store) -> None:
         make_node(store)
         before = node(store)
         granted = claim(store, ask(PCPU=1, MEMORY_MB=1024))
@@ -315,7 +315,7 @@ class TestNuma:
             claim(store, ask(PCPU=1))
         assert "NUMA topology cannot fit" in caught.value.reasons[-1]
 
-    def test_a_dry_run_tells_of_every_cell(self, store: Store) -> None:
+    def test_a_dry_run_reports_every_cell(self, store: Store) -> None:
         make_node(store)
         answer = store.try_claim(ask(PCPU=2), "alpha", "node-1", ADMISSION_POLICY)
         assert len(answer.reasons) == 1
@@ -341,7 +341,7 @@ class TestNuma:
 
 
 class TestBoundGuests:
-    """What guests are bound to that no claim covers is nobody else's."""
+    """Resources that unclaimed guests are bound to are not available to others."""
 
     GUEST = make_guest(
         "web",
@@ -369,11 +369,11 @@ class TestBoundGuests:
     def holders(self, store: Store) -> dict[str, str | None]:
         return {address: device.claim_uuid for address, device in node(store).devices.items()}
 
-    def test_they_are_stored_as_they_are(self, store: Store) -> None:
+    def test_pins_and_devices_are_stored_unchanged(self, store: Store) -> None:
         self.make(store)
         assert node(store).guests[self.GUEST.uuid].pins == self.GUEST.pins
 
-    def test_a_pinned_cpu_is_given_to_nobody_else(self, store: Store) -> None:
+    def test_a_pinned_cpu_is_not_claimed_again(self, store: Store) -> None:
         self.make(store)
         granted = self.claim(store, ask(PCPU=1))
         assert granted.numa is not None
@@ -381,7 +381,7 @@ class TestBoundGuests:
         with pytest.raises(ClaimRefusedError, match="Free pcpu 0.00"):
             self.claim(store, ask(PCPU=1))
 
-    def test_a_claim_takes_over_what_its_guest_is_pinned_to(self, store: Store) -> None:
+    def test_a_claim_takes_over_its_guest_s_pins(self, store: Store) -> None:
         self.make(store)
         before = node(store)
         other = self.claim(store, ask(PCPU=1))
@@ -395,13 +395,13 @@ class TestBoundGuests:
         cells = node(store).values.numa_topology["cells"]
         assert [cell["pinned_cpus"] for cell in cells] == [[4], []]
 
-    def test_a_device_is_given_to_nobody_else(self, store: Store) -> None:
+    def test_a_device_of_a_guest_is_not_claimed_by_others(self, store: Store) -> None:
         self.make(store)
         assert self.claim(store, self.ask_device()).devices == (self.FREE.address,)
         with pytest.raises(ClaimRefusedError, match="nic"):
             self.claim(store, self.ask_device())
 
-    def test_a_claim_takes_over_its_guest_s_devices_and_leaves_them_to_it(
+    def test_a_claim_takes_over_its_guest_s_devices_and_returns_them_to_it(
         self, store: Store
     ) -> None:
         self.make(store)
@@ -427,7 +427,7 @@ class TestPci:
             for address, device in node(store).devices.items()
         }
 
-    def test_a_device_is_given_kept_and_taken_back(self, store: Store) -> None:
+    def test_a_device_is_claimed_allocated_and_freed(self, store: Store) -> None:
         make_node(store, devices=self.VFS)
         before = node(store)
         granted = self.claim(store)
@@ -448,14 +448,14 @@ class TestPci:
             store.abort_claim(self.claim(store).uuid)
         assert len(statements) == 10
 
-    def test_no_device_is_given_twice(self, store: Store) -> None:
+    def test_no_device_is_assigned_twice(self, store: Store) -> None:
         make_node(store, devices=self.VFS)
         first, second = self.claim(store), self.claim(store)
         assert {*first.devices, *second.devices} == {vf.address for vf in self.VFS}
         with pytest.raises(ClaimRefusedError, match="nic"):
             self.claim(store)
 
-    def test_a_node_that_comes_to_another_host_brings_its_claims_devices_and_cells(
+    def test_a_node_that_moves_to_another_host_keeps_its_claims_devices_and_cells(
         self, store: Store
     ) -> None:
         agent = make_node(store, devices=self.VFS)
@@ -484,7 +484,7 @@ class TestPci:
             (address,) = granted.devices
             assert node(store).devices[address].numa_node == granted.numa.cells[0].host_cell
 
-    def test_an_alias_that_is_not_there_refuses(self, store: Store) -> None:
+    def test_an_unknown_alias_refuses(self, store: Store) -> None:
         make_node(store)
         with pytest.raises(ClaimRefusedError, match="unknown PCI alias: nic"):
             claim(store, ask(pci_requests=[{"alias": "nic"}]))
@@ -505,7 +505,7 @@ class TestGuests:
         assert after.values == before.values
         assert after.guests[self.GUEST.uuid].claim_uuid == granted.uuid
 
-    def test_adoption_is_tested_against_free_and_what_it_is_charged(self, store: Store) -> None:
+    def test_adoption_may_use_what_is_free_and_the_guest_s_own_charge(self, store: Store) -> None:
         make_node(store, (self.GUEST,), self.CHARGE)
         claim(store, ask(VCPU=5))
         with pytest.raises(ClaimRefusedError, match="Free vcpu 2.00"):
@@ -531,7 +531,7 @@ class TestGuests:
         assert node(store).values.vcpus_used == 3
 
 
-def test_of_many_at_once_exactly_as_many_succeed_as_fit(stores: StoreMaker) -> None:
+def test_of_many_concurrent_claims_exactly_as_many_as_fit_succeed(stores: StoreMaker) -> None:
     make_node(stores.open())
 
     def one(number: int) -> str:
@@ -550,7 +550,7 @@ def test_of_many_at_once_exactly_as_many_succeed_as_fit(stores: StoreMaker) -> N
     assert (record.values.vcpus_used, record.values.memory_mb_used) == (8, 512 + 700)
 
 
-def test_of_two_that_adopt_one_guest_at_once_only_one_is_credited(stores: StoreMaker) -> None:
+def test_of_two_concurrent_adoptions_of_one_guest_only_one_is_credited(stores: StoreMaker) -> None:
     for _ in range(5):
         guest = make_guest(str(uuid.uuid4()), vcpu_milli=2000, memory_mb=0, disk_mb=0)
         store = stores.open()
@@ -566,10 +566,10 @@ def test_of_two_that_adopt_one_guest_at_once_only_one_is_credited(stores: StoreM
 
 
 class TestPurging:
-    def test_released_claims_go_by_their_age_and_held_ones_stay(self, store: Store) -> None:
+    def test_old_released_claims_are_purged_and_held_ones_are_kept(self, store: Store) -> None:
         make_node(store)
-        kept, gone = claim(store, ask(VCPU=1)), claim(store, ask(VCPU=1))
-        store.abort_claim(gone.uuid)
+        kept, released = claim(store, ask(VCPU=1)), claim(store, ask(VCPU=1))
+        store.abort_claim(released.uuid)
         assert store.purge(store.now() - timedelta(days=1))["claims"] == 0
         before = node(store)
         assert store.purge(store.now() + timedelta(seconds=1))["claims"] == 1

@@ -1,4 +1,4 @@
-"""Amounts at their edges over every store: what is added is taken off again, to the last part."""
+"""Amounts at their limits in every store: releasing subtracts exactly what a claim added."""
 
 import dataclasses
 import uuid
@@ -57,7 +57,7 @@ def test_claims_added_and_removed_in_any_order_leave_the_row_as_it_was(
     assert after.claims == {odd.uuid: odd}
 
 
-def test_a_second_claim_with_the_same_disk_is_no_new_request(store: Store) -> None:
+def test_the_same_request_with_a_disk_is_granted_once(store: Store) -> None:
     make_node(store)
     request = ask_for(disk={"root_gb": 10, "swap_mb": 512})
     granted = claim(store, request)
@@ -77,7 +77,7 @@ def test_an_abort_of_an_unknown_claim_changes_nothing(store: Store) -> None:
     assert store.list_claims() == claims
 
 
-def test_a_released_claim_s_uuid_grants_nothing_again(store: Store) -> None:
+def test_the_uuid_of_a_released_claim_grants_nothing(store: Store) -> None:
     make_node(store)
     request = ask_for(disk={"swap_mb": 512})
     before = node(store)
@@ -86,7 +86,7 @@ def test_a_released_claim_s_uuid_grants_nothing_again(store: Store) -> None:
     assert node(store).values == before.values
 
 
-def test_a_node_that_comes_to_another_host_brings_its_claims_into_the_row(store: Store) -> None:
+def test_a_node_that_moves_to_another_host_keeps_its_claims_in_the_row(store: Store) -> None:
     guest = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=512)
     agent = make_node(store, (guest,), Charge(2000, 1024, 512))
     claim(store, ask(guest.uuid, VCPU=1, MEMORY_MB=5))

@@ -1,4 +1,4 @@
-"""A connection that breaks about a claim's commit: the claim is there whole, or nothing is."""
+"""A connection that breaks around a claim's commit leaves the whole claim or nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ CLAIM = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
 
 @contextmanager
 def breaking_at_commit(store: SqlStore, *, is_committed: bool) -> Iterator[None]:
-    """Let the connection break at the next commit, before the server has it or after."""
+    """Break the connection at the next commit, before or after the server receives it."""
 
     def break_off(connection: sa.Connection) -> None:
         driver_connection = connection.connection.dbapi_connection
@@ -47,7 +47,7 @@ def test_a_claim_that_was_not_committed_left_nothing(store: SqlStore) -> None:
     assert claim(store, request).uuid == CLAIM
 
 
-def test_a_claim_that_was_committed_and_not_answered_is_answered_by_its_uuid(
+def test_a_committed_claim_without_an_answer_is_returned_by_its_uuid(
     store: SqlStore,
 ) -> None:
     make_node(store)
@@ -62,7 +62,7 @@ def test_a_claim_that_was_committed_and_not_answered_is_answered_by_its_uuid(
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_an_abort_that_was_not_answered_is_whole_or_nothing_and_can_be_asked_again(
+def test_an_abort_without_an_answer_is_atomic_and_can_be_repeated(
     store: SqlStore, is_committed: bool
 ) -> None:
     make_node(store)

@@ -1,6 +1,6 @@
-"""GPUs in the ledger over every store: one that a guest is bound to is nobody else's.
+"""GPUs in the ledger of every store: a GPU that a guest is bound to is reserved for it.
 
-And it is not counted twice when the guest's own claim asks for it.
+It is not counted twice when the guest's own claim requests it.
 """
 
 import pytest
@@ -21,7 +21,7 @@ GPUS = tuple(
 
 
 @pytest.fixture
-def world(store: Store) -> Store:
+def gpu_node(store: Store) -> Store:
     inventory = {"PGPU": {"total": 2, "reserved": 1}}
     make_node(store, (GUEST,), gpus=GPUS, inventory=inventory)
     return store
@@ -33,27 +33,27 @@ def reserved(store: Store) -> int:
     return found
 
 
-def test_its_claim_takes_it_over_and_leaves_it_to_it(world: Store) -> None:
-    other = claim(world, ask(PGPU=1))
+def test_a_claim_takes_over_its_guest_s_gpu_and_returns_it(gpu_node: Store) -> None:
+    other = claim(gpu_node, ask(PGPU=1))
     with pytest.raises(ClaimRefusedError, match="Free PGPU 0.00 < requested 1"):
-        claim(world, ask(PGPU=1))
-    own = claim(world, ask(GUEST.uuid, PGPU=1))
-    assert reserved(world) == 0
-    world.abort_claim(other.uuid)
-    world.abort_claim(own.uuid)
-    assert reserved(world) == 1
+        claim(gpu_node, ask(PGPU=1))
+    own = claim(gpu_node, ask(GUEST.uuid, PGPU=1))
+    assert reserved(gpu_node) == 0
+    gpu_node.abort_claim(other.uuid)
+    gpu_node.abort_claim(own.uuid)
+    assert reserved(gpu_node) == 1
     with pytest.raises(ClaimRefusedError, match="Free PGPU 1.00 < requested 2"):
-        claim(world, ask(PGPU=2))
+        claim(gpu_node, ask(PGPU=2))
 
 
-def test_it_is_not_enough_for_more_than_it_has(world: Store) -> None:
-    claim(world, ask(PGPU=1))
+def test_a_guest_s_gpu_does_not_satisfy_a_larger_claim(gpu_node: Store) -> None:
+    claim(gpu_node, ask(PGPU=1))
     with pytest.raises(ClaimRefusedError, match="Free PGPU 1.00 < requested 2"):
-        claim(world, ask(GUEST.uuid, PGPU=2))
+        claim(gpu_node, ask(GUEST.uuid, PGPU=2))
 
 
-def test_a_claim_of_no_gpu_leaves_it_reserved(world: Store) -> None:
-    own = claim(world, ask(GUEST.uuid, VCPU=1))
-    assert reserved(world) == 1
-    world.abort_claim(own.uuid)
-    assert reserved(world) == 1
+def test_a_claim_without_a_gpu_keeps_the_guest_s_gpu_reserved(gpu_node: Store) -> None:
+    own = claim(gpu_node, ask(GUEST.uuid, VCPU=1))
+    assert reserved(gpu_node) == 1
+    gpu_node.abort_claim(own.uuid)
+    assert reserved(gpu_node) == 1

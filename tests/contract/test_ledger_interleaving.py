@@ -1,4 +1,4 @@
-"""Ledger transactions that waited for another: they decide by what it committed, not by what was."""
+"""Ledger transactions that waited for another decide by what the other committed."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -45,7 +45,7 @@ def test_two_claims_of_one_guest_do_not_both_take_it_over(
     check_usage(store, "alpha")
 
 
-def test_a_second_claim_of_one_guest_has_no_room_of_the_guest_s(
+def test_a_second_claim_of_one_guest_gets_no_credit(
     store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
 ) -> None:
     make_node(store, (GUEST,), CHARGE)
@@ -57,7 +57,7 @@ def test_a_second_claim_of_one_guest_has_no_room_of_the_guest_s(
         future.result()
 
 
-def test_an_abort_after_another_charges_the_guest_that_is_left(
+def test_an_abort_after_another_charges_the_remaining_guest(
     store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
 ) -> None:
     make_node(store, (GUEST,), CHARGE)
@@ -70,7 +70,7 @@ def test_an_abort_after_another_charges_the_guest_that_is_left(
     check_usage(store, "alpha")
 
 
-def test_an_abort_charges_a_guest_that_came_meanwhile(
+def test_an_abort_charges_a_guest_that_appeared_meanwhile(
     store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
 ) -> None:
     make_node(store)

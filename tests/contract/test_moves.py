@@ -1,4 +1,4 @@
-"""Moves over every store: across hosts, on one node, ended either way, and met by one another."""
+"""Moves in every store: across hosts, within a node, both ends, and concurrently."""
 
 import dataclasses
 import uuid
@@ -67,12 +67,12 @@ def find(store: Store, claim_uuid: str) -> Claim:
 
 
 def used(store: Store) -> tuple[int, int]:
-    """Return the CPUs used on both hosts, of which one is reserved on each."""
+    """Return the CPUs used on each host, one of which is reserved."""
     return node(store, "alpha").values.vcpus_used, node(store, "beta").values.vcpus_used
 
 
 def cover(store: Store, agent: Any, guest: Guest, claim_uuid: str | None, **columns: Any) -> None:
-    """Write what an audit writes that sees a guest which a claim covers."""
+    """Write what an audit writes that finds the guest of a claim."""
     record = node(store, agent.host)
     changed = make_guest(
         guest.name,
@@ -98,7 +98,7 @@ def source(store: Store) -> Claim:
 
 
 class TestBeginning:
-    def test_both_sides_are_held_by_one_commit_each_seen_by_its_agent(
+    def test_one_commit_holds_both_sides_and_both_agents_see_it(
         self, store: Store, source: Claim
     ) -> None:
         before = node(store), node(store, "beta")
@@ -119,7 +119,7 @@ class TestBeginning:
             assert (found.is_source_active, found.is_dest_active) == (True, True)
         assert store.list_migrations() == [migration]
 
-    def test_on_one_node_the_destination_comes_on_top_of_the_source(
+    def test_on_one_node_the_destination_is_charged_in_addition_to_the_source(
         self, store: Store, source: Claim
     ) -> None:
         move(store, ask_move(source, "resize", resources={"VCPU": 4}), "alpha")
@@ -140,7 +140,7 @@ class TestBeginning:
         assert (node(store), node(store, "beta")) == before
         assert store.list_migrations() == []
 
-    def test_a_source_host_that_is_down_can_be_evacuated_but_takes_nothing(
+    def test_a_host_that_is_down_can_be_evacuated_but_is_no_destination(
         self, store: Store, source: Claim
     ) -> None:
         store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=True))
@@ -159,13 +159,13 @@ class TestBeginning:
             ("rebuild", "beta", "a rebuild must stay on node node-1 of host alpha"),
         ],
     )
-    def test_each_type_has_its_places(
+    def test_each_type_restricts_its_destination(
         self, store: Store, source: Claim, kind: str, host: str, reason: str
     ) -> None:
         with pytest.raises(ClaimRefusedError, match=reason):
             move(store, ask_move(source, kind), host)
 
-    def test_every_reason_is_named_together(self, store: Store, source: Claim) -> None:
+    def test_a_refusal_lists_every_reason(self, store: Store, source: Claim) -> None:
         store.abort_claim(source.uuid)
         other = str(uuid.uuid4())
         with pytest.raises(ClaimRefusedError) as caught:
@@ -188,7 +188,7 @@ class TestBeginning:
         with pytest.raises(RequestError, match="is only accepted when a migration is requested"):
             claim(store, ask_move(source), "beta")
 
-    def test_a_claim_is_a_part_of_one_open_move_at_most(self, store: Store, source: Claim) -> None:
+    def test_a_claim_is_part_of_at_most_one_open_move(self, store: Store, source: Claim) -> None:
         first = move(store, ask_move(source))
         make_node(store, host="gamma")
         for side in (source.uuid, first.dest_claim):
@@ -197,7 +197,7 @@ class TestBeginning:
         store.revert_migration(first.uuid)
         assert move(store, ask_move(source), "gamma").dest_host == "gamma"
 
-    def test_the_same_request_answers_the_same_migration(self, store: Store, source: Claim) -> None:
+    def test_the_same_request_returns_the_same_migration(self, store: Store, source: Claim) -> None:
         name = str(uuid.uuid4())
         migration = move(store, ask_move(source, uuid=name, resources={"VCPU": 7}))
         assert migration.dest_claim == name
@@ -234,7 +234,7 @@ class TestEnding:
         assert node(store).guests[WORKLOAD].claim_uuid is None
         assert used(store) == (3, 5)
 
-    def test_a_guest_that_left_the_source_gives_its_room_back(self, store: Store) -> None:
+    def test_a_guest_that_left_the_source_is_no_longer_charged(self, store: Store) -> None:
         agent = make_node(store, (GUEST,), CHARGE)
         make_node(store, host="beta")
         held = claim(store, ask())
@@ -258,7 +258,7 @@ class TestEnding:
         assert [r.generation for r in after] == [r.generation + 2 for r in before]
 
     @pytest.mark.parametrize(("is_confirmed", "left"), [(True, 4), (False, 2)])
-    def test_on_one_node_what_stays_is_charged_and_covers_the_guest(
+    def test_on_one_node_the_remaining_claim_is_charged_and_has_the_guest(
         self, store: Store, source: Claim, is_confirmed: bool, left: int
     ) -> None:
         migration = move(store, ask_move(source, "resize", resources={"VCPU": 4}), "alpha")
@@ -270,7 +270,7 @@ class TestEnding:
         assert (record.values.vcpus_used, list(record.claims)) == (1 + left, [kept])
         assert record.guests[WORKLOAD].claim_uuid == kept
 
-    def test_both_guests_of_a_live_migration_are_covered_by_their_own_nodes(
+    def test_both_guests_of_a_live_migration_have_the_claim_of_their_node(
         self, store: Store
     ) -> None:
         make_node(store, (GUEST,), CHARGE)
@@ -286,7 +286,7 @@ class TestEnding:
     def test_ending_again_changes_nothing_and_the_other_end_is_refused(
         self, store: Store, source: Claim
     ) -> None:
-        for end, other, told in (
+        for end, other, status in (
             (store.revert_migration, store.confirm_migration, "reverted"),
             (store.confirm_migration, store.revert_migration, "confirmed"),
         ):
@@ -294,7 +294,7 @@ class TestEnding:
             ended = end(migration.uuid)
             after = node(store), node(store, "beta"), store.list_claims()
             assert end(migration.uuid) == ended
-            with pytest.raises(RefusedError, match=f"migration {migration.uuid} is {told}"):
+            with pytest.raises(RefusedError, match=f"migration {migration.uuid} is {status}"):
                 other(migration.uuid)
             assert (node(store), node(store, "beta"), store.list_claims()) == after
 
@@ -309,7 +309,7 @@ class TestEnding:
         store.confirm_migration(migrations[1].uuid)
         assert [m.status for m in store.list_migrations()] == ["reverted", "confirmed"]
 
-    def test_what_is_not_there_is_not_found(self, store: Store, source: Claim) -> None:
+    def test_a_missing_object_is_not_found(self, store: Store, source: Claim) -> None:
         calls: tuple[Callable[[str], Migration], ...] = (
             store.confirm_migration,
             store.revert_migration,
@@ -321,7 +321,7 @@ class TestEnding:
 
 
 class TestCellsAndDevices:
-    """A pinned workload with a network function: each end gives back what its side had."""
+    """A pinned workload with a VF: each end returns the resources of the released side."""
 
     ALIAS = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
     ADMISSION_POLICY = AdmissionPolicy(60, 600, aliases={"nic": ALIAS})
@@ -343,7 +343,7 @@ class TestCellsAndDevices:
         return store.create_migration(request, host, "node-1", self.ADMISSION_POLICY)
 
     def taken(self, store: Store, host: str) -> tuple[int, dict[str, str | None], int]:
-        """Return how many CPUs are pinned, whose each device in use is, and how many are free."""
+        """Return how many CPUs are pinned, the claim of each device in use, and how many are free."""
         record = node(store, host)
         pinned = [
             cpu for cell in record.values.numa_topology["cells"] for cpu in cell["pinned_cpus"]
@@ -356,7 +356,7 @@ class TestCellsAndDevices:
         }
         return len(pinned), devices, sum(pool["count"] for pool in record.values.pci_stats)
 
-    def test_confirming_takes_them_at_the_destination_and_frees_the_source_s(
+    def test_confirming_allocates_at_the_destination_and_frees_the_source(
         self, store: Store, pinned: Claim
     ) -> None:
         migration = self.move(store, pinned, "migration", "beta")
@@ -367,7 +367,7 @@ class TestCellsAndDevices:
         assert self.taken(store, "alpha") == (0, {}, 2)
         assert self.taken(store, "beta") == (1, {"allocated": dest}, 1)
 
-    def test_reverting_frees_the_destination_s(self, store: Store, pinned: Claim) -> None:
+    def test_reverting_frees_the_destination(self, store: Store, pinned: Claim) -> None:
         before = node(store, "beta")
         migration = self.move(store, pinned, "migration", "beta")
         store.revert_migration(migration.uuid)
@@ -376,7 +376,7 @@ class TestCellsAndDevices:
         assert node(store, "beta").devices == before.devices
 
     @pytest.mark.parametrize("is_confirmed", [True, False])
-    def test_on_one_node_both_sides_have_their_own_until_the_end(
+    def test_on_one_node_both_sides_hold_resources_until_the_end(
         self, store: Store, pinned: Claim, is_confirmed: bool
     ) -> None:
         migration = self.move(store, pinned, "resize", "alpha")
@@ -396,7 +396,9 @@ class TestCellsAndDevices:
         assert sorted(pins) == [[], list(kept.numa.cells[0].pins.values())]
         assert node(store).devices[kept.devices[0]].claim_uuid == stays
 
-    def test_aborting_the_destination_frees_its_own(self, store: Store, pinned: Claim) -> None:
+    def test_aborting_the_destination_frees_its_resources(
+        self, store: Store, pinned: Claim
+    ) -> None:
         migration = self.move(store, pinned, "migration", "beta")
         store.abort_claim(migration.dest_claim)
         assert self.taken(store, "beta") == (0, {}, 2)
@@ -428,7 +430,7 @@ class TestAborting:
         store.confirm_migration(migration.uuid)
         assert store.abort_claim(source.uuid).reason == "moved"
 
-    def test_a_destination_that_was_confirmed_is_a_claim_like_any_other(
+    def test_a_confirmed_destination_is_an_ordinary_claim(
         self, store: Store, source: Claim
     ) -> None:
         migration = move(store, ask_move(source))
@@ -438,7 +440,7 @@ class TestAborting:
 
 
 class TestStatus:
-    def test_it_goes_forward_to_an_error_and_to_an_end_and_never_back(
+    def test_a_status_only_advances_to_an_error_or_an_end(
         self, store: Store, source: Claim
     ) -> None:
         migration = move(store, ask_move(source))
@@ -470,9 +472,7 @@ class TestStatus:
 
 
 class TestPurging:
-    def test_a_claim_that_a_migration_tells_of_goes_with_it(
-        self, store: Store, source: Claim
-    ) -> None:
+    def test_a_claim_of_a_migration_is_purged_with_it(self, store: Store, source: Claim) -> None:
         migration = move(store, ask_move(source))
         store.abort_claim(
             store.create_claim(ask(str(uuid.uuid4())), "beta", "node-1", ADMISSION_POLICY).uuid
@@ -491,7 +491,7 @@ def counted(deleted: Mapping[str, int]) -> tuple[int, int]:
 
 
 class TestSplitBrains:
-    def test_claims_on_two_nodes_without_an_open_migration_are_told_on_both_sides(
+    def test_claims_on_two_nodes_without_an_open_migration_are_reported_on_both(
         self, store: Store, source: Claim
     ) -> None:
         migration = move(store, ask_move(source))
@@ -508,17 +508,17 @@ class TestSplitBrains:
         assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
 
     @pytest.mark.parametrize(
-        ("changes", "is_told"),
+        ("changes", "is_reported"),
         [({}, True), ({"power_state": PowerState.SHUTDOWN}, False)],
         ids=["running", "off"],
     )
-    def test_a_guest_that_runs_beside_its_claim_elsewhere_is_told_where_it_runs(
-        self, store: Store, source: Claim, changes: dict[str, Any], is_told: bool
+    def test_a_guest_that_runs_on_another_node_than_its_claim_is_reported_there(
+        self, store: Store, source: Claim, changes: dict[str, Any], is_reported: bool
     ) -> None:
         found = dataclasses.replace(GUEST, **changes)
         make_node(store, (found,), CHARGE, host="gamma")
-        told = [SplitBrain("node-1", WORKLOAD, "alpha", "node-1", is_claimed=False)]
-        assert store.list_split_brains("gamma") == (told if is_told else [])
+        expected = [SplitBrain("node-1", WORKLOAD, "alpha", "node-1", is_claimed=False)]
+        assert store.list_split_brains("gamma") == (expected if is_reported else [])
         assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
         move(store, ask_move(source))
         assert store.list_split_brains("gamma") == []
@@ -536,7 +536,7 @@ class TestAudits:
             record = node(store)
             error = dataclasses.replace(migration, status=MigrationStatus.ERROR)
             if is_ended:
-                # Touches its own node only, so the audit of the other does not conflict.
+                # Changes only its own node, so the audit of the other does not conflict.
                 store.abort_claim(migration.dest_claim)
             change = dataclasses.replace(
                 update(record), moves=(dataclasses.replace(record.moves[0], migration=error),)
@@ -579,7 +579,7 @@ class TestAudits:
 
 
 class TestMeeting:
-    def test_of_confirming_and_aborting_at_once_one_prevails(self, stores: StoreMaker) -> None:
+    def test_one_of_a_concurrent_confirm_and_abort_prevails(self, stores: StoreMaker) -> None:
         store = stores.open()
         make_node(store, (GUEST,), CHARGE)
         make_node(store, host="beta")
@@ -592,7 +592,9 @@ class TestMeeting:
             )
             answers = at_once(*calls)
             (found,) = store.list_migrations(uuid=migration.uuid)
-            if found.status is MigrationStatus.CONFIRMED:  # and the destination aborted after it
+            if (
+                found.status is MigrationStatus.CONFIRMED
+            ):  # and the destination was aborted afterwards
                 assert answers == ["confirmed", "aborted"]
                 assert used(store) == (3, 1)
                 held = claim(store, ask())
@@ -602,7 +604,7 @@ class TestMeeting:
                 assert isinstance(answers[0], RefusedError)
                 assert used(store) == (3, 1)
 
-    def test_two_that_confirm_at_once_agree(self, stores: StoreMaker) -> None:
+    def test_two_concurrent_confirmations_agree(self, stores: StoreMaker) -> None:
         store = stores.open()
         make_node(store, (GUEST,), CHARGE)
         make_node(store, host="beta")
@@ -613,7 +615,7 @@ class TestMeeting:
         assert used(store) == (3, 3)
         assert node(store, "beta").generation == 3
 
-    def test_confirming_and_reverting_at_once_leaves_one_claim(self, stores: StoreMaker) -> None:
+    def test_concurrent_confirm_and_revert_leave_one_claim(self, stores: StoreMaker) -> None:
         store = stores.open()
         make_node(store)
         make_node(store, host="beta")
@@ -626,7 +628,7 @@ class TestMeeting:
         assert sum(c.is_active for c in store.list_claims()) == 1
         assert sum(used(store)) == 4
 
-    def test_the_same_request_at_once_is_granted_once(self, stores: StoreMaker) -> None:
+    def test_concurrent_identical_requests_are_granted_once(self, stores: StoreMaker) -> None:
         store = stores.open()
         make_node(store)
         make_node(store, host="beta")
@@ -636,7 +638,7 @@ class TestMeeting:
         assert others == [first] * 3
         assert used(store) == (3, 3)
 
-    def test_eight_that_move_both_ways_meet_no_deadlock_and_lose_nothing(
+    def test_eight_concurrent_moves_in_both_directions_neither_deadlock_nor_lose_usage(
         self, stores: StoreMaker
     ) -> None:
         store = stores.open()
@@ -668,7 +670,7 @@ class TestMeeting:
 
 
 def at_once(*calls: Any) -> list[Any]:
-    """Call everything in threads of its own; return what each answered or raised."""
+    """Call everything in separate threads; return what each returned or raised."""
 
     def answer(call: Any) -> Any:
         try:
@@ -695,11 +697,11 @@ def test_statements_are_bounded_however_many_guests_there_are(store: SqlStore, g
         store.confirm_migration(migration.uuid)
     with count_statements(store) as again:
         store.confirm_migration(migration.uuid)
-    # The guest that is left costs what its claim did: no usage changes at the end.
+    # The remaining guest is charged like its claim: usage does not change at the end.
     assert (len(began), len(read), len(ended), len(again)) == (9, 5, 10, 5)
 
 
-def test_a_silent_destination_refuses(store: Store, source: Claim) -> None:
+def test_a_destination_without_heartbeats_refuses(store: Store, source: Claim) -> None:
     silent = AdmissionPolicy(service_down_time=-1, claim_timeout=600)
     with pytest.raises(ClaimRefusedError, match="host beta is down"):
         store.create_migration(ask_move(source), "beta", "node-1", silent)

@@ -1,4 +1,4 @@
-"""What hypervisors and engines say, of any length and with any character, in every store."""
+"""Every store accepts texts of hypervisors and engines of any length and with any character."""
 
 import pytest
 
@@ -30,14 +30,14 @@ SAID = pytest.mark.parametrize(
 
 
 def plan_again(store: Store, agent: AgentKey, snapshot: HostSnapshot) -> list[NodeChange]:
-    """Plan as an agent does that has just read its rows."""
+    """Plan a change as an agent that has just read its rows."""
     records = {record.nodename: record for record in store.load_nodes(agent.host)}
     view = account(snapshot, records.get("n1"), Policy(), NOW)
     return plan(agent.host, [view], records, UUIDS, NOW)
 
 
 def write(store: Store, agent: AgentKey, snapshot: HostSnapshot) -> None:
-    """Write a reading, and prove that the same one writes nothing more."""
+    """Write a reading, and check that the same reading writes nothing again."""
     changes = plan_again(store, agent, snapshot)
     assert changes
     result = store.apply_changes(agent, changes, 60)
@@ -46,9 +46,7 @@ def write(store: Store, agent: AgentKey, snapshot: HostSnapshot) -> None:
 
 
 @SAID
-def test_a_guest_s_text_costs_no_row_and_is_written_once(
-    store: Store, said: str, kept: str
-) -> None:
+def test_any_text_of_a_guest_is_stored_and_written_once(store: Store, said: str, kept: str) -> None:
     agent = register(store)
     odd = make_guest(1, name=said, project_id=said, details={"image": said, said: ["x", said]})
     write(store, agent, make_snapshot("n1", make_guest(2)))
@@ -56,12 +54,12 @@ def test_a_guest_s_text_costs_no_row_and_is_written_once(
     write(store, agent, make_snapshot("n1", odd, make_guest(2, project_id=said)))  # changed
     guests = store.load_nodes(agent.host)[0].guests
     assert [guest.project_id for guest in guests.values()] == [kept, kept]
-    long = said.replace("\0", "?").replace("\ud800", "?")  # of these the columns hold any length
+    long = said.replace("\0", "?").replace("\ud800", "?")  # these columns have no length limit
     assert guests[odd.uuid].name == long
     assert guests[odd.uuid].details == {"image": long, long: ["x", long]}
 
 
-def test_a_guest_s_name_of_any_length_costs_no_row(store: Store) -> None:
+def test_a_guest_s_name_of_any_length_is_stored(store: Store) -> None:
     agent = register(store)
     write(store, agent, make_snapshot("n1", make_guest(1, name="ü" * 70_000)))
     (guest,) = store.load_nodes(agent.host)[0].guests.values()
@@ -69,7 +67,7 @@ def test_a_guest_s_name_of_any_length_costs_no_row(store: Store) -> None:
 
 
 @SAID
-def test_a_node_s_text_costs_no_row_and_is_written_once(store: Store, said: str, kept: str) -> None:
+def test_any_text_of_a_node_is_stored_and_written_once(store: Store, said: str, kept: str) -> None:
     agent = register(store)
     device = PciDevice("0000:00:02.0", said, "2335", driver=said)
     snapshot = make_snapshot(
@@ -91,7 +89,7 @@ def test_a_node_s_text_costs_no_row_and_is_written_once(store: Store, said: str,
 
 
 @SAID
-def test_a_node_s_error_costs_no_heartbeat(store: Store, said: str, kept: str) -> None:
+def test_any_error_of_a_node_is_stored_by_a_heartbeat(store: Store, said: str, kept: str) -> None:
     agent = register(store)
     store.report_state(agent, 1, AuditState(nodes={"n1": {"age_seconds": None, "error": said}}))
     assert store.list_services("alpha")[0].last_audit["nodes"]["n1"]["error"].startswith(kept)

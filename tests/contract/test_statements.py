@@ -1,4 +1,4 @@
-"""How many statements each call sends: as many for a thousand rows as for one."""
+"""The number of statements of a call does not depend on the number of rows."""
 
 import pytest
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count: int) -> None:
+def test_reading_many_nodes_takes_as_many_statements_as_one(store: SqlStore, count: int) -> None:
     agent = register(store)
     changes = [
         create(agent, f"n{i}", guests=(make_guest(f"g{i}"),), devices=(make_device(),))
@@ -40,7 +40,9 @@ def test_reading_takes_as_many_for_many_nodes_as_for_one(store: SqlStore, count:
     with count_statements(store) as some:
         store.load_nodes("alpha", [record.id for record in records])
     assert (len(versions), len(nodes), len(some)) == (1, 4, 4)
-    assert len(created) == 7  # service, what is there, rows, their ids, guests, devices, history
+    assert (
+        len(created) == 7
+    )  # service, existing rows, new rows, their ids, guests, devices, history
 
 
 def test_a_heartbeat_is_one_statement(store: SqlStore) -> None:
@@ -97,7 +99,7 @@ def test_deletions_of_many_nodes_are_six(store: SqlStore) -> None:
     assert len(seen) == 6
 
 
-def test_nothing_to_do_sends_nothing(store: SqlStore) -> None:
+def test_empty_calls_send_no_statements(store: SqlStore) -> None:
     agent = register(store)
     with count_statements(store) as seen:
         store.apply_changes(agent, [], 60)
@@ -137,7 +139,7 @@ def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
     assert (len(claimed), len(aborted)) == (4, 4)
 
 
-def test_a_scheduler_reads_many_nodes_by_as_many_as_one(store: SqlStore) -> None:
+def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlStore) -> None:
     agent = register(store)
     for first in range(0, 1000, 100):
         changes = [

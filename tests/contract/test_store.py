@@ -1,4 +1,4 @@
-"""What every store does: one suite over memory, SQLite, MariaDB and PostgreSQL."""
+"""Contract suite of stores: memory, SQLite, MariaDB and PostgreSQL behave alike."""
 
 import dataclasses
 from collections.abc import Callable
@@ -107,7 +107,7 @@ class TestValues:
         store.apply_changes(agent, [create(agent, "n1", make_values(labels=labels))], DOWN_TIME)
         assert load_one(store).values.labels == labels
 
-    def test_what_a_caller_holds_is_not_what_is_stored(self, store: Store) -> None:
+    def test_stored_rows_share_nothing_with_the_caller(self, store: Store) -> None:
         agent = register(store)
         record = create_one(store, agent)
         record.values.runtimes.append("changed")
@@ -116,7 +116,9 @@ class TestValues:
 
 
 class TestStamps:
-    def test_they_tell_id_generation_and_epoch_of_the_hosts_own_rows(self, store: Store) -> None:
+    def test_versions_have_id_generation_and_epoch_of_the_hosts_own_rows(
+        self, store: Store
+    ) -> None:
         agent, other = register(store), register(store, "beta", "agent-b")
         record = create_one(store, agent)
         create_one(store, other, "beta")
@@ -124,7 +126,7 @@ class TestStamps:
         assert versions.by_nodename == {"alpha": NodeVersion(record.id, 1, 1)}
         assert versions.epoch == 1
 
-    def test_time_and_epoch_come_without_nodes(self, store: Store) -> None:
+    def test_time_and_epoch_are_returned_without_nodes(self, store: Store) -> None:
         register(store)
         versions = store.load_versions("alpha", COMPUTE_BINARY)
         assert versions.by_nodename == {}
@@ -143,7 +145,7 @@ class TestStamps:
 
 
 class TestLoad:
-    def test_only_the_asked_rows(self, store: Store) -> None:
+    def test_only_the_requested_rows(self, store: Store) -> None:
         agent = register(store)
         store.apply_changes(agent, [create(agent, f"n{i}") for i in range(4)], DOWN_TIME)
         records = store.load_nodes("alpha")
@@ -229,7 +231,7 @@ class TestUpdate:
         assert after["n1"].values == dataclasses.replace(n1.values, boot_id=None)
         assert after["n2"].values == dataclasses.replace(n2.values, facts=fact)
 
-    def test_a_change_of_guests_alone_moves_the_generation(self, store: Store) -> None:
+    def test_a_change_of_only_guests_raises_the_generation(self, store: Store) -> None:
         agent = register(store)
         record = create_one(store, agent)
         change = update(record, ItemDiff(added=(make_guest("more"),)))
@@ -271,11 +273,11 @@ class TestUpdate:
         assert (after["n0"].generation, after["n1"].generation) == (1, 2)
         assert after["n0"].values.vcpus == 64
 
-    def test_nothing_to_do_does_nothing(self, store: Store) -> None:
+    def test_an_empty_batch_does_nothing(self, store: Store) -> None:
         agent = AgentKey("nobody", COMPUTE_BINARY, "x", 1, "no-row")
         assert store.apply_changes(agent, [], DOWN_TIME).records == {}
 
-    def test_a_deletion_takes_guests_and_devices_along(self, store: Store) -> None:
+    def test_a_deletion_includes_guests_and_devices(self, store: Store) -> None:
         agent = register(store)
         record = create_one(store, agent)
         result = store.apply_changes(agent, [delete(record)], DOWN_TIME)
@@ -295,7 +297,7 @@ class TestUpdate:
         assert list(result.records) == ["new"]
         assert load_one(store).uuid == record.uuid
 
-    def test_a_hundred_nodes_at_once(self, store: Store) -> None:
+    def test_a_hundred_nodes_in_one_batch(self, store: Store) -> None:
         agent = register(store)
         changes = [
             create(agent, f"n{i:03}", guests=(make_guest(f"g{i}"), make_guest(f"h{i}")))
@@ -311,7 +313,7 @@ class TestUpdate:
 
 
 class TestConflicts:
-    def test_a_row_that_moved_is_a_conflict_and_the_others_are_written(
+    def test_a_row_that_changed_is_a_conflict_and_the_others_are_written(
         self, stores: StoreMaker
     ) -> None:
         mine, theirs = stores.open(), stores.open()
@@ -343,14 +345,14 @@ class TestConflicts:
         assert store.apply_changes(agent, [build(record)], DOWN_TIME).conflicts == ("alpha",)
         assert load_one(store).values.vcpus == 2
 
-    def test_a_row_that_is_gone_is_a_conflict(self, store: Store) -> None:
+    def test_a_deleted_row_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         record = create_one(store, agent)
         store.delete_node("alpha", "alpha")
         result = store.apply_changes(agent, [update(record, vcpus=2)], DOWN_TIME)
         assert result.conflicts == ("alpha",)
 
-    def test_a_creation_of_what_is_there_is_a_conflict(self, store: Store) -> None:
+    def test_a_creation_of_an_existing_node_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         create_one(store, agent)
         changes = [create(agent, "alpha", make_values(vcpus=1)), create(agent, "new")]
@@ -425,7 +427,7 @@ class TestUuidUnderAnotherHost:
 
 
 class TestAgents:
-    def test_the_first_registration_makes_the_row(self, store: Store) -> None:
+    def test_the_first_registration_creates_the_row(self, store: Store) -> None:
         run = make_incarnation()
         record = store.register_agent("alpha", COMPUTE_BINARY, "compute", "0.1", run, None)
         assert record == store.list_services()[0]
@@ -451,7 +453,7 @@ class TestAgents:
         after = load_one(store)
         assert (after.epoch, after.generation) == (2, node.generation)
 
-    def test_a_takeover_leaves_other_hosts_alone(self, store: Store) -> None:
+    def test_a_takeover_does_not_change_other_hosts(self, store: Store) -> None:
         register(store)
         beta = register(store, "beta", "agent-b")
         create_one(store, beta, "n1")
@@ -459,7 +461,7 @@ class TestAgents:
         assert load_one(store, "beta").epoch == 1
         assert [s.epoch for s in store.list_services()] == [2, 1]
 
-    def test_whoever_held_the_older_epoch_is_fenced(self, stores: StoreMaker) -> None:
+    def test_an_agent_with_an_older_epoch_is_fenced(self, stores: StoreMaker) -> None:
         mine, theirs = stores.open(), stores.open()
         old = register(mine)
         record = create_one(mine, old)
@@ -506,7 +508,7 @@ class TestAgents:
         with pytest.raises(FencedError):
             store.report_state(ghost, 1, AuditState())
 
-    def test_services_come_in_order_and_can_be_chosen(self, store: Store) -> None:
+    def test_services_are_listed_in_order_and_can_be_filtered(self, store: Store) -> None:
         for host, binary in [("b", "y"), ("B", "x"), ("a", "z"), ("a", "x")]:
             take_service(store, host, make_incarnation(), binary)
         listed = [(s.host, s.binary) for s in store.list_services()]
@@ -514,19 +516,19 @@ class TestAgents:
         assert [s.host for s in store.list_services(binary="x")] == ["B", "a"]
         assert [s.binary for s in store.list_services(host="a")] == ["x", "z"]
 
-    def test_services_can_be_chosen_by_agent(self, store: Store) -> None:
+    def test_services_can_be_filtered_by_agent(self, store: Store) -> None:
         register(store, "one", "agent-a")
         register(store, "two", "agent-b")
         assert [s.host for s in store.list_services(agent_id="agent-b")] == ["two"]
         assert store.list_services("one", agent_id="agent-b") == []
 
-    def test_a_row_that_is_there_already_is_a_conflict(self, store: Store) -> None:
+    def test_an_existing_row_is_a_conflict(self, store: Store) -> None:
         register(store)
         with pytest.raises(ConflictError):
             store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), None)
         assert store.list_services()[0].epoch == 1
 
-    def test_a_row_that_another_took_meanwhile_is_a_conflict(self, store: Store) -> None:
+    def test_a_row_that_was_taken_over_meanwhile_is_a_conflict(self, store: Store) -> None:
         register(store)
         (seen,) = store.list_services()
         register(store, "alpha", "agent-c")
@@ -534,7 +536,7 @@ class TestAgents:
             store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), seen)
         assert store.list_services()[0].incarnation.agent_id == "agent-c"
 
-    def test_a_row_that_was_heard_of_meanwhile_is_a_conflict(self, store: Store) -> None:
+    def test_a_row_with_a_heartbeat_meanwhile_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         (seen,) = store.list_services()
         store.report_state(agent, 1, AuditState())
@@ -544,7 +546,7 @@ class TestAgents:
 
 
 class TestAdministration:
-    def test_it_leaves_what_the_agent_writes_alone(self, store: Store) -> None:
+    def test_it_does_not_change_what_the_agent_writes(self, store: Store) -> None:
         agent = register(store)
         store.report_state(agent, 1, AuditState(1.0))
         (before,) = store.list_services()
@@ -557,7 +559,7 @@ class TestAdministration:
         store.report_state(agent, 2, AuditState())
         assert store.list_services()[0].disabled_reason == "bröken"
 
-    def test_what_is_not_named_stays(self, store: Store) -> None:
+    def test_absent_values_are_kept(self, store: Store) -> None:
         register(store)
         store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "why"))
         after = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=True))
@@ -565,7 +567,7 @@ class TestAdministration:
         after = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(forced_down=False))
         assert (after.disabled, after.forced_down) == (True, False)
 
-    def test_enabling_forgets_the_reason_and_so_does_disabling_without_one(
+    def test_enabling_clears_the_reason_and_so_does_disabling_without_one(
         self, store: Store
     ) -> None:
         register(store)
@@ -585,7 +587,7 @@ class TestAdministration:
         assert (after.disabled, after.disabled_reason) == (False, None)
 
     @pytest.mark.parametrize("reason", ["why", None])
-    def test_an_agent_leaves_what_an_administrator_disabled(
+    def test_an_agent_does_not_change_what_an_administrator_disabled(
         self, store: Store, reason: str | None
     ) -> None:
         agent = register(store)
@@ -601,8 +603,8 @@ class TestAdministration:
         store.mark_service(old, "AUTO: libvirt is away")
         assert not store.list_services()[0].disabled
 
-    def test_a_row_that_was_made_again_is_not_the_former_agent_s(self, store: Store) -> None:
-        """Its epochs are counted anew, and its count of heartbeats may be overtaken."""
+    def test_a_row_that_was_created_again_is_not_the_former_agent_s(self, store: Store) -> None:
+        """Its epochs start again, and its heartbeats may be fewer than the former agent's."""
         old = register(store)
         store.report_state(old, 7, AuditState())
         store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
@@ -625,7 +627,7 @@ class TestAdministration:
         register(store)
         assert store.list_services()[0].disabled_reason == "why"
 
-    def test_a_service_that_is_not_there_is_not_found(self, store: Store) -> None:
+    def test_a_missing_service_is_not_found(self, store: Store) -> None:
         for call in (
             lambda: store.set_service("ghost", COMPUTE_BINARY, ServiceChange(True)),
             lambda: store.delete_service("ghost", COMPUTE_BINARY, DOWN_TIME),
@@ -666,7 +668,9 @@ class TestRename:
         found = store.list_services(old, COMPUTE_BINARY)
         return store.rename_host(old, new, COMPUTE_BINARY, found[0] if found else None)
 
-    def test_everything_moves_and_the_node_called_so_is_called_anew(self, store: Store) -> None:
+    def test_all_rows_are_renamed_and_so_is_the_node_with_the_host_s_name(
+        self, store: Store
+    ) -> None:
         agent, other = register(store), register(store, "beta", "agent-b")
         own, pool = create_one(store, agent), create_one(store, agent, "pool-1")
         create_one(store, other, "beta")
@@ -689,7 +693,7 @@ class TestRename:
         assert warning.warning == dataclasses.replace(held, nodename="omega")
         assert [n.nodename for n in store.load_nodes("beta")] == ["beta"]
 
-    def test_the_history_moves_along_and_tells_of_it(self, store: Store) -> None:
+    def test_the_history_is_renamed_and_records_the_renaming(self, store: Store) -> None:
         agent = register(store)
         create_one(store, agent)
         create_one(store, agent, "pool-1")
@@ -703,7 +707,7 @@ class TestRename:
         }
         assert store.list_history("omega", "pool-1")[-1].diff == {"host": ["alpha", "omega"]}
 
-    def test_the_former_run_is_fenced_and_the_next_goes_on(self, store: Store) -> None:
+    def test_the_former_run_is_fenced_and_the_next_one_continues(self, store: Store) -> None:
         old = register(store)
         record = create_one(store, old)
         self.rename(store)
@@ -723,7 +727,7 @@ class TestRename:
         with pytest.raises(RefusedError, match="already has that name"):
             self.rename(store, "alpha", "alpha")
 
-    def test_nodes_that_would_be_called_the_same_are_refused(self, store: Store) -> None:
+    def test_nodes_that_would_have_the_same_name_are_refused(self, store: Store) -> None:
         agent = register(store)
         create_one(store, agent)
         store.apply_changes(agent, [create(agent, "omega")], DOWN_TIME)
@@ -731,7 +735,7 @@ class TestRename:
             self.rename(store)
         assert len(store.load_nodes("alpha")) == 2
 
-    def test_a_host_that_came_to_life_meanwhile_is_a_conflict(self, store: Store) -> None:
+    def test_a_host_with_a_heartbeat_meanwhile_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         (seen,) = store.list_services()
         store.report_state(agent, 1, AuditState())
@@ -739,7 +743,7 @@ class TestRename:
             store.rename_host("alpha", "omega", COMPUTE_BINARY, seen)
         store.report_state(agent, 2, AuditState())
 
-    def test_nodes_without_a_service_move_too(self, store: Store) -> None:
+    def test_nodes_without_a_service_are_renamed_too(self, store: Store) -> None:
         agent = register(store)
         create_one(store, agent)
         store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
@@ -786,9 +790,7 @@ class TestHeartbeat:
         assert store.list_services()[0].report_count == 0
 
     @pytest.mark.parametrize("seconds", [3600, -90, 0])
-    def test_it_measures_how_far_the_hosts_clock_is_off(
-        self, stores: StoreMaker, seconds: int
-    ) -> None:
+    def test_it_stores_the_skew_of_the_host_s_clock(self, stores: StoreMaker, seconds: int) -> None:
         store = stores.open(clock=lambda: datetime.now(UTC) + timedelta(seconds=seconds))
         store.report_state(register(store), 1, AuditState())
         skew = store.list_services()[0].clock_skew_ms
@@ -797,7 +799,7 @@ class TestHeartbeat:
 
 
 class TestHistory:
-    def test_it_tells_what_changed_oldest_first(self, store: Store) -> None:
+    def test_it_lists_changes_oldest_first(self, store: Store) -> None:
         agent = register(store)
         record = create_one(store, agent)
         store.apply_changes(agent, [update(record, vcpus=1)], DOWN_TIME)
@@ -809,7 +811,7 @@ class TestHistory:
         assert second.at == load_one(store).updated_at
         assert first.at.tzinfo is UTC
 
-    def test_it_can_be_narrowed(self, store: Store) -> None:
+    def test_it_can_be_filtered(self, store: Store) -> None:
         agent = register(store)
         for number in range(4):
             store.apply_changes(agent, [create(agent, f"n{number % 2}{number}")], DOWN_TIME)
@@ -833,7 +835,7 @@ class TestHistory:
             ChangeKind.CREATE, ChangeKind.DELETE,
         ]  # fmt: skip
 
-    def test_deleting_what_is_not_there_is_not_found(self, store: Store) -> None:
+    def test_deleting_a_missing_node_is_not_found(self, store: Store) -> None:
         register(store)
         with pytest.raises(NotFoundError, match="ghost"):
             store.delete_node("alpha", "ghost")
@@ -864,7 +866,7 @@ class TestWarnings:
         assert [r.host for r in store.list_warnings()] == ["alpha", "alpha", "beta"]
         assert store.list_warnings("beta")[0].count == 1
 
-    def test_what_is_over_is_returned_once(self, store: Store) -> None:
+    def test_resolved_warnings_are_returned_once(self, store: Store) -> None:
         agent = register(store)
         beta = register(store, "beta")
         assert store.sync_warnings(agent, [self.HELD, self.MISMATCH]) == []
@@ -878,7 +880,7 @@ class TestWarnings:
         assert [record.warning for record in store.sync_warnings(agent, [])] == [self.HELD]
         assert store.list_warnings("beta")[0].resolved_at is None
 
-    def test_an_agent_that_was_taken_over_tells_nothing_more(self, store: Store) -> None:
+    def test_a_fenced_agent_raises_no_warnings(self, store: Store) -> None:
         old = register(store)
         new = register(store, "alpha", "agent-b")
         store.sync_warnings(new, [self.HELD])
@@ -886,7 +888,7 @@ class TestWarnings:
             store.sync_warnings(old, [])
         assert store.list_warnings()[0].resolved_at is None
 
-    def test_what_others_report_stays_until_it_is_old(self, store: Store) -> None:
+    def test_warnings_of_others_are_kept_until_they_expire(self, store: Store) -> None:
         agent = register(store)
         refused = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "agent-b", "refused")
         for _ in range(2):
@@ -897,7 +899,7 @@ class TestWarnings:
         assert (standing.warning, standing.count, standing.resolved_at) == (refused, 2, None)
         assert held.resolved_at is not None
 
-    def test_none_active_resolves_all_and_stays_resolved(self, store: Store) -> None:
+    def test_an_empty_set_resolves_all_warnings_once(self, store: Store) -> None:
         agent = register(store)
         store.sync_warnings(agent, [])
         store.sync_warnings(agent, [self.HELD])
@@ -907,7 +909,7 @@ class TestWarnings:
         assert store.list_warnings() == [first]
         assert first.resolved_at is not None
 
-    def test_an_item_of_any_length_is_kept_in_short(self, store: Store) -> None:
+    def test_an_item_of_any_length_is_stored_shortened(self, store: Store) -> None:
         agent = register(store)
         long = dataclasses.replace(self.HELD, item="x" * 1000, message="y" * 5000)
         for _ in range(2):
@@ -921,7 +923,7 @@ class TestWarnings:
         [("a\0b", "a?b"), ("a\ud800b", "a?b"), ("ü" * 70_000, "ü" * 16_000)],
         ids=["NUL", "half a character", "too long"],
     )
-    def test_a_message_that_a_database_refuses_is_kept_as_far_as_it_can_be(
+    def test_a_message_that_a_database_refuses_is_stored_sanitized(
         self, store: Store, said: str, kept: str
     ) -> None:
         agent = register(store)
@@ -951,7 +953,7 @@ class TestWarnings:
 NO_CLAIMS = {"migrations": 0, "claims": 0}
 
 
-def test_two_agents_take_a_host_over_one_after_the_other(stores: StoreMaker) -> None:
+def test_two_agents_alternately_take_over_a_host(stores: StoreMaker) -> None:
     mine, theirs = stores.open(), stores.open()
     first = register(mine)
     mine.report_state(first, 1, AuditState())
@@ -966,7 +968,7 @@ def test_two_agents_take_a_host_over_one_after_the_other(stores: StoreMaker) -> 
     mine.apply_changes(third, [create(third, "n1")], DOWN_TIME)
 
 
-def test_of_many_that_register_at_once_each_has_its_own_epoch(stores: StoreMaker) -> None:
+def test_concurrent_registrations_have_distinct_epochs(stores: StoreMaker) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def take(number: int) -> int | None:
@@ -1003,7 +1005,7 @@ class TestOtherServices:
         assert store.list_nodes("alpha")
         assert store.list_warnings("alpha")
 
-    def test_maintenance_is_a_flag_of_its_own(self, store: Store) -> None:
+    def test_maintenance_is_a_separate_flag(self, store: Store) -> None:
         register(store)
         change = ServiceChange(disabled=True, disabled_reason="disk")
         store.set_service("alpha", COMPUTE_BINARY, change)
@@ -1012,7 +1014,7 @@ class TestOtherServices:
         off = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=False))
         assert (off.maintenance, off.disabled, off.disabled_reason) == (False, True, "disk")
 
-    def test_a_heartbeat_may_bring_the_hosts_own_time(self, store: Store) -> None:
+    def test_a_heartbeat_may_carry_the_host_s_own_time(self, store: Store) -> None:
         agent = register(store)
         store.report_state(agent, 1, AuditState(), store.now() - timedelta(hours=1))
         (service,) = store.list_services("alpha")
@@ -1020,7 +1022,7 @@ class TestOtherServices:
 
 
 class TestWarningsOfAllHosts:
-    def test_a_kind_is_over_on_every_host_at_once(self, store: Store) -> None:
+    def test_a_kind_is_resolved_on_every_host(self, store: Store) -> None:
         register(store)
         cut_off = HostWarning(WarningKind.AGENT_UNREACHABLE, "", "", "no broker")
         other = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "x", "a clone")

@@ -1,4 +1,4 @@
-"""Values to store: complete, with everything that a database might bend."""
+"""Complete values to store, with everything that a database might alter."""
 
 import dataclasses
 import uuid

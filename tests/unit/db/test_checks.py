@@ -1,4 +1,4 @@
-"""What must hold before rows are written."""
+"""Preconditions of writes."""
 
 import pytest
 

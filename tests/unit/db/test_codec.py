@@ -1,4 +1,4 @@
-"""Values become columns and come back equal, and equal data is always the same text."""
+"""Encoded values are decoded to equal ones, and equal data has equal text."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ PLAIN = st.recursive(
 
 
 def list_texts(table: sa.Table, columns: Iterable[str]) -> dict[str, int]:
-    """Return the text columns among those named, with the characters that each holds."""
+    """Return the lengths of the text columns among the named ones."""
     kinds = {name: table.c[name].type for name in columns}
     return {
         name: kind.length or LONG_TEXT_LENGTH
@@ -40,7 +40,7 @@ def list_texts(table: sa.Table, columns: Iterable[str]) -> dict[str, int]:
     }
 
 
-def test_what_is_cut_to_is_what_the_tables_hold() -> None:
+def test_texts_are_truncated_to_the_columns_lengths() -> None:
     assert set(list_texts(tables.compute_nodes, NODE_COLUMNS).values()) == {TEXT_LENGTH}
     parsed = {"uuid", "kind", "power_state", "claim_uuid"}
     assert list_texts(tables.guests, set(codec.GUEST_COLUMNS) - parsed) == GUEST_TEXTS
@@ -65,7 +65,7 @@ def test_equal_data_is_the_same_text(value: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
-def test_what_is_no_json_is_refused(value: object) -> None:
+def test_values_that_json_cannot_express_are_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         render_json(value)
 
@@ -88,14 +88,14 @@ def test_facts_come_back_equal(facts: dict[str, FactEntry]) -> None:
     assert codec.decode_values(row) == NodeValues(facts=facts)
 
 
-def test_merging_takes_only_the_named_columns_and_shares_nothing() -> None:
+def test_merging_copies_only_the_named_columns() -> None:
     wanted = NodeValues(vcpus=5, memory_mb=6, runtimes=["a"], labels=MappingProxyType({"x": "y"}))
     merged = codec.merge_values(NodeValues(), wanted, ("vcpus", "runtimes", "labels"))
     assert merged == NodeValues(vcpus=5, runtimes=["a"], labels={"x": "y"})
     assert merged.runtimes is not wanted.runtimes
 
 
-def test_times_are_turned_to_utc() -> None:
+def test_times_are_converted_to_utc() -> None:
     local = datetime(2026, 6, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     merged = codec.merge_values(NodeValues(), NodeValues(booted_at=local), ("booted_at",))
     assert merged.booted_at is not None

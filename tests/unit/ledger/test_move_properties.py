@@ -1,4 +1,4 @@
-"""Moves between two nodes in whatever order: each end leaves one claim, and nothing is lost."""
+"""Moves between two nodes in any order: each end leaves one claim, and no usage is lost."""
 
 import dataclasses
 from datetime import timedelta
@@ -51,7 +51,7 @@ picks = st.integers(0, 10**6)
 
 
 class StubDriver:
-    """Two nodes; which guests are on which, a test says."""
+    """Two nodes with the guests that a test places on them."""
 
     capabilities = frozenset()
 
@@ -78,7 +78,7 @@ class StubDriver:
 
 
 class MoveMachine(RuleBasedStateMachine):
-    """Workloads that are claimed and moved by whoever, while guests and agents come and go."""
+    """Workloads are claimed and moved while guests appear and vanish and agents restart."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ class MoveMachine(RuleBasedStateMachine):
         claim = self.claims().get(uuid)
         return claim is not None and claim.state.value in COUNTING
 
-    # Whoever asks.
+    # Callers.
 
     @rule(number=numbers, node=nodes, cpus=st.integers(1, 5))
     def claim(self, number, node, cpus):
@@ -189,7 +189,7 @@ class MoveMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.migrations())
     @rule(pick=picks, status=st.sampled_from(list(MigrationStatus)))
-    def tell(self, pick, status):
+    def set_status(self, pick, status):
         migration = self.migrations()[pick % len(self.migrations())]
         claims = self.store.list_claims()
         try:
@@ -216,7 +216,7 @@ class MoveMachine(RuleBasedStateMachine):
             assert is_source
             assert self.state() == before
 
-    # The world.
+    # Guests, time and the agent.
 
     @rule(number=numbers, node=nodes)
     def guest_comes(self, number, node):
@@ -250,7 +250,7 @@ class MoveMachine(RuleBasedStateMachine):
             listed = {GUESTS[number].uuid for number in self.driver.running[record.nodename]}
             assert listed <= record.guests.keys()
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def usage_is_what_there_is(self):

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the ledger neither oversells nor loses."""
+"""In any order of events the ledger neither oversells nor loses usage."""
 
 import dataclasses
 import json
@@ -76,7 +76,7 @@ picks = st.integers(0, 10**6)
 
 @st.composite
 def resources(draw):
-    """Draw what a request asks for, disk in parts; small amounts, so that several fit."""
+    """Draw the amounts of a request, disk in parts; small ones, so that several fit."""
     return {
         "milli": draw(st.integers(0, 5000)),
         "MEMORY_MB": draw(st.sampled_from([0, 1, 500, 1024, 4000, 7650, 7681])),
@@ -100,7 +100,7 @@ def make_body(number, drawn, claim_uuid):
 
 
 class StubDriver:
-    """One node; what a test wants it to answer."""
+    """One node that reports what a test sets."""
 
     capabilities = frozenset()
 
@@ -118,7 +118,7 @@ class StubDriver:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """An agent that comes and goes, guests that do, and whoever claims."""
+    """Claims while guests appear and vanish and the agent restarts."""
 
     def __init__(self):
         super().__init__()
@@ -136,7 +136,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.seconds += 0.001
         return NOW + timedelta(seconds=self.seconds)
 
-    # What is seen from outside.
+    # Observations.
 
     def record(self):
         (record,) = self.store.load_nodes(HOST)
@@ -146,7 +146,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return {claim.uuid: claim for claim in self.store.list_claims()}
 
     def used(self):
-        """Return what is used, reserved included, in thousandths and MiB, from nothing."""
+        """Compute the usage, reserved included, in thousandths and MiB, from all claims and guests."""
         expected = expected_usage(self.record(), self.store.list_claims())
         return {
             "vcpu": 1000 + round(expected["cpu_used"] * 1000),
@@ -164,7 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.store.create_claim(parse_claim_request(body), HOST, "node-1", ADMISSION_POLICY)
 
     def asked(self, body):
-        """Return what a body asks for in thousandths and MiB."""
+        """Return the amounts that a body requests, in thousandths and MiB."""
         wanted, disk = body["resources"], body["disk"]
         is_instance = body["workload"]["kind"] == "instance"
         return {
@@ -174,7 +174,7 @@ class LedgerMachine(RuleBasedStateMachine):
         }
 
     def lacking(self, number, body):
-        """Return the resources of which a claim must be refused."""
+        """Return the resources that a claim must be refused for."""
         guest = GUESTS[number]
         room = dict.fromkeys(OWN_LIMITS, 0)
         stored = self.record().guests.get(guest.uuid)
@@ -359,7 +359,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for uuid, claim in self.claims().items():
             assert claim.state.value in COUNTING or claim == claims[uuid]
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def usage_is_what_there_is(self):

@@ -1,4 +1,4 @@
-"""Locked rows for tests of ledger decisions, and what a row says by all that is on its node."""
+"""Locked rows for tests of ledger decisions, and the columns that follow from a node's contents."""
 
 import dataclasses
 
@@ -51,7 +51,7 @@ BASE = NodeValues(
 
 
 def columns_of(claims=(), guests=(), devices=None):
-    """Build the columns of a node from everything that is on it."""
+    """Build the columns of a node from its claims, guests and devices."""
     return ledger_columns(BASE, claims, guests, devices or {})
 
 
@@ -117,7 +117,7 @@ def make_migration(status=MigrationStatus.MIGRATING, kind=MigrationType.MIGRATIO
 
 
 def check_columns(write, claims=(), guests=()):
-    """Compare what a node's write makes of its row with all that is on it afterwards."""
+    """Check that a node's write agrees with the node's contents afterwards."""
     devices = {ADDRESS: VF} | {device.address: device for device in write.devices.changed}
     wanted = columns_of(claims, guests, devices)
     assert write.columns.items() <= wanted.items()

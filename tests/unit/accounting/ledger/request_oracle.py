@@ -1,4 +1,4 @@
-"""The reader of claim requests from before the schemas, without its messages.
+"""Parser of claim requests from before the schemas, without its messages.
 
 It says which requests are accepted and what they mean: each key is checked by
 hand, in Python's own terms. The reader of today must agree with it.

@@ -53,7 +53,7 @@ EMPTY = used(Charge())
         ("CUSTOM_FPGA", 2, "Free CUSTOM_FPGA 2.00 < requested 3"),  # (2 - 1) x 2
     ],
 )
-def test_a_node_gives_placement_s_capacity_and_no_more(resource, most, reason):
+def test_a_node_admits_up_to_placement_s_capacity(resource, most, reason):
     assert reasons(EMPTY, resources={resource: most}) == ()
     assert reasons(EMPTY, resources={resource: most + 1}) == (reason,)
 
@@ -69,14 +69,14 @@ def test_a_capacity_is_multiplied_as_placement_multiplies(vcpus, ratio):
         assert reasons(node, resources={resource: most + 1}) != ()
 
 
-def test_all_reasons_are_told_at_once():
+def test_a_refusal_lists_all_reasons():
     found = reasons(
         EMPTY, resources={"VCPU": 99, "MEMORY_MB": 99999, "X": 1}, required_traits=["T2"]
     )
     assert [text.split()[0] for text in found] == ["X", "trait", "Free", "Free"]
 
 
-def test_given_limits_stand_for_the_node_s_own():
+def test_limits_in_the_request_replace_the_node_s_own():
     full = used(Charge(28000, 11520, 0))
     assert reasons(full, resources={"MEMORY_MB": 1}) != ()
     assert reasons(full, resources={"MEMORY_MB": 1}, limits={"MEMORY_MB": None}) == ()
@@ -85,7 +85,7 @@ def test_given_limits_stand_for_the_node_s_own():
     )
 
 
-def test_nothing_asked_for_fits_an_overfull_node():
+def test_a_request_for_nothing_fits_an_overfull_node():
     overfull = used(Charge(99000, 99999, 999 * 1024))
     assert reasons(overfull) == ()
     assert reasons(overfull, resources={"DISK_GB": 1}) == ("Free disk -900.00 GB < requested 1 GB",)
@@ -106,12 +106,12 @@ def test_fractions_of_cpus_add_up_exactly():
     assert reasons(values, workload=container, resources={"VCPU": 0.101}) != ()
 
 
-def test_what_claims_hold_of_a_further_class_is_counted():
+def test_a_further_class_is_counted_by_its_claims():
     assert ask(EMPTY, held={"CUSTOM_FPGA": 1}, resources={"CUSTOM_FPGA": 1}).reasons == ()
     assert ask(EMPTY, held={"CUSTOM_FPGA": 2}, resources={"CUSTOM_FPGA": 1}).reasons != ()
 
 
-def test_a_total_that_nobody_knows_admits_nothing_of_it():
+def test_an_unknown_total_refuses_every_amount():
     lost = FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")
     held = replace(lost, state=FactState.HELD)
     for name, entry, count in (("memory", lost, 1), ("memory", held, 0), ("cpu", lost, 0)):
@@ -133,7 +133,7 @@ def test_a_total_that_nobody_knows_admits_nothing_of_it():
     ],
     ids=["devices", "cells", "pinned CPUs", "GPUs"],
 )
-def test_what_nobody_knows_is_given_to_none_that_asks_for_it(name, body):
+def test_an_unknown_fact_refuses_requests_that_need_it(name, body):
     lost = FactEntry(FactState.UNKNOWN, "sysfs", NOW, "gone")
     values = replace(EMPTY, inventory={"PGPU": {"total": 1}})
     for entry, count in ((lost, 1), (replace(lost, state=FactState.HELD), 0)):

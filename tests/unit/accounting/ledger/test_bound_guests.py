@@ -1,4 +1,4 @@
-"""What guests are bound to without a claim, in the row and from audit to audit."""
+"""Resources that unclaimed guests are bound to, in the row and across audits."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def held(devices):
     return found.status, found.claim_uuid
 
 
-def test_a_guest_has_what_is_passed_through_to_it():
+def test_passed_through_devices_are_assigned_to_their_guest():
     guest = make_guest(pins=GuestPins((), (VF.address,)))
     devices = assign_to_guests(track(), [guest], [])
     assert held(devices) == (PciStatus.ALLOCATED, guest.uuid)
@@ -77,14 +77,14 @@ def test_a_guest_has_what_is_passed_through_to_it():
     assert held(assign_to_guests(devices, [], [])) == (PciStatus.AVAILABLE, None)
 
 
-def test_a_claim_keeps_its_device_whoever_seems_to_have_it():
+def test_a_claim_keeps_its_device_even_when_a_guest_reports_it():
     guest = make_guest(pins=GuestPins((), (VF.address,)))
     devices = track(status=PciStatus.ALLOCATED, claim_uuid="claim-1")
     assert assign_to_guests(devices, [guest], ["claim-1"]) == devices
 
 
 @pytest.mark.parametrize("addresses", [("0000:00:00.0",), ()])
-def test_a_device_that_is_not_there_or_not_managed_is_held_by_nobody(addresses):
+def test_missing_and_unmanaged_devices_are_not_assigned(addresses):
     guest = make_guest(pins=GuestPins((), addresses))
     unmanaged = {VF.address: track_device(VF)}
     assert assign_to_guests(unmanaged, [guest], []) == unmanaged
@@ -99,7 +99,7 @@ def test_a_listing_that_could_not_be_read_frees_no_pin():
     assert cell(again)["pinned_cpus"] == [4, 5]
 
 
-def test_cpus_that_a_guest_keeps_empty_are_held_where_they_are_for_pinning():
+def test_cpus_that_a_guest_keeps_idle_are_held_in_the_dedicated_set():
     pins = GuestPins((CellPlacement(0, isolated=parse_cpu_set("3-4")),))
     assert restrict_pins(pins, POLICY).cells == (CellPlacement(0, isolated=parse_cpu_set("4")),)
     assert restrict_pins(pins, Policy()) == GuestPins()

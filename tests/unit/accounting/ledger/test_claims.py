@@ -1,4 +1,4 @@
-"""What confirming, renewing and aborting a claim writes."""
+"""Confirming, renewing and aborting a claim: decisions and their writes."""
 
 import dataclasses
 
@@ -52,7 +52,7 @@ def test_a_released_claim_is_neither_confirmed_nor_renewed(decide):
         pytest.param(decide_abort, RELEASED, id="abort a released one"),
     ],
 )
-def test_what_is_so_already_is_not_written(decide, changes):
+def test_a_repeated_decision_writes_nothing(decide, changes):
     claim = make_claim(**changes)
     assert decide(lock(claim)) == LedgerWrite(claim)
 
@@ -80,7 +80,7 @@ def test_confirming_allocates_the_claim_s_devices():
 
 
 OTHER = make_claim("claim-0", amounts=Amounts(memory_mb=1), **CONFIRMED)
-COSTLY = Amounts(vcpu_milli=1000, memory_mb=512)  # what GUEST costs
+COSTLY = Amounts(vcpu_milli=1000, memory_mb=512)  # as GUEST is charged
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ COSTLY = Amounts(vcpu_milli=1000, memory_mb=512)  # what GUEST costs
         pytest.param(make_claim(), None, (), None, USAGE, id="no guest"),
         pytest.param(make_claim(), GUEST, (), None, USAGE, id="its guest is unclaimed again"),
         pytest.param(
-            make_claim(amounts=COSTLY), GUEST, (), None, set(), id="its guest costs the same"
+            make_claim(amounts=COSTLY), GUEST, (), None, set(), id="its guest is charged the same"
         ),
         pytest.param(
             make_claim(), GUEST, (OTHER,), "claim-0", USAGE, id="its guest has another claim"
@@ -115,7 +115,7 @@ COSTLY = Amounts(vcpu_milli=1000, memory_mb=512)  # what GUEST costs
         ),
     ],
 )
-def test_aborting_leaves_what_else_is_on_the_node(claim, guest, others, assigned, columns):
+def test_aborting_keeps_everything_else_on_the_node(claim, guest, others, assigned, columns):
     if guest is not None:
         guest = dataclasses.replace(guest, claim_uuid=claim.uuid)
     write = decide_abort(lock(claim, guest, others))
@@ -136,7 +136,7 @@ def test_aborting_deletes_a_missing_guest():
     assert check_columns(node) == USAGE | {"numa_topology"}
 
 
-def test_a_guest_of_another_claim_is_left_alone():
+def test_a_guest_of_another_claim_is_unchanged():
     guest = dataclasses.replace(GUEST, claim_uuid=OTHER.uuid)
     (node,) = decide_abort(lock(make_claim(), guest, (OTHER,))).nodes
     assert not node.guests
@@ -151,12 +151,12 @@ def test_aborting_returns_devices(state):
     assert [pool["count"] for pool in node.columns["pci_stats"]] == [1]
 
 
-def test_aborting_forgets_a_device_that_left_the_host():
+def test_aborting_deletes_a_device_that_was_removed_from_the_host():
     locked = lock(make_claim(devices=(ADDRESS,), **CONFIRMED))
-    gone = dataclasses.replace(locked.node.devices[ADDRESS], status=PciStatus.REMOVED)
-    node = dataclasses.replace(locked.node, devices={ADDRESS: gone})
+    removed = dataclasses.replace(locked.node.devices[ADDRESS], status=PciStatus.REMOVED)
+    node = dataclasses.replace(locked.node, devices={ADDRESS: removed})
     (write,) = decide_abort(dataclasses.replace(locked, node=node)).nodes
-    assert (write.devices.changed, write.devices.removed) == ((), (gone,))
+    assert (write.devices.changed, write.devices.removed) == ((), (removed,))
 
 
 @pytest.mark.parametrize(

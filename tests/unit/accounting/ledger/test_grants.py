@@ -1,4 +1,4 @@
-"""What granting a claim writes, and why it is refused."""
+"""Granting a claim: what is written, and the reasons for a refusal."""
 
 import dataclasses
 
@@ -56,9 +56,9 @@ def grant(request, node, policy=ALIASES):
     ("request_", "guest", "columns"),
     [
         pytest.param(ask(VCPU=2, MEMORY_MB=512), None, USAGE, id="plain"),
-        pytest.param(ask(), GUEST, USAGE, id="of an unclaimed guest, for less than it costs"),
+        pytest.param(ask(), GUEST, USAGE, id="of an unclaimed guest, for less than its charge"),
         pytest.param(
-            ask(VCPU=1, MEMORY_MB=512), GUEST, set(), id="of an unclaimed guest, for what it costs"
+            ask(VCPU=1, MEMORY_MB=512), GUEST, set(), id="of an unclaimed guest, for its charge"
         ),
         pytest.param(ask(CUSTOM_FPGA=1, MEMORY_MB=1), None, USAGE, id="of a further class"),
         pytest.param(
@@ -81,7 +81,7 @@ def grant(request, node, policy=ALIASES):
         ),
     ],
 )
-def test_the_row_says_what_is_on_the_node(request_, guest, columns):
+def test_a_grant_updates_the_row_to_match_the_node(request_, guest, columns):
     claim, write = grant(request_, make_node(guest=guest))
     guests = [] if guest is None else [dataclasses.replace(guest, claim_uuid=claim.uuid)]
     assert check_columns(write, [claim], guests) == columns
@@ -138,7 +138,7 @@ def test_a_guest_is_assigned_to_its_newest_claim():
     assert check_columns(write, [first, claim], [assigned]) == USAGE
 
 
-def test_every_reason_is_in_the_refusal_with_those_of_the_caller_first():
+def test_a_refusal_lists_the_caller_s_reasons_before_the_node_s():
     with pytest.raises(ClaimRefusedError) as caught:
         decide_grant(ask(VCPU=9), make_node(service=None), POLICY, ["moved"])
     assert caught.value.reasons == (
@@ -157,7 +157,7 @@ def test_every_reason_is_in_the_refusal_with_those_of_the_caller_first():
         pytest.param({"CUSTOM_FPGA": 2}, ("Free CUSTOM_FPGA 0.00 < requested 1",), id="used"),
     ],
 )
-def test_what_claims_hold_of_further_classes_counts(used, reasons):
+def test_claims_of_further_classes_count(used, reasons):
     node = make_node(used_resources=used)
     if not reasons:
         grant(ask(CUSTOM_FPGA=1), node)

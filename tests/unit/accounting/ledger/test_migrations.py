@@ -1,4 +1,4 @@
-"""What starting, advancing and ending a migration writes."""
+"""Starting, advancing and ending a migration: decisions and their writes."""
 
 import dataclasses
 
@@ -111,7 +111,7 @@ class TestStarting:
 
 
 def lock(source=None, dest=None, migration=None, guest=None):
-    """Lock a migration whose two claims are on nodes of their own, or on one."""
+    """Lock a migration whose two claims are on different nodes or on one."""
     source = source or make_claim(**CONFIRMED)
     dest = dest or make_claim("claim-2", 2)
     claims = [source, dest]
@@ -156,7 +156,7 @@ class TestEnding:
             (MigrationType.REBUILD, MigrationStatus.DONE),
         ],
     )
-    def test_what_confirming_makes_of_each_type(self, kind, status):
+    def test_confirming_sets_the_status_of_each_type(self, kind, status):
         assert decide_move_confirm(lock(migration=make_migration(kind=kind))).answer.status is (
             status
         )
@@ -199,12 +199,12 @@ class TestEnding:
             (decide_move_revert, MigrationStatus.REVERTED),
         ],
     )
-    def test_what_ended_so_already_is_not_written(self, decide, status):
+    def test_ending_again_writes_nothing(self, decide, status):
         migration = make_migration(status)
         assert decide(lock(migration=migration)) == LedgerWrite(migration)
 
     @pytest.mark.parametrize("decide", ENDS)
-    def test_what_ended_otherwise_is_refused(self, decide):
+    def test_the_other_end_is_refused(self, decide):
         with pytest.raises(RefusedError, match="migration move-1 is cancelled"):
             decide(lock(migration=make_migration(MigrationStatus.CANCELLED)))
 
@@ -241,7 +241,7 @@ class TestEnding:
         assert [claim.reason for claim in write.changed_claims] == reasons
         assert write.nodes == (NodeWrite(1), NodeWrite(2))
 
-    def test_a_side_whose_node_was_deleted_is_passed_over(self):
+    def test_a_side_whose_node_was_deleted_is_skipped(self):
         locked = lock()
         nodes, claims = {2: locked.nodes[2]}, {"claim-2": locked.claims["claim-2"]}
         write = decide_move_confirm(dataclasses.replace(locked, nodes=nodes, claims=claims))

@@ -1,4 +1,4 @@
-"""The steps of a migration, and requests for one."""
+"""Transitions of migrations, and requests for moves."""
 
 import pytest
 
@@ -39,14 +39,14 @@ def test_a_request_for_a_move_names_its_type_and_its_source(kind):
     assert (wanted.migration_type.value, wanted.source_claim) == (kind, SOURCE)
 
 
-def test_each_reading_of_a_request_stands_for_the_same_body():
+def test_every_parse_of_a_request_has_the_same_hash():
     first, second = (parse({"type": "resize", "source_claim": SOURCE}) for _ in range(2))
     assert first.migration.uuid != second.migration.uuid
     assert first.request_hash == second.request_hash
 
 
 @pytest.mark.parametrize(
-    ("migration", "told"),
+    ("migration", "message"),
     [
         ("resize", "migration: expected an object, got 'resize'"),
         ({"type": "resize"}, "migration.source_claim: is missing"),
@@ -66,7 +66,7 @@ def test_each_reading_of_a_request_stands_for_the_same_body():
         ),
     ],
 )
-def test_a_move_that_cannot_be_meant_is_refused_with_its_path(migration, told):
+def test_an_invalid_move_is_refused_with_its_path(migration, message):
     with pytest.raises(RequestError) as caught:
         parse(migration)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)

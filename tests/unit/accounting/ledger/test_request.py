@@ -31,7 +31,7 @@ def test_a_whole_request_is_read():
     assert request.required_traits == ("A", "HW_CPU_X86_AVX2")
 
 
-def test_what_is_not_said_is_nothing():
+def test_absent_keys_have_empty_defaults():
     request = parse()
     assert request.uuid == UUID
     assert request.amounts == Amounts()
@@ -43,7 +43,7 @@ def test_disk_is_counted_in_mib_so_that_a_small_swap_counts():
     assert parse(disk=disk).amounts.disk_mb == 18 * 1024 + 512
 
 
-def test_the_same_body_has_the_same_hash_whatever_its_uuid_and_order():
+def test_the_hash_ignores_the_uuid_and_the_order_of_keys():
     one = parse(uuid=UUID, resources={"VCPU": 1, "MEMORY_MB": 2})
     two = parse(resources={"MEMORY_MB": 2, "VCPU": 1}, host=None)
     assert one.request_hash == two.request_hash
@@ -155,7 +155,7 @@ def test_the_same_body_has_the_same_hash_whatever_its_uuid_and_order():
 )
 def test_an_error_names_the_path_of_its_key(body, message):
     if not message:
-        parse(**body)  # null stands for an absent key
+        parse(**body)  # null means that the key is absent
         return
     with pytest.raises(RequestError) as caught:
         parse(**body)

@@ -1,4 +1,4 @@
-"""Requests are accepted, understood and hashed as before the schemas, whatever they hold."""
+"""Any request is accepted or refused, parsed and hashed as before the schemas."""
 
 import copy
 import json
@@ -175,7 +175,7 @@ def test_a_request_is_read_as_before(data, body, mutations):
 
 
 @pytest.mark.parametrize("value", NASTY, ids=range(len(NASTY)))
-def test_each_value_that_surprises_is_read_as_before_at_every_key(value):
+def test_every_surprising_value_is_read_as_before_at_every_key(value):
     whole = {
         "uuid": UUID,
         "workload": {"uuid": UUID, "kind": "container", "name": "a"},

@@ -1,4 +1,4 @@
-"""What does not match in a ledger is a warning, and what may well be right is none."""
+"""Mismatches in a ledger are warnings; states that may be correct are not."""
 
 import dataclasses
 from typing import Any
@@ -74,7 +74,7 @@ def test_a_ledger_that_matches_has_none():
     assert find([make_claim()], [GUEST], [device]) == []
 
 
-def test_a_device_that_is_gone_while_a_claim_has_it():
+def test_a_claimed_device_missing_from_the_host_is_a_warning():
     device = track_device(PciDevice(ADDRESS, "8086", "10ed"), PciStatus.REMOVED, "c-1", {})
     (warning,) = find([make_claim()], [GUEST], [device])
     assert (warning.kind, warning.item) == (WarningKind.PCI_DEVICE_MISSING, ADDRESS)
@@ -82,17 +82,17 @@ def test_a_device_that_is_gone_while_a_claim_has_it():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "guests", "stands"),
+    ("seconds", "guests", "is_reported"),
     [(0, [], True), (3599, [], True), (3601, [], False), (0, [GUEST], False)],
     ids=["just now", "within the hour", "long ago", "its guest came"],
 )
-def test_a_claim_that_expired_is_told_for_an_hour(seconds, guests, stands):
+def test_an_expired_claim_is_reported_for_an_hour(seconds, guests, is_reported):
     claim = make_claim(state=ClaimState.RELEASED, reason="expired")
     found = kinds([claim], guests, now=later(seconds))
-    assert found == ([(WarningKind.CLAIM_EXPIRED, "c-1")] if stands else [])
+    assert found == ([(WarningKind.CLAIM_EXPIRED, "c-1")] if is_reported else [])
 
 
-def test_a_claim_that_was_aborted_is_no_warning():
+def test_an_aborted_claim_is_not_a_warning():
     assert find([make_claim(state=ClaimState.RELEASED, reason="aborted")]) == []
 
 
@@ -113,7 +113,7 @@ def test_a_guest_that_has_more_than_its_claim_drifts(amounts, drifts):
     assert found == ([(WarningKind.DRIFT, GUEST.uuid)] if drifts else [])
 
 
-def test_while_a_workload_has_two_claims_either_may_be_right():
+def test_a_workload_with_two_claims_does_not_drift():
     small = Amounts(vcpu_milli=1000, memory_mb=512)
     move = make_move("c-1", "c-2")
     assert find([make_claim(1, small), make_claim(2)], [GUEST], moves=[move]) == []

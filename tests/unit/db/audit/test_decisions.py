@@ -1,4 +1,4 @@
-"""Which changes of a batch are written, which conflict and which are refused."""
+"""The changes of a batch that are written, that conflict and that are refused."""
 
 from datetime import UTC, datetime
 
@@ -46,14 +46,14 @@ def test_each_kind_of_change_finds_its_row() -> None:
 @pytest.mark.parametrize(
     "row",
     [make_row(1, "n1", generation=8), make_row(1, "n1", host="beta"), make_row(2, "n1")],
-    ids=["newer generation", "another host", "gone"],
+    ids=["newer generation", "another host", "deleted"],
 )
-def test_a_row_that_is_not_as_it_was_read_is_a_conflict(row: LockedRow) -> None:
+def test_a_row_that_changed_since_it_was_read_is_a_conflict(row: LockedRow) -> None:
     change = update(make_record(make_row(1, "n1")), vcpus=1)
     assert decisions.decide(AGENT, [change], [row], frozenset()).conflicts == ["n1"]
 
 
-def test_only_a_newer_epoch_of_the_own_host_fences() -> None:
+def test_only_a_newer_epoch_of_the_same_host_fences() -> None:
     change = update(make_record(make_row(1, "n1")), vcpus=1)
     with pytest.raises(FencedError, match="n1"):
         decisions.decide(AGENT, [change], [make_row(1, "n1", epoch=4)], frozenset())

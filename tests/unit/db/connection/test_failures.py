@@ -1,4 +1,4 @@
-"""What drivers raise, as the error that tells the caller what to do next."""
+"""Exceptions of database drivers are translated to errors that say what to do next."""
 
 import sqlite3
 
@@ -144,7 +144,7 @@ def test_only_deadlocks_are_run_again(cause: Exception, expected: bool) -> None:
     assert is_deadlock(oslo.DBDeadlock(wrap(cause))) is expected
 
 
-def test_text_that_is_no_unicode_is_refused() -> None:
+def test_text_that_is_not_valid_unicode_is_refused() -> None:
     with pytest.raises(StoreError, match="text rejected: invalid Unicode"), translated(SQLITE):
         raise oslo.DBInvalidUnicodeParameter
 
@@ -153,7 +153,7 @@ def test_an_exhausted_pool_is_unavailable() -> None:
     assert isinstance(translate(sqlalchemy.TimeoutError("QueuePool"), MYSQL), StoreUnavailableError)
 
 
-def test_own_errors_pass_and_foreign_ones_lose_their_cause() -> None:
+def test_own_errors_pass_and_other_errors_lose_their_cause() -> None:
     with pytest.raises(NotFoundError), translated(MYSQL):
         raise NotFoundError("x")
     with pytest.raises(StoreUnavailableError) as caught, translated(MYSQL):

@@ -1,4 +1,4 @@
-"""What may stand in ``[database] connection``, and what is said of what may not."""
+"""Accepted values of ``[database] connection``, and the errors for invalid ones."""
 
 import sys
 
@@ -54,7 +54,7 @@ def test_timeouts_and_character_set_are_added_unless_given() -> None:
         "postgresql://u:s3cret@h/d?read_timeout=1&read_timeout=2",
     ],
 )
-def test_what_cannot_be_used_is_one_line_without_the_password(given: str) -> None:
+def test_the_error_of_an_invalid_url_is_one_line_without_the_password(given: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_connection(given)
     text = str(caught.value)
@@ -101,7 +101,7 @@ def test_opening_connects_to_nothing_and_shows_no_password() -> None:
     store.close()
 
 
-def test_options_of_the_first_connect_and_unset_ones_are_left_aside() -> None:
+def test_options_of_the_first_connect_and_unset_ones_are_ignored() -> None:
     options = {"max_retries": 10, "retry_interval": 10, "max_pool_size": None, "max_overflow": 1}
     store = open_store(DatabaseSettings("mysql://u:p@192.0.2.1/d", options))
     assert store.engine.pool.size() == 2  # type: ignore[attr-defined]
