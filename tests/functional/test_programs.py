@@ -28,7 +28,8 @@ NOT_FOR_LISTS = (
     "alembic", "docker", "docutils", "libvirt", "mako", "oslo_config.generator", "oslo_messaging",
     "oslo_reports.guru_meditation_report", "oslo_utils.netutils", "prometheus_client", "psutil",
     "psycopg", "pymysql", "pynvml", "waitress", "nodetracker.bootstrap.agent",
-    "nodetracker.compute", "nodetracker.conductor", "nodetracker.db.memory",
+    "nodetracker.compute.heartbeat_watch", "nodetracker.compute.manager",
+    "nodetracker.conductor", "nodetracker.db.memory",
     "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",
     "nodetracker.notifying_store", "nodetracker.rpc", "nodetracker.scheduler",
 )  # fmt: skip

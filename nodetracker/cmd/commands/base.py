@@ -7,9 +7,16 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from nodetracker.bootstrap.settings import build_admission_policy
-from nodetracker.errors import ConfigError, RefusedError, RpcError
+from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.identifier import parse_uuid
-from nodetracker.ports import AdmissionPolicy, AgentDirectory, OperatorStore, SchedulerStore
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.ports import (
+    AdmissionPolicy,
+    AgentDirectory,
+    FleetStore,
+    OperatorStore,
+    SchedulerStore,
+)
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -70,6 +77,18 @@ class StoreCommand:
     def service_down_time(self) -> int:
         """Seconds without a heartbeat after which a service is down."""
         return int(self.app.conf.service_down_time)
+
+
+def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:
+    """Return the services row of a host's agent.
+
+    Raises:
+        NotFoundError: the host has none.
+    """
+    found = store.list_services(host, COMPUTE_BINARY)
+    if not found:
+        raise NotFoundError(f"no such host: {host}")
+    return found[0]
 
 
 def delete_queues(app: Any, host: str, binary: str) -> None:

@@ -11,11 +11,16 @@ from cliff.lister import Lister
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import check_host_name
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
+from nodetracker.cmd.commands.base import (
+    StoreCommand,
+    columns_of,
+    delete_queues,
+    find_compute_service,
+)
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports import POWER_ACTIONS, FleetStore
+from nodetracker.ports import POWER_ACTIONS
 
 ZONE = "nova"
 """The zone of every host: Nova's name for the zone of hosts without one."""
@@ -145,18 +150,6 @@ class RenameHost(StoreCommand, Command):
         )
         if HeartbeatWatch(self.store, _wait).find_alive(service, interval) is not None:
             raise RefusedError(f"host {service.host} is alive; stop its agent first")
-
-
-def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:
-    """Return the services row of a host's agent.
-
-    Raises:
-        NotFoundError: the host has none.
-    """
-    found = store.list_services(host, COMPUTE_BINARY)
-    if not found:
-        raise NotFoundError(f"no such host: {host}")
-    return found[0]
 
 
 def _wait(seconds: float) -> bool:

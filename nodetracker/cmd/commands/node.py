@@ -18,8 +18,13 @@ from nodetracker.accounting.reports.summary import (
     sum_nodes,
     summarize_node,
 )
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, parse_since, render_time
-from nodetracker.cmd.commands.host import find_compute_service
+from nodetracker.cmd.commands.base import (
+    StoreCommand,
+    columns_of,
+    find_compute_service,
+    parse_since,
+    render_time,
+)
 from nodetracker.compute.node_resolution import find_node, missing_node
 from nodetracker.errors import RefusedError
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
