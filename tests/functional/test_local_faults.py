@@ -219,7 +219,7 @@ class TestResources:
         programs.configure(update_resources_interval=1, metrics_port=port)
         with programs.start() as agent, socket.socket() as waiting:
             agent.wait_for("is ready")
-            agent.wait_for("Metrics and health are served")
+            agent.wait_for("Metrics and health: serving on")
             pid = agent.process.pid
             soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))

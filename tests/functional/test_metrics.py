@@ -83,7 +83,7 @@ def test_a_broker_that_refuses_the_login_is_told_until_it_takes_it(agent, rabbit
         wait_until(lambda: agent.health() == (200, {}), 60)
         assert running.stop() == 0
     said = running.output()
-    assert said.count("RPC cannot be served") == said.count("Notifications wait") == 1
+    assert said.count("RPC is not served") == said.count("Notifications wait") == 1
     assert "cannot be reached yet" not in said
     assert "s3cret" not in said
 

@@ -81,7 +81,7 @@ class TestOnce:
             agent.wait_for("is ready")
             code, lines = errors(audited.run("nodetracker-compute", "--once"))
             assert code == 1
-            assert "host host-1 has an agent already" in lines[-1]
+            assert "host host-1 already has an agent" in lines[-1]
             assert "stop that agent first" in lines[-1]
             assert agent.stop() == 0
 
@@ -351,14 +351,14 @@ class TestErrors:
             ({"driver": "docker", "extra": "[docker]\nbase_url = /run/x"}, "[docker] base_url"),
             ({"driver": "docker", "extra": "[docker]\ntls_cert = /x"}, "tls_cert and tls_key"),
             ({"probe_timeout": "soon"}, "probe_timeout"),
-            ({"cpu_shared_set": "0-x"}, "[compute] cpu_shared_set: '0-x' is neither"),
+            ({"cpu_shared_set": "0-x"}, "[compute] cpu_shared_set: '0-x' is not a CPU id"),
             ({"cpu_shared_set": "0-3", "cpu_dedicated_set": "3-5"}, "both contain 3"),
             ({"cpu_shared_set": "400"}, "none of 400 is online on node node-1"),
             ({"reserved_huge_pages": "node:0,size:x,count:1"}, "reserved_huge_pages"),
             ({"numa_network": "physnet0"}, "numa_network: physnet0: is not NAME=CELLS"),
             ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
             ({"cpu_allocation_ratio": "nan"}, "[compute] cpu_allocation_ratio: is not a number"),
-            ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "numbers of 0 or more"),
+            ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "count from 0 to"),
             ({"reserved_host_disk_mb": "9" * 23}, "reserved_host_disk_mb"),
             ({"held_fact_expiry": "99999999999999"}, "held_fact_expiry"),
             ({"claim_timeout": "99999999999999"}, "claim_timeout"),
@@ -539,9 +539,9 @@ class TestErrors:
         audited.configure(update_resources_interval=1)
         audited.inventory.write_text("nodes: [")
         with audited.start() as agent:
-            agent.wait_for("is no YAML")
+            agent.wait_for("is not valid YAML")
             time.sleep(2.5)
-            assert agent.output().count("is no YAML") <= 2  # the probe, and the driver not ready
+            assert agent.output().count("is not valid YAML") <= 2  # the probe, and the driver not ready
             assert len(audited.ask("node", "list")) == 1
             row = audited.ask("node", "show", "host-1")
             assert row["facts"]["cpu"]["state"] == "held"

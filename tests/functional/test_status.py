@@ -136,7 +136,7 @@ class TestCodes:
     def test_a_missing_sqlite_file_is_named_and_not_made(self, programs):
         found = find_bad(programs, FAILURE)
         assert list(found) == ["Database schema"]
-        assert "nodetracker-manage db sync makes it" in found["Database schema"][1]
+        assert "nodetracker-manage db sync creates it" in found["Database schema"][1]
         assert not (programs.directory / "db.sqlite").exists()
 
     def test_an_older_or_unknown_schema(self, audited):
