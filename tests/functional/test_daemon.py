@@ -92,7 +92,11 @@ def test_a_stop_signal_ends_it(shell: Shell, number: signal.Signals) -> None:
         assert agent.stop(number) == (1 if shell.state == "hung" else 0)
         assert "STOPPING=1" in shell.systemd.messages
         last = agent.output().splitlines()[-1]
-        assert ("ending the process anyway" in last) if shell.state == "hung" else last.endswith("Stopped")
+        assert (
+            ("ending the process anyway" in last)
+            if shell.state == "hung"
+            else last.endswith("Stopped")
+        )
         assert "Traceback" not in agent.output()
         assert SECRET not in agent.output()
     if shell.state == "auditing":  # the audit that ran has been finished

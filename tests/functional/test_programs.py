@@ -541,7 +541,9 @@ class TestErrors:
         with audited.start() as agent:
             agent.wait_for("is not valid YAML")
             time.sleep(2.5)
-            assert agent.output().count("is not valid YAML") <= 2  # the probe, and the driver not ready
+            assert (
+                agent.output().count("is not valid YAML") <= 2
+            )  # the probe, and the driver not ready
             assert len(audited.ask("node", "list")) == 1
             row = audited.ask("node", "show", "host-1")
             assert row["facts"]["cpu"]["state"] == "held"
