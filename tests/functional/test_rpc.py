@@ -137,7 +137,7 @@ def broker() -> Iterator[RabbitMQ]:
 def test_values_and_errors_come_back_as_they_were_there(peers: ServerAndClient) -> None:
     assert peers.client.get_host_uptime("n1") == timedelta(seconds=1.5)
     assert peers.agent.calls == ["n1"]
-    with pytest.raises(NotFoundError, match="no claim u-1"):
+    with pytest.raises(NotFoundError, match="no such claim: u-1"):
         peers.client.confirm_claim("u-1")
     with pytest.raises(ClaimRefusedError) as refused:
         peers.client.instance_claim({})
