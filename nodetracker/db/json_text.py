@@ -9,7 +9,7 @@ def _plain(value: object) -> object:
     """Convert mappings that `json` cannot serialize."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 
 def render_json(value: object) -> str:

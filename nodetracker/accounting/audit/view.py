@@ -101,7 +101,7 @@ def _reconcile(
         stored.claims,
         stored.guests,
         snapshot.guests,
-        replace(time, gone=time.gone - list_moving(stored.moves)),
+        replace(time, deleted=time.deleted - list_moving(stored.moves)),
         decode_host_cells(stored.values.numa_topology),
         stored.devices,
         list_departing(stored.moves),

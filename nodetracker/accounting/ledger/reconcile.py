@@ -28,16 +28,16 @@ class ListingTime:
     """When a listing started, and which guests had been absent or deleted by then.
 
     Attributes:
-        began_at: start of the listing by the database's clock.
+        started_at: start of the listing by the database's clock.
         absences: claim uuid -> consecutive complete listings, this one
             included, without its guest since the claim was known.
-        gone: uuids of guests that the driver reported as undefined or
+        deleted: uuids of guests that the driver reported as undefined or
             destroyed before this listing started.
     """
 
-    began_at: datetime
+    started_at: datetime
     absences: Mapping[str, int] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _keep_unlisted(
         elif holder is not None:
             missing = guest.missing_since
             if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
-                missing = time.began_at
+                missing = time.started_at
             kept[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
             if missing is not None:
                 vanished.append(guest)
@@ -175,11 +175,11 @@ def _reconcile_claim(
         return claim
     is_listed = claim.workload.uuid in listed
     if claim.state is ClaimState.CONFIRMED:
-        is_gone = claim.workload.uuid in time.gone and time.absences.get(claim.uuid, 0) > 0
-        return claim if is_listed or not is_gone else _released(claim, ReleaseReason.DELETED)
+        is_deleted = claim.workload.uuid in time.deleted and time.absences.get(claim.uuid, 0) > 0
+        return claim if is_listed or not is_deleted else _released(claim, ReleaseReason.DELETED)
     if is_listed:
         return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
-    if claim.expires_at is not None and claim.expires_at < time.began_at:
+    if claim.expires_at is not None and claim.expires_at < time.started_at:
         return _released(claim, ReleaseReason.EXPIRED)
     return claim
 

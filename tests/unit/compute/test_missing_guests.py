@@ -26,7 +26,7 @@ class Guests:
         )
 
     def decided_by(self, reading):
-        return self.tracker.listing_time(reading, NOW).gone
+        return self.tracker.listing_time(reading, NOW).deleted
 
 
 @pytest.fixture
