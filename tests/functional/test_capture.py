@@ -83,7 +83,11 @@ def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, 
     ("arguments", "code", "text"),
     [
         ([], 2, "required: FILE"),
-        (["x.zip"], 1, "x.zip: does not end in .tar, .tar.gz, .tgz, .tar.bz2, .tar.xz"),
+        (
+            ["x.zip"],
+            1,
+            "x.zip: unknown suffix: expected one of .tar, .tar.gz, .tgz, .tar.bz2, .tar.xz",
+        ),
         (["/no/such/folder/x.tar"], 1, "/no/such/folder/x.tar: No such file or directory"),
     ],
 )
