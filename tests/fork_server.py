@@ -10,6 +10,7 @@ standard streams.
 """
 
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
@@ -87,10 +88,25 @@ class ForkServer:
             )
 
     def start(
-        self, command: Sequence[str], output: IO[bytes], errors: IO[bytes], env: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        output: IO[bytes],
+        errors: IO[bytes],
+        env: Mapping[str, str],
+        mount_namespace: str = "",
     ) -> ForkedProcess:
-        """Start a program, its name first in `command`, without input."""
-        request = {"command": list(command), "env": dict(env), "cwd": str(Path.cwd())}
+        """Start a program without input.
+
+        Args:
+            command: the program's path, and its arguments.
+            mount_namespace: file of the namespace that it enters first; "" = that of the tests.
+        """
+        request = {
+            "command": list(command),
+            "env": dict(env),
+            "cwd": str(Path.cwd()),
+            "mount_namespace": mount_namespace,
+        }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, Path(os.devnull).open("rb") as nothing:
             streams = [stream.fileno() for stream in (nothing, output, errors)]
@@ -160,11 +176,21 @@ def _run(request: dict) -> int:
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
+    if request["mount_namespace"]:
+        _enter(request["mount_namespace"])
     os.chdir(request["cwd"])
     sys.argv = request["command"]
     name = Path(sys.argv[0]).name.removeprefix("nodetracker-")
     code: int = importlib.import_module(f"nodetracker.cmd.{name}").main()
     return code
+
+
+def _enter(namespace: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)  # os.setns is of Python 3.12
+    descriptor = os.open(namespace, os.O_RDONLY)
+    if libc.setns(descriptor, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+    os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Programs:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.host = host
-        self.prefix: list = []  # put before each program
+        self.mount_namespace = ""  # file of the namespace in which all programs run
         self.inventory = directory / "inventory.yaml"
         self.path = directory / "nodetracker.conf"
         self.connection = connection or f"sqlite:///{directory}/db.sqlite"
@@ -64,7 +64,7 @@ class Programs:
         """Run a program to its end."""
         command = self._command(program, arguments)
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            process = _start(command, output, errors, env, is_forked=not self.prefix)
+            process = _start(command, output, errors, env, True, self.mount_namespace)
             try:
                 code = process.wait(timeout)
             finally:
@@ -100,20 +100,27 @@ class Programs:
             is_forked: False starts what is installed, for those who measure the process.
         """
         command = [*before, *self._command(program, arguments)]
-        is_forked = is_forked and not before and not self.prefix
-        return Running(command, self.directory, is_forked, **env)
+        is_forked = is_forked and not before
+        return Running(command, self.directory, is_forked, self.mount_namespace, **env)
 
     def _command(self, program: str, arguments: Sequence[str]) -> list:
-        return [*self.prefix, str(BIN / program), f"--config-file={self.path}", *arguments]
+        return [str(BIN / program), f"--config-file={self.path}", *arguments]
 
 
 class Running:
     """A program in the background, its output in a file."""
 
-    def __init__(self, command: list, directory: Path, is_forked: bool = False, **env: str) -> None:
+    def __init__(
+        self,
+        command: list,
+        directory: Path,
+        is_forked: bool = False,
+        mount_namespace: str = "",
+        **env: str,
+    ) -> None:
         self.log = directory / f"output-{time.monotonic_ns()}"
         with self.log.open("wb") as output:
-            self.process = _start(command, output, output, env, is_forked)
+            self.process = _start(command, output, output, env, is_forked, mount_namespace)
 
     def output(self) -> str:
         return self.log.read_text()
@@ -144,11 +151,17 @@ class Running:
 
 
 def _start(
-    command: list, output: IO[bytes], errors: IO[bytes], env: dict[str, str], is_forked: bool
+    command: list,
+    output: IO[bytes],
+    errors: IO[bytes],
+    env: dict[str, str],
+    is_forked: bool,
+    mount_namespace: str,
 ) -> "subprocess.Popen[bytes] | ForkedProcess":
     whole_env = os.environ | env
     if is_forked and not any(name.startswith("PYTHON") for name in env):  # read when it starts
-        return get_server().start(command, output, errors, whole_env)
+        return get_server().start(command, output, errors, whole_env, mount_namespace)
+    assert not mount_namespace, "only a fork enters a namespace"
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=whole_env
     )

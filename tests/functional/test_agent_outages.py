@@ -363,7 +363,7 @@ class AgentOnSmallDisk(RunningAgent):
 def test_a_full_disk_under_sqlite_is_an_outage_that_ends(tmp_path: Path) -> None:
     disk = SmallDisk(tmp_path / "disk", 4)
     agent = AgentOnSmallDisk(tmp_path, f"sqlite:///{tmp_path}/disk/db.sqlite")
-    agent.programs.prefix = disk.prefix
+    agent.programs.mount_namespace = disk.mount_namespace
     try:
         agent.programs.manage("db", "sync")
         agent.start()

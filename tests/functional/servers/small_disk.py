@@ -11,7 +11,8 @@ _CHUNK = bytes(4096)
 class SmallDisk:
     """A tmpfs at a path, in its own mount namespace, which ends with its holder.
 
-    Only what runs with `prefix` sees it there; the test reaches it at `path`.
+    Only what runs with `prefix` or in `mount_namespace` sees it there; the test reaches it
+    at `path`.
     """
 
     def __init__(self, mount_point: Path, size_mb: int, user: str | None = None) -> None:
@@ -31,7 +32,8 @@ class SmallDisk:
         assert self._holder.stdout is not None
         with self._holder.stdout as output:
             assert output.readline() == b"mounted\n", f"no disk at {mount_point}"
-        self.prefix = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt"]
+        self.mount_namespace = f"/proc/{self._holder.pid}/ns/mnt"
+        self.prefix = ["nsenter", f"--mount={self.mount_namespace}"]
         self.path = Path(f"/proc/{self._holder.pid}/root{mount_point}")
 
     def fill(self) -> None:
