@@ -15,6 +15,28 @@ from tests.functional.servers.rabbitmq import RabbitMQ
 # a broker that was stopped, would be printed.
 logging.getLogger().addHandler(logging.NullHandler())
 
+LONGEST = (
+    "test_conductor", "test_host_operations", "test_rpc", "test_claim_storms", "test_takeover",
+    "test_agent_outages", "test_programs", "test_ledger", "test_docker", "test_moves", "test_store",
+    "test_daemon", "test_status", "test_local_faults", "test_endurance", "test_libvirt",
+    "test_database_outages",
+)  # fmt: skip
+"""Modules that take longest, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest modules first of those with servers.
+
+    Otherwise one process would be left with a long one at the end.
+    """
+
+    def rank(item: pytest.Item) -> int:
+        if item.path.parent.name not in ("contract", "functional"):
+            return -1
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+    items.sort(key=rank)
+
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
