@@ -19,7 +19,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Request microseconds from MySQL, which it does not store by default."""
         if dialect.name in MYSQL_NAMES:
-            from sqlalchemy.dialects import mysql  # late: of use to nobody else
+            from sqlalchemy.dialects import mysql  # late: only MySQL needs it
 
             return dialect.type_descriptor(mysql.DATETIME(fsp=6))
         return dialect.type_descriptor(sa.DateTime())
