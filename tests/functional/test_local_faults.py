@@ -92,7 +92,7 @@ class TestStateDirectory:
         with programs.start(before=read_only) as agent:
             agent.wait_for("is ready")
             (warning,) = warnings_of(programs, "state_path")
-            assert "cannot be written" in warning["message"]
+            assert "is not writable" in warning["message"]
             assert agent.stop() == 0
 
     @pytest.mark.usefixtures("_root")

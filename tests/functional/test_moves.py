@@ -37,7 +37,7 @@ class TwoHosts:
             self.write(name)
         self.manage = self.hosts["alpha"].manage
         self.ask = self.hosts["alpha"].ask
-        self.make_schema()
+        self.hosts["alpha"].make_schema()
 
     def write(self, host: str, *guests: Any) -> None:
         node = {"nodename": host, "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
