@@ -301,6 +301,13 @@ def test_a_domain_has_its_name_and_uuid(libvirtd: Libvirtd, agent: RunningAgent)
     assert shown["hypervisor_type"] == "QEMU"
     assert ["x86_64", "qemu", "hvm"] in shown["supported_instances"]
     assert shown["cpu_info"]["features"]
+    nodeinfo = dict(re.findall(r"(.+): +(\d+)\n", libvirtd.virsh("nodeinfo")))
+    assert shown["cpu_info"]["topology"] == {
+        "cells": int(nodeinfo["NUMA cell(s)"]),
+        "sockets": int(nodeinfo["CPU socket(s)"]),
+        "cores": int(nodeinfo["Core(s) per socket"]),
+        "threads": int(nodeinfo["Thread(s) per core"]),
+    }
 
 
 def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: RunningAgent) -> None:

@@ -7,6 +7,7 @@ unchanged.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodetracker.accounting.audit.topology import cpu_topology
 from nodetracker.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.host import (
@@ -52,8 +53,12 @@ def unusable_cpu_sets(online: CpuSet, policy: Policy) -> list[tuple[str, CpuSet,
     return found
 
 
-def cpu_columns(cpu: CpuInfo, policy: Policy) -> dict[str, Any]:
-    """Build the columns of the CPU fact."""
+def cpu_columns(cpu: CpuInfo, policy: Policy, cells: Sequence[CpuSet]) -> dict[str, Any]:
+    """Build the columns of the CPU fact.
+
+    Args:
+        cells: the CPUs of each NUMA cell.
+    """
     shared, dedicated = offered_cpus(cpu.online, policy)
     return {
         "vcpus": len(shared),
@@ -64,7 +69,7 @@ def cpu_columns(cpu: CpuInfo, policy: Policy) -> dict[str, Any]:
             "arch": cpu.architecture,
             "model": cpu.model,
             "vendor": cpu.vendor,
-            "topology": {"sockets": cpu.sockets, "cores": cpu.cores, "threads": cpu.threads},
+            "topology": cpu_topology(cpu, cells),
             "online": render_cpu_set(cpu.online),
             "offline": render_cpu_set(cpu.offline),
             "shared": render_cpu_set(shared),

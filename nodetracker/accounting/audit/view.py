@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.facts import track_facts
+from nodetracker.accounting.audit.topology import list_cell_cpus
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
 from nodetracker.accounting.ledger.reconcile import (
@@ -168,7 +169,8 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
     if snapshot.hypervisor.value is not None:
         columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
     if snapshot.cpu.value is not None:
-        columns |= inventory.cpu_columns(snapshot.cpu.value, policy)
+        cells = list_cell_cpus(snapshot.numa.value, before.numa_topology)
+        columns |= inventory.cpu_columns(snapshot.cpu.value, policy, cells)
     if snapshot.memory.value is not None:
         columns |= inventory.memory_columns(snapshot.memory.value)
     if snapshot.storage.value is not None:

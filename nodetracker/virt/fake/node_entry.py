@@ -110,6 +110,7 @@ def _cpu_info(vcpus: int, cells: tuple[NumaCell, ...], where: str) -> CpuInfo:
         cores=len(siblings),
         threads=max((len(group) for group in siblings), default=1),
         siblings=tuple(sorted(siblings, key=min)),
+        socket_of={c: cell.socket for cell in cells if cell.socket is not None for c in cell.cpus},
         architecture="x86_64",
     )
 
