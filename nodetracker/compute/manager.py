@@ -55,6 +55,8 @@ class ComputeManager:
 
     Attributes:
         audit_requests: requested when an audit is needed before its interval ends.
+        heartbeat_requests: requested when an audit of all nodes ends, so that the
+            services row has its age.
         event_arrivals: requested when `handle_events` has something to wait for.
         audit_progress: of the running audit, or of a takeover that delays it.
         heartbeat_progress: of a takeover that delays heartbeats.
@@ -80,6 +82,7 @@ class ComputeManager:
         self._stopping = stopping or threading.Event()
         self._queue = AuditQueue(timer)
         self.audit_requests = Wakeup()
+        self.heartbeat_requests = Wakeup()
         self.event_arrivals = self._queue.arrivals
         self.audit_progress = Progress()
         self.heartbeat_progress = Progress()
@@ -210,6 +213,8 @@ class ComputeManager:
             raise
         self._reports.add(report)  # its rows are written, even if the next steps fail
         self._audits.note(report)
+        if report.read is None:
+            self.heartbeat_requests.request()
         self._mark.update(agent, report)
         return report
 

@@ -22,8 +22,9 @@ _STALL_SECONDS = 120.0
 class ComputeService:
     """Runs one manager: audits in one thread, heartbeats in another.
 
-    Heartbeats do not wait for the driver or the first audit. A third thread
-    audits the nodes of events, if the driver sends any.
+    Heartbeats do not wait for the driver or the first audit, and one follows
+    each audit of all nodes. A third thread audits the nodes of events, if the
+    driver sends any.
 
     Args:
         server: answers calls after the first audit was tried; it runs in its own
@@ -56,6 +57,7 @@ class ComputeService:
             settings.report_interval,
             self._fail,
             _FATAL,
+            wakeup=manager.heartbeat_requests,
             progress=manager.heartbeat_progress,
         )
         self._events = PeriodicLoop(
@@ -121,7 +123,6 @@ class ComputeService:
             self._manager.init_host()
             self._heartbeats.start()
             self._audit_first()
-            self._manager.report_state()  # reports the outcome of that audit
             self._manager.post_start_hook()
             self._audits.start()
             if self._manager.has_events:

@@ -103,6 +103,18 @@ def test_a_requested_audit_runs_without_an_interval(running):
     assert wait_for(lambda: running.guests == 1)
 
 
+def test_a_heartbeat_follows_each_audit_of_all_nodes(running):
+    def audit_age():
+        (service,) = running.store.list_services()
+        return service.last_audit["age_seconds"]
+
+    assert wait_for(lambda: audit_age() is not None)
+    before = running.manager.status().report_count
+    running.manager.audit_requests.request()
+    assert wait_for(lambda: running.manager.status().report_count > before)
+    assert audit_age() < running.manager.status().audit.age_seconds
+
+
 def test_other_settings_lead_to_an_audit(running):
     running.driver.guests.append(make_guest(1))
     settings = AgentSettings("host-1", "/tmp", Policy(reserved_memory_mb=7), audit_interval=None)
