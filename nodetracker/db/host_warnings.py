@@ -9,7 +9,13 @@ import sqlalchemy as sa
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_expired
+from nodetracker.model.warning import (
+    HostWarning,
+    WarningKind,
+    WarningRecord,
+    is_counted_again,
+    is_warning_expired,
+)
 from nodetracker.ports import AgentKey
 
 _warnings = tables.warnings.c
@@ -24,7 +30,20 @@ def sync_warnings(
     now = lock_service(connection, agent)
     known = _lock_known(connection, agent.host)
     wanted = _by_key(active)
-    _raise(connection, agent.host, known, wanted)
+    counted = {
+        key: warning
+        for key, warning in wanted.items()
+        if (row := known.get(key)) is None or is_counted_again(row.last_seen, row.resolved_at, now)
+    }
+    _raise(connection, agent.host, known, counted)
+    _update_messages(
+        connection,
+        {
+            known[key].id: warning.message
+            for key, warning in wanted.items()
+            if key not in counted and known[key].message != warning.message
+        },
+    )
     over = [
         row.id
         for key, row in known.items()
@@ -56,7 +75,7 @@ def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
 
 
 def _lock_known(connection: sa.Connection, host: str) -> dict[_Key, Any]:
-    """Lock a host's warnings and return their keys and whether they are resolved."""
+    """Lock a host's warnings and return them by key."""
     return {
         (row.kind, row.nodename, row.item): row
         for row in connection.execute(
@@ -65,6 +84,7 @@ def _lock_known(connection: sa.Connection, host: str) -> dict[_Key, Any]:
                 _warnings.kind,
                 _warnings.nodename,
                 _warnings.item,
+                _warnings.message,
                 _warnings.last_seen,
                 _warnings.resolved_at,
             )
@@ -113,6 +133,17 @@ def _raise(
         )
 
 
+def _update_messages(connection: sa.Connection, messages: Mapping[int, str]) -> None:
+    """Update the messages of warnings that are not counted again, by id."""
+    if messages:
+        connection.execute(
+            sa.update(tables.warnings)
+            .where(_warnings.id == sa.bindparam("p_id"))
+            .values(message=sa.bindparam("p_message")),
+            [{"p_id": id_, "p_message": message} for id_, message in messages.items()],
+        )
+
+
 def resolve_warnings(connection: sa.Connection, kind: WarningKind) -> list[WarningRecord]:
     """See `Store.resolve_warnings`."""
     unresolved = sa.and_(_warnings.kind == kind.value, _warnings.resolved_at.is_(None))
@@ -129,7 +160,8 @@ def list_warnings(connection: sa.Connection, host: str | None) -> list[WarningRe
     query = sa.select(tables.warnings).order_by(_warnings.first_seen, _warnings.id)
     if host is not None:
         query = query.where(_warnings.host == host)
-    return [_decode(row) for row in connection.execute(query).mappings()]
+    rows = connection.execute(query).mappings()
+    return [_decode(row) for row in rows if row["kind"] in _KINDS]
 
 
 def _decode(row: sa.RowMapping) -> WarningRecord:

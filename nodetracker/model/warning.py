@@ -55,6 +55,12 @@ WARNING_ITEM_LENGTH = 191
 REPORT_LIFETIME = timedelta(hours=1)
 """Time after the last report at which such a warning ends."""
 
+COUNT_INTERVAL = timedelta(seconds=590)
+"""Minimum age of the last count of an unresolved warning when it is counted again.
+
+Agents store unresolved warnings every 600 s, give or take the duration of an audit.
+"""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostWarning:
@@ -99,6 +105,11 @@ class WarningRecord:
     last_seen: datetime
     count: int
     resolved_at: datetime | None
+
+
+def is_counted_again(last_seen: datetime, resolved_at: datetime | None, now: datetime) -> bool:
+    """Return whether an agent's report of a stored warning raises its count."""
+    return resolved_at is not None or now - last_seen >= COUNT_INTERVAL
 
 
 def is_warning_expired(kind: str, last_seen: datetime, now: datetime) -> bool:

@@ -101,6 +101,7 @@ class AgentStore(FleetStore, Protocol):
     def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
         """Make these the host's unresolved warnings: raise, count again, resolve.
 
+        One that was counted within `COUNT_INTERVAL` only gets its new message.
         Warnings reported by others (`REPORTED_BY_OTHERS`) are kept for an hour.
 
         Returns:

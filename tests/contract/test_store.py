@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nodetracker.db.store import SqlStore
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NodeRecord, NodeVersion
@@ -15,12 +16,13 @@ from nodetracker.model.service import (
     AuditState,
     ServiceChange,
 )
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
 from tests.builders import take_service
-from tests.contract.stores import StoreMaker
+from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.values import (
     BERLIN_SUMMER,
+    age_warnings,
     create,
     delete,
     key_of,
@@ -853,8 +855,7 @@ class TestWarnings:
         store.sync_warnings(agent, [said_else])
         held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
         assert held.warning == said_else
-        assert (held.count, held.resolved_at) == (2, None)
-        assert held.first_seen < held.last_seen
+        assert (held.count, held.resolved_at) == (1, None)
         assert mismatch.warning == self.MISMATCH
         assert mismatch.count == 1
         assert mismatch.resolved_at is not None
@@ -863,8 +864,19 @@ class TestWarnings:
         held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
         assert held.resolved_at is not None
         assert (mismatch.count, mismatch.resolved_at) == (2, None)
+        assert mismatch.first_seen < mismatch.last_seen
         assert [r.host for r in store.list_warnings()] == ["alpha", "alpha", "beta"]
         assert store.list_warnings("beta")[0].count == 1
+
+    @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+    def test_an_unresolved_warning_is_counted_once_per_ten_minutes(self, store: Store) -> None:
+        assert isinstance(store, SqlStore)
+        agent = register(store)
+        for expected in (1, 1, 2, 2, 3):
+            store.sync_warnings(agent, [self.HELD, self.MISMATCH])
+            store.sync_warnings(agent, [self.HELD, self.MISMATCH])
+            assert {record.count for record in store.list_warnings()} == {expected}
+            age_warnings(store, COUNT_INTERVAL / 2)
 
     def test_resolved_warnings_are_returned_once(self, store: Store) -> None:
         agent = register(store)
@@ -915,7 +927,7 @@ class TestWarnings:
         for _ in range(2):
             store.sync_warnings(agent, [long])
         (record,) = store.list_warnings()
-        assert record.count == 2
+        assert (record.count, record.resolved_at) == (1, None)
         assert record.warning.message == long.message
 
     @pytest.mark.parametrize(
@@ -933,7 +945,7 @@ class TestWarnings:
         store.raise_warning("alpha", odd)
         (record,) = store.list_warnings()
         assert record.warning == HostWarning(odd.kind, "n?", "i?", kept)
-        assert (record.count, record.resolved_at) == (3, None)
+        assert (record.count, record.resolved_at) == (2, None)
 
     def test_purge_deletes_old_history_and_resolved_warnings(self, store: Store) -> None:
         agent = register(store)

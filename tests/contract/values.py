@@ -5,6 +5,10 @@ import uuid
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import sqlalchemy as sa
+
+from nodetracker.db.schema.tables import warnings
+from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
@@ -224,3 +228,14 @@ def delete(record: NodeRecord) -> NodeChange:
 
 
 BERLIN_SUMMER = timezone(timedelta(hours=2))
+
+
+def age_warnings(store: SqlStore, by: timedelta) -> None:
+    """Move the last time that each warning was seen into the past."""
+    with store.engine.begin() as connection:
+        for row in connection.execute(sa.select(warnings.c.id, warnings.c.last_seen)).all():
+            connection.execute(
+                sa.update(warnings)
+                .where(warnings.c.id == row.id)
+                .values(last_seen=row.last_seen - by)
+            )

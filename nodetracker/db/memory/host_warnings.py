@@ -6,7 +6,13 @@ from datetime import datetime
 
 from nodetracker.db import checks
 from nodetracker.db.memory.tables import MemoryRows, Tables, holder_of
-from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord, is_warning_expired
+from nodetracker.model.warning import (
+    HostWarning,
+    WarningKind,
+    WarningRecord,
+    is_counted_again,
+    is_warning_expired,
+)
 from nodetracker.ports import AgentKey
 
 
@@ -20,7 +26,7 @@ class MemoryWarnings(MemoryRows):
             service = tables.services.get((agent.host, agent.binary))
             checks.check_agent(agent, holder_of(service))
             raised = {
-                _raise_warning(tables, agent.host, warning, now).warning.key for warning in active
+                _sync_warning(tables, agent.host, warning, now).warning.key for warning in active
             }
             expired = [
                 (key, known)
@@ -56,6 +62,17 @@ class MemoryWarnings(MemoryRows):
         with self._reading() as tables:
             found = (record for record in tables.warnings.values() if host in (None, record.host))
             return sorted(found, key=lambda record: record.first_seen)
+
+
+def _sync_warning(tables: Tables, host: str, warning: HostWarning, now: datetime) -> WarningRecord:
+    """Raise one warning, or only update its message if it was counted recently."""
+    stored = warning.as_stored()
+    known = tables.warnings.get((host, stored.key))
+    if known is None or is_counted_again(known.last_seen, known.resolved_at, now):
+        return _raise_warning(tables, host, warning, now)
+    record = dataclasses.replace(known, warning=stored)
+    tables.warnings[host, stored.key] = record
+    return record
 
 
 def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetime) -> WarningRecord:
