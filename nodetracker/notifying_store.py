@@ -85,6 +85,7 @@ class NotifyingStore:
     list_services = delegated(FleetStore.list_services)
     list_nodes = delegated(FleetStore.list_nodes)
     load_nodes = delegated(FleetStore.load_nodes)
+    list_warnings = delegated(FleetStore.list_warnings)
     close = delegated(FleetStore.close)
     report_state = delegated(AgentStore.report_state)
     mark_service = delegated(AgentStore.mark_service)
@@ -98,7 +99,6 @@ class NotifyingStore:
     load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
     list_history = delegated(OperatorStore.list_history)
-    list_warnings = delegated(OperatorStore.list_warnings)
     purge = delegated(OperatorStore.purge)
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -1,10 +1,11 @@
 """Collect the errors and warnings of one audit."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
+from nodetracker.accounting.audit.unseen import LISTING
 from nodetracker.compute.reading import NodeReading
 from nodetracker.model.fact import FactState
-from nodetracker.model.node import NodeView
+from nodetracker.model.node import FACT_NAMES, NodeView
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AgentKey
 
@@ -18,7 +19,7 @@ class AuditRun:
 
     Attributes:
         errors: nodename -> the error of a node that is not fine.
-        read: names of the nodes that were read.
+        unread: nodename -> names of the facts that were not read, of each node that was read.
     """
 
     def __init__(
@@ -28,12 +29,17 @@ class AuditRun:
         self.started_at = started_at
         self.errors: dict[str, str] = {}
         self.warnings = list(known_warnings)
-        self.read: set[str] = set()
+        self.unread: dict[str, frozenset[str]] = {}
+
+    @property
+    def read(self) -> Set[str]:
+        """Names of the nodes that were read."""
+        return self.unread.keys()
 
     def start_nodes(self, readings: Collection[NodeReading]) -> None:
         """Add nodes that were read, and forget the errors and warnings of earlier readings."""
         names = {reading.nodename for reading in readings}
-        self.read |= names
+        self.unread |= dict.fromkeys(names, frozenset(FACT_NAMES))  # until their views are known
         self.warnings = [w for w in self.warnings if w.nodename not in names]
         for name in names:
             self.errors.pop(name, None)
@@ -46,6 +52,7 @@ class AuditRun:
     def note(self, view: NodeView) -> None:
         """Add the warnings and failed facts of a node."""
         self.warnings.extend(view.warnings)
+        self.unread[view.nodename] = view.unread
         errors = {
             f"{name}: {entry.error}"
             for name, entry in view.values.facts.items()
@@ -53,3 +60,7 @@ class AuditRun:
         }
         if errors:
             self.errors.setdefault(view.nodename, "; ".join(sorted(errors)))
+
+    def note_unlisted(self) -> None:
+        """Add that the list of nodes could not be read either."""
+        self.unread = {name: facts | {LISTING} for name, facts in self.unread.items()}

@@ -57,6 +57,7 @@ class Auditor:
         listing = self._list_nodes()
         if isinstance(listing, DriverUnavailableError):
             self.writer.write_failed(run, self.rows, listing.source, listing.reason)
+            run.note_unlisted()
         else:
             for readings in self._read(listing.nodenames):
                 if startup is not None:
@@ -135,6 +136,7 @@ class Auditor:
         orphans.log()
 
     def _report(self, run: AuditRun, read: frozenset[str] | None = None) -> AuditReport:
+        run.warnings += self.warnings.list_unseen(run, self._listing_error is None)
         self.warnings.sync(run.agent, run.warnings)
         return AuditReport(
             nodes=dict(self.rows),

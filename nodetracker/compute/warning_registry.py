@@ -1,9 +1,11 @@
 """Log and store the warnings of a host when they are raised and when they resolve."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from nodetracker.accounting.audit.unseen import list_unseen
 from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
+from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
@@ -44,6 +46,20 @@ class WarningRegistry:
         others = [w for w in self._stored or () if w.nodename not in read]
         found = [found for found in self._rows.split_brains if found.nodename in read]
         return others + [explain_split_brain(split_brain) for split_brain in found]
+
+    def list_unseen(self, run: AuditRun, is_listing_complete: bool) -> list[HostWarning]:
+        """Return the active warnings that an audit could not evaluate; see `unseen.list_unseen`.
+
+        Raises:
+            StoreError: the warnings of an earlier run of the agent could not be read.
+        """
+        if is_listing_complete and not any(run.unread.values()):
+            return []
+        active: Iterable[HostWarning] | None = self._stored
+        if active is None:  # as an earlier run of the agent left them
+            stored = self._store.list_warnings(run.agent.host)
+            active = [record.warning for record in stored if record.resolved_at is None]
+        return list_unseen(active, run.warnings, run.unread, is_listing_complete)
 
     def sync(self, agent: AgentKey, warnings: Sequence[HostWarning]) -> None:
         """Log warnings that were raised or resolved, and store the active ones.

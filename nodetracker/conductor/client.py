@@ -76,6 +76,7 @@ class ConductorStore:
     list_services = delegated(FleetStore.list_services)
     list_nodes = delegated(FleetStore.list_nodes)
     load_nodes = delegated(FleetStore.load_nodes)
+    list_warnings = delegated(FleetStore.list_warnings)
 
     register_agent = delegated(AgentStore.register_agent)
     mark_service = delegated(AgentStore.mark_service)
@@ -106,7 +107,6 @@ class ConductorStore:
     rename_host = delegated(OperatorStore.rename_host)
     delete_node = delegated(OperatorStore.delete_node)
     list_history = delegated(OperatorStore.list_history)
-    list_warnings = delegated(OperatorStore.list_warnings)
     purge = delegated(OperatorStore.purge)
 
     def report_state(

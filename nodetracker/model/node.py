@@ -252,6 +252,7 @@ class NodeView:
         missing: facts that are missing to create a new row; empty when the
             view can be written.
         warnings: current warnings about this node.
+        unread: facts without a value, so that warnings about them could not be evaluated.
     """
 
     nodename: str
@@ -263,3 +264,4 @@ class NodeView:
     moves: tuple[Move, ...] = ()
     missing: tuple[str, ...] = ()
     warnings: tuple[HostWarning, ...] = ()
+    unread: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""The part of the store that every role reads: services and nodes of all hosts."""
+"""The part of the store that every role reads: services, nodes and warnings of all hosts."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -6,11 +6,12 @@ from typing import Protocol
 
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import WarningRecord
 from nodetracker.ports.methods import repeatable
 
 
 class FleetStore(Protocol):
-    """Services and nodes as they are stored.
+    """Services, nodes and warnings as they are stored.
 
     Times are UTC by the database's clock; every method is one transaction.
     Every method may raise StoreUnavailableError (try again later; nothing was
@@ -39,6 +40,10 @@ class FleetStore(Protocol):
         Args:
             node_ids: only these rows; None = all of the host's.
         """
+
+    @repeatable
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """Return unresolved and resolved warnings, in order of when they were first seen."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.service import ServiceChange, ServiceRecord
-from nodetracker.model.warning import WarningRecord
 from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
@@ -66,10 +65,6 @@ class OperatorStore(FleetStore, LedgerStore, Protocol):
         limit: int | None = None,
     ) -> list[HistoryEntry]:
         """Return what agents changed, oldest first; `limit` keeps the newest."""
-
-    @repeatable
-    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
-        """Return unresolved and resolved warnings, in order of when they were first seen."""
 
     def purge(self, before: datetime) -> Mapping[str, int]:
         """Delete what ended before `before`; return table -> rows deleted.

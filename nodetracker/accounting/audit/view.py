@@ -80,7 +80,16 @@ def account(
             *move_warnings,
             *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
         ),
+        unread=_list_unread(snapshot),
     )
+
+
+def _list_unread(snapshot: HostSnapshot) -> frozenset[str]:
+    """Return the facts without a value, and the guests if those of some kind were not listed."""
+    unread = {name for name, fact in snapshot.facts().items() if fact.value is None}
+    if snapshot.guests.value is not None and snapshot.guests.value.unread_kinds:
+        unread.add("guests")
+    return frozenset(unread)
 
 
 def _with_usable_facts(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> HostSnapshot:
