@@ -34,6 +34,9 @@ if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
 
+MIN_PROBE_THREADS = 16
+"""Enough for all probes of two drivers of one node, so that a frozen source delays no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
@@ -126,7 +129,8 @@ def _read_incarnation(settings: AgentSettings) -> Incarnation:
 
 def build_probes(settings: AgentSettings) -> ProbeRunner:
     """Return the runner of all probes; it starts threads when they are needed."""
-    return ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * 2)
+    threads = max(MIN_PROBE_THREADS, settings.max_concurrent_audits * 2)
+    return ProbeRunner(settings.probe_timeout, threads)
 
 
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:

@@ -20,6 +20,9 @@ class EventKind(enum.StrEnum):
     SOURCE = "source"
     """The connection to the source was lost or restored."""
 
+    LATE = "late"
+    """The reading of a source ended that the last reading of its node did not wait for."""
+
 
 class AllNodes(enum.Enum):
     """The type of `ALL_NODES`."""

@@ -14,7 +14,7 @@ from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord
 from tests.functional.servers.engines import Dockerd
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
-from tests.functional.test_docker import HOST, RunningAgent, create
+from tests.functional.test_docker import HOST, RunningAgent, create, guest_of
 
 DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}
 UUIDS = [f"00000000-0000-4000-8000-{number:012d}" for number in (1, 2)]
@@ -154,3 +154,55 @@ def test_libvirt_and_docker_are_one_row(
         assert node.values.memory_mb_used == 512 + 64 + 3 * 64
     finally:
         agent.stop()
+
+
+def is_written(record: Any, what: str, agent: RunningAgent, condition: Any) -> None:
+    record[what] = round(agent.wait(condition, timeout=60), 2)
+
+
+def test_a_frozen_source_delays_no_event_of_the_other(
+    libvirtd: Libvirtd, dockerd: Dockerd, tmp_path: Path
+) -> None:
+    extra = f"[libvirt]\nconnection_uris = {libvirtd.uri}\n"
+    agent = RunningAgent(
+        tmp_path / "agent", dockerd.url, driver="libvirt,docker", extra=extra, timeout=10
+    )
+    took: dict[str, float] = {}
+
+    def instance(state: PowerState) -> Any:
+        return lambda node: node.guests[UUIDS[1]].power_state is state
+
+    def container(state: PowerState) -> Any:
+        return lambda node: guest_of(node, "web-0").power_state is state
+
+    client = dockerd.client()
+    try:
+        agent.wait(lambda node: counts(node) == (2, 3))
+        dockerd.freeze()
+        for command, state in (
+            ("start", PowerState.RUNNING),
+            ("suspend", PowerState.PAUSED),
+            ("resume", PowerState.RUNNING),
+            ("destroy", PowerState.SHUTDOWN),
+        ):
+            libvirtd.virsh(command, "vm-1")
+            is_written(took, f"{command} beside a frozen dockerd", agent, instance(state))
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD, timeout=60)
+        libvirtd.virsh("start", "vm-1")
+        is_written(took, "start, later", agent, instance(PowerState.RUNNING))
+        dockerd.thaw()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH, timeout=60)
+        libvirtd.freeze()
+        for number in range(4):
+            (client.unpause if number % 2 else client.pause)("web-0")
+            state = PowerState.RUNNING if number % 2 else PowerState.PAUSED
+            is_written(took, f"pause {number} beside a frozen libvirtd", agent, container(state))
+        libvirtd.thaw()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH, timeout=60)
+    finally:
+        dockerd.thaw()
+        libvirtd.thaw()
+        client.close()
+        agent.stop()
+    print(f"\nevent to row in s: {took}")
+    assert max(took.values()) < 5  # one second on a machine that does nothing else

@@ -18,12 +18,15 @@ class DriverReading:
         kinds: kinds of its guests; while it fails, no guest of these kinds
             counts as missing.
         last_disk: device id of the filesystem of its guests' disks, as last read.
+        is_pending: a newer reading is running: no guest of these kinds counts as
+            missing, but nothing has failed.
     """
 
     driver: str
     kinds: frozenset[WorkloadKind]
     snapshot: HostSnapshot
     last_disk: int | None = None
+    is_pending: bool = False
 
     @property
     def disk(self) -> int | None:
@@ -39,7 +42,8 @@ def merge_readings(readings: Sequence[DriverReading]) -> HostSnapshot:
     guest listed by two drivers counts once, as listed by the first of them.
     Disks of guests on another filesystem than the first driver's are not
     charged. If a driver failed, the guests fact is partial: the guests of the
-    other drivers are fresh and those of the failed one are held.
+    other drivers are fresh and those of the failed one are held. Those of a
+    driver that is still being read are as last read.
 
     Args:
         readings: in the drivers' order, at least one.
@@ -80,7 +84,8 @@ def _merge_guests(
         if fact.value is None:
             unread |= reading.kinds
             continue
-        unread |= {kind for kind in reading.kinds if not fact.value.is_complete_for(kind)}
+        is_pending = reading.is_pending
+        unread |= {k for k in reading.kinds if is_pending or not fact.value.is_complete_for(k)}
         unreadable += fact.value.unreadable
         # A filesystem that was never known is assumed to be the same.
         is_charged = None in (own_disk, reading.disk) or own_disk == reading.disk

@@ -1,5 +1,6 @@
 """Several drivers on one host: one node, read concurrently, with independent failures."""
 
+import queue
 import threading
 import time
 
@@ -13,6 +14,7 @@ from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.composite import CompositeDriver
+from nodetracker.virt.driver_part import PATIENCE_SECONDS
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_guest, make_snapshot
 
@@ -30,6 +32,7 @@ class FakeDriver:
         self.error = None
         self.unreachable = ()
         self.gate = None
+        self.listing_gate = None
         self.disk = 0
         self.called = []
 
@@ -40,17 +43,20 @@ class FakeDriver:
         self.called.append("close")
 
     def get_available_nodes(self):
+        if self.listing_gate is not None:
+            self.listing_gate.wait()
         if self.error is not None:
             raise self.error
         return NodeListing(self.nodenames, self.unreachable)
 
     def get_available_resource(self, nodename):
+        guests = self.guests
         if self.gate is not None:
             self.gate.wait()
         if self.error is not None:
             raise self.error
         filesystem = Filesystem("/srv", 1024, 0, 1024, device_id=self.disk)
-        return make_snapshot(nodename, *self.guests, storage=fresh("srv", StorageInfo(filesystem)))
+        return make_snapshot(nodename, *guests, storage=fresh("srv", StorageInfo(filesystem)))
 
     def events(self, callback):
         self.send_event = callback
@@ -67,8 +73,39 @@ def libvirt(*guests, more=()):
     return FakeDriver("node-1", *guests, capabilities={DriverCapability.INSTANCES, *more})
 
 
-def docker(*guests):
-    return FakeDriver("host-1", *guests, capabilities={DriverCapability.CONTAINERS})
+def docker(*guests, more=()):
+    return FakeDriver("host-1", *guests, capabilities={DriverCapability.CONTAINERS, *more})
+
+
+class Listened:
+    """A composite of two drivers that was read once and whose events are listened to.
+
+    The first or second driver is then slow; the other one is quick.
+    """
+
+    def __init__(self, is_first_slow=False):
+        events = {DriverCapability.EVENTS}
+        self.drivers = [libvirt(INSTANCE, more=events), docker(CONTAINER, more=events)]
+        self.slow, self.quick = self.drivers if is_first_slow else self.drivers[::-1]
+        self.driver = make(*self.drivers, timeout=30)
+        self.events = queue.Queue()
+        self.driver.events(self.events.put)
+        self.read()
+        self.slow.gate = threading.Event()
+
+    def read(self):
+        self.driver.get_available_nodes()
+        return self.driver.get_available_resource("node-1")
+
+
+@pytest.fixture(params=[True, False], ids=["slow-first", "slow-second"])
+def listened(request):
+    made = Listened(request.param)
+    yield made
+    for driver in made.drivers:
+        for gate in (driver.gate, driver.listing_gate):
+            if gate is not None:
+                gate.set()
 
 
 def uuids(snapshot):
@@ -190,6 +227,78 @@ def test_a_hung_driver_is_not_called_again_and_the_other_is_read():
     deadline = time.monotonic() + 10
     while uuids(driver.get_available_resource("node-1")) != {INSTANCE.uuid, CONTAINER.uuid}:
         assert time.monotonic() < deadline
+
+
+def test_a_slow_driver_delays_no_guest_of_another(listened):
+    listened.quick.guests = ()
+    began = time.monotonic()
+    snapshot = listened.read()
+    assert time.monotonic() - began < 10  # of a budget of 45
+    assert uuids(snapshot) == {guest.uuid for guest in listened.slow.guests}
+    (kind,) = {guest.kind for guest in listened.slow.guests}
+    assert [k for k in WorkloadKind if not snapshot.guests.value.is_complete_for(k)] == [kind]
+    assert all(fact.is_fresh for fact in snapshot.facts().values())
+
+
+def test_the_end_of_a_slow_reading_is_an_event_and_the_next_reading_has_it(listened):
+    (old,) = listened.slow.guests
+    new = make_guest(3, kind=old.kind)
+    listened.slow.guests = (new,)
+    assert old.uuid in uuids(listened.read())
+    assert listened.events.empty()
+    listened.slow.gate.set()
+    assert listened.events.get(timeout=30) == NodeEvent("node-1", EventKind.LATE)
+    snapshot = listened.read()
+    assert uuids(snapshot) == {new.uuid, *(guest.uuid for guest in listened.quick.guests)}
+    assert snapshot.guests.value.is_complete
+
+
+def test_events_of_a_slow_driver_follow_the_reading_that_is_older(listened):
+    listened.read()
+    listened.quick.send_event(NodeEvent("n", EventKind.CHANGED, "of the quick one"))
+    listened.slow.send_event(NodeEvent("n", EventKind.GONE, "of the slow one"))
+    assert listened.events.get(timeout=30).workload_uuid == "of the quick one"
+    assert listened.events.empty()
+    listened.read()
+    assert listened.events.empty()
+    listened.slow.gate.set()
+    assert listened.events.get(timeout=30).kind is EventKind.LATE
+    assert listened.events.empty()
+    listened.read()
+    assert listened.events.get(timeout=30).workload_uuid == "of the slow one"
+
+
+def test_a_slow_reading_that_fails_is_a_failure_only_once_it_has_ended(listened):
+    listened.slow.error = DriverUnavailableError("sock", "no answer")
+    assert listened.read().guests.is_fresh
+    listened.slow.gate.set()
+    listened.events.get(timeout=30)
+    assert "no answer" in listened.read().guests.error
+
+
+def test_a_slow_listing_delays_no_other(listened):
+    listened.slow.gate.set()
+    listened.slow.listing_gate = threading.Event()
+    began = time.monotonic()
+    assert listened.driver.get_available_nodes() == NodeListing(("node-1",))
+    assert time.monotonic() - began < 10
+    listened.slow.error = DriverUnavailableError("sock", "no answer")
+    listened.slow.listing_gate.set()
+    deadline = time.monotonic() + 30
+    while listened.driver.get_available_nodes().unreachable != ("sock: no answer",):
+        assert time.monotonic() < deadline
+
+
+def test_the_first_reading_waits_for_every_driver():
+    first, second = libvirt(INSTANCE), docker(CONTAINER, more={DriverCapability.EVENTS})
+    second.gate = threading.Event()
+    driver = make(first, second)
+    driver.events(lambda event: None)
+    driver.get_available_nodes()
+    threading.Timer(2 * PATIENCE_SECONDS, second.gate.set).start()
+    snapshot = driver.get_available_resource("node-1")
+    assert uuids(snapshot) == {INSTANCE.uuid, CONTAINER.uuid}
+    assert snapshot.guests.value.is_complete
 
 
 def test_a_driver_without_declared_kinds_holds_the_kinds_it_listed_last_or_all():

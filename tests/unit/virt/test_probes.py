@@ -4,9 +4,11 @@ import time
 
 import pytest
 
+from nodetracker.bootstrap.agent import build_probes
 from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.probe import ProbeOutcome
+from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.probes import MAX_STUCK_CALLS, ProbeKey, ProbeRunner
 
 KEY = ProbeKey("/proc/meminfo", "node-1", "memory")
@@ -144,3 +146,13 @@ def test_calls_are_timed_and_counted_by_outcome(runner, gate):
         ProbeOutcome.SKIPPED: 1,
     }
     assert counted.seconds >= 0.06
+
+
+def test_a_frozen_source_leaves_threads_to_others_where_one_node_is_read_at_a_time(gate):
+    settings = AgentSettings(
+        host="host-1", state_path="", policy=Policy(), max_concurrent_audits=1, probe_timeout=20
+    )
+    runner = build_probes(settings)
+    for number in range(6):  # as many as a driver has
+        runner.start(ProbeKey("frozen", "node-1", str(number)), gate.wait)
+    assert runner.run(KEY, lambda: 1) == fresh(KEY.source, 1)
