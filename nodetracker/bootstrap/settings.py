@@ -13,6 +13,7 @@ from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.errors import ConfigError
+from nodetracker.host.address import read_own_address
 from nodetracker.host.roots import Roots
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.settings import (
@@ -184,18 +185,10 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         cpu_shared_set=shared,
         cpu_dedicated_set=dedicated,
         held_fact_expiry=group.held_fact_expiry,
-        host_ip=conf.my_ip or _find_own_address(),
+        host_ip=conf.my_ip or read_own_address(),
         pci=_build_pci_policy(conf),
         numa_networks=dict(_numa_network(entry) for entry in group.numa_network or ()),
     )
-
-
-def _find_own_address() -> str:
-    # Imported late: only agents need it, and it imports much.
-    from oslo_utils import netutils
-
-    address: str = netutils.get_my_ipv4()
-    return address
 
 
 def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:

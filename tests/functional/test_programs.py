@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.functional.servers.process import require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN, Programs, Running, wait_until
 
@@ -75,6 +76,14 @@ class TestOnce:
         done = audited.run("nodetracker-compute", "--once")
         assert done.returncode == 1
         assert "boom" in done.stdout
+
+    def test_a_host_without_a_route_has_the_loopback_address_and_no_log_line(self, audited):
+        require_root("make a network namespace")
+        before = ("unshare", "--net")
+        with audited.start("nodetracker-compute", "--once", before=before) as once:
+            assert once.process.wait(30) == 0
+            assert once.output().splitlines()[0].startswith("node-1: vcpus ")
+        assert audited.ask("node", "show", "host-1")["host_ip"] == "127.0.0.1"
 
     def test_does_not_run_beside_a_live_agent(self, audited):
         with audited.start() as agent:
