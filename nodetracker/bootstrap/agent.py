@@ -1,5 +1,6 @@
 """Build an agent and its drivers from the configuration."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -18,13 +19,16 @@ from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.errors import ConfigError
 from nodetracker.host.power import PowerSwitch
+from nodetracker.host.roots import Roots
 from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
+from nodetracker.monitors.loader import load_monitor
 from nodetracker.notifying_store import AuditNotifier, notifying_store
-from nodetracker.ports import AuditObserver, Driver, Store
+from nodetracker.ports import AuditObserver, Driver, DriverCapability, Store
 from nodetracker.settings import AgentSettings
 from nodetracker.virt.composite import CompositeDriver
 from nodetracker.virt.loader import load_plugin
+from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 
@@ -33,6 +37,8 @@ if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.metrics.endpoint import Endpoint
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
+
+LOG = logging.getLogger(__name__)
 
 MIN_PROBE_THREADS = 16
 """Enough for all probes of two drivers of one node, so that a frozen source delays no other."""
@@ -136,18 +142,19 @@ def build_probes(settings: AgentSettings) -> ProbeRunner:
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
     """Build the driver that ``[compute] compute_driver`` names; several names become one driver.
 
+    It also runs the monitors of ``[compute] compute_monitors``.
+
     Args:
         probes: runs its probes.
 
     Raises:
-        ConfigError: the driver does not exist, or its options are invalid.
+        ConfigError: a driver or monitor does not exist, or its options are invalid.
     """
     names = conf.compute.compute_driver
     if not names:
         raise ConfigError("[compute] compute_driver: must not be empty")
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"[compute] compute_driver: duplicate driver {name!r}")
+    _check_unique("[compute] compute_driver: duplicate driver", names)
+    _check_unique("[compute] compute_monitors: duplicate monitor", conf.compute.compute_monitors)
     environment = DriverEnvironment(
         host=settings.host,
         instances_path=conf.compute.instances_path,
@@ -156,7 +163,30 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         power=PowerSwitch(conf.compute.allow_power_actions),
     )
     drivers = [(name, _build_one_driver(conf, name, environment)) for name in names]
-    return drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
+    driver = drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
+    sources = tuple(
+        _find_monitor(name, environment.roots) for name in conf.compute.compute_monitors
+    )
+    if not sources:
+        return driver
+    if DriverCapability.REMOTE_NODES in driver.capabilities:
+        LOG.warning(
+            "[compute] compute_monitors: not used, as the nodes of %s are not this machine",
+            names[0],
+        )
+        return driver
+    return MonitoredDriver(driver, sources, probes)
+
+
+def _check_unique(problem: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{problem} {name!r}")
+
+
+def _find_monitor(name: str, roots: Roots) -> MonitorSource:
+    plugin = load_monitor(name)
+    return MonitorSource(name, plugin.metrics, lambda: plugin.build(roots))
 
 
 def _build_one_driver(conf: cfg.ConfigOpts, name: str, environment: DriverEnvironment) -> Driver:

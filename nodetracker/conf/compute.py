@@ -20,6 +20,13 @@ OPTIONS = (
         "fake (the nodes of [fake] inventory_file). With several drivers, the first provides the "
         "facts of the host's only node, and all provide its guests.",
     ),
+    cfg.ListOpt(
+        "compute_monitors",
+        default=[],
+        help="Monitors that measure this machine for the column metrics of its nodes: "
+        "cpu.virt_driver (CPU time, shares of it since the last audit, and frequency). Not used "
+        "for nodes that are other machines.",
+    ),
     cfg.IntOpt(
         "update_resources_interval",
         mutable=True,

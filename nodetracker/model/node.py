@@ -51,8 +51,8 @@ class HostSnapshot:
 
     Attributes:
         engine: the container engine, None on a node without one.
-        measured: further measurements of the driver by name, added to the
-            row's metrics. None: the value is unavailable this time.
+        measured: further measurements of the driver and of monitors by name,
+            added to the row's metrics. None: the value is unavailable this time.
         uuid: the node's stable uuid, from drivers that know one.
         overhead_mb: memory in MiB that the driver adds to each guest's memory.
         tracks_resources: False if the driver does not know the guests' usage;

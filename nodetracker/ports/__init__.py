@@ -12,6 +12,7 @@ from nodetracker.ports.agent_store import AgentStore
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
 from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
+from nodetracker.ports.monitor import Monitor
 from nodetracker.ports.operator_store import OperatorStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 from nodetracker.ports.store import HostStore, Store
@@ -32,6 +33,7 @@ __all__ = [
     "HostAgent",
     "HostStore",
     "LedgerStore",
+    "Monitor",
     "Notifier",
     "OperatorStore",
     "SchedulerStore",

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from nodetracker.model.fact import fresh
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.node import VOLATILE_COLUMNS, HostSnapshot
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.ports import AgentKey
+from nodetracker.ports import AgentKey, Driver
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.local.driver import LocalDriver
+from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.bench.audits import BenchHost, Statements, measure_audits
@@ -153,7 +154,26 @@ class RestlessDriver(LocalDriver):
         return dataclasses.replace(snapshot, memory=fresh("test", info))
 
 
-def audit_an_hour(driver: type[LocalDriver], directory: Path) -> list[NodeChange]:
+class RestlessMonitor:
+    """A monitor with other values at each reading."""
+
+    def __init__(self) -> None:
+        self._readings = 0
+
+    def read(self) -> dict[str, int]:
+        self._readings += 1
+        return {"cpu_percent": self._readings % 100}
+
+
+def add_monitor(environment: DriverEnvironment) -> MonitoredDriver:
+    """This machine with a restless monitor."""
+    source = MonitorSource("cpu", frozenset({"cpu_percent"}), RestlessMonitor)
+    return MonitoredDriver(LocalDriver(environment), (source,), environment.probes)
+
+
+def audit_an_hour(
+    driver: Callable[[DriverEnvironment], Driver], directory: Path
+) -> list[NodeChange]:
     """Audit this machine every minute of an hour that takes no time; return what was written."""
     seconds = 0.0
     store = MemoryStore(lambda: later(seconds))
@@ -196,8 +216,11 @@ def test_an_hour_of_this_machine_writes_measurements_alone(tmp_path: Path) -> No
     assert list_unexpected(changes) == []
 
 
-def test_an_hour_of_unrest_writes_a_measurement_every_five_minutes(tmp_path: Path) -> None:
-    changes = audit_an_hour(RestlessDriver, tmp_path)
+@pytest.mark.parametrize("driver", [RestlessDriver, add_monitor], ids=["memory", "a monitor"])
+def test_an_hour_of_unrest_writes_a_measurement_every_five_minutes(
+    tmp_path: Path, driver: Callable[[DriverEnvironment], Driver]
+) -> None:
+    changes = audit_an_hour(driver, tmp_path)
     kinds = Counter(change.kind for change in changes)
     assert kinds[ChangeKind.CREATE] == 1
     assert kinds[ChangeKind.MEASURE] == MEASURES_PER_HOUR

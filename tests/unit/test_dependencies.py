@@ -10,8 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OTHER_NAMES = {"yaml": "pyyaml", "libvirt": "libvirt-python", "pynvml": "nvidia-ml-py"}
-NOT_IMPORTED_YET = {"psutil"}
-"""Kept for monitors; a process is known by the kernel's ticks and facts are read by host/."""
 
 
 def normalize(name: str) -> str:
@@ -53,7 +51,7 @@ def test_what_is_imported_is_declared() -> None:
 
 
 def test_what_is_declared_is_imported() -> None:
-    assert find_declared() - find_imported() == NOT_IMPORTED_YET
+    assert find_declared() - find_imported() == set()
 
 
 def test_all_means_every_extra() -> None:

@@ -1,0 +1,1 @@
+"""Monitors: measurements of this machine for the metrics of its nodes."""

@@ -1,0 +1,1 @@
+"""Monitor of this machine's CPUs: how busy they are, and their frequency."""

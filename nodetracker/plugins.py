@@ -1,0 +1,56 @@
+"""Load plugins by their entry points."""
+
+import functools
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from nodetracker.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@functools.cache
+def _read_entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group; the metadata of all packages is read once a process."""
+    return tuple(entry_points(group=group))
+
+
+@dataclass(frozen=True, slots=True)
+class PluginGroup(Generic[T]):
+    """The plugins of one entry point group, which an option selects by name.
+
+    Attributes:
+        group: name of the entry point group.
+        option: the option, for errors, e.g. ``[compute] compute_driver``.
+        noun: what a plugin is, for errors.
+        kind: class of the objects that the entry points name.
+    """
+
+    group: str
+    option: str
+    noun: str
+    kind: type[T]
+
+    def list_names(self) -> list[str]:
+        """Return the names of all installed plugins, sorted."""
+        return sorted({entry.name for entry in _read_entry_points(self.group)})
+
+    def load(self, name: str) -> T:
+        """Return one plugin.
+
+        Raises:
+            ConfigError: no installed package provides it, or it cannot be loaded;
+                the message names the option and the installed plugins.
+        """
+        found = [entry for entry in _read_entry_points(self.group) if entry.name == name]
+        if not found:
+            known = ", ".join(self.list_names())
+            raise ConfigError(f"{self.option}: unknown {self.noun} {name!r}; known: {known}")
+        try:
+            plugin = found[0].load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"{self.option}: {name!r} cannot be loaded: {error}") from error
+        if not isinstance(plugin, self.kind):
+            raise ConfigError(f"{self.option}: {found[0].value} is not a {self.kind.__name__}")
+        return plugin

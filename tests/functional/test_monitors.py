@@ -1,0 +1,67 @@
+"""Monitors as an operator meets them: the row, the notification, the exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodetracker.monitors.cpu.usage import METRICS
+from tests.programs import Programs
+
+PERCENTS = {name for name in METRICS if name.endswith("_percent")}
+SECONDS = {name for name in METRICS if name.endswith("_seconds")}
+
+
+def test_a_row_has_what_the_monitor_measures(tmp_path: Path) -> None:
+    programs = Programs(tmp_path, driver="local", compute_monitors="cpu.virt_driver")
+    programs.make_schema()
+    assert programs.run("nodetracker-compute", "--once").returncode == 0
+    row = programs.ask("node", "show", "host-1")
+    assert row["metrics"].keys() >= SECONDS | {"memory_used_mb"}
+    assert not row["metrics"].keys() & PERCENTS  # the first audit of this process
+    assert row["metrics"]["cpu_idle_seconds"] > 0
+    programs.configure(driver="local")
+    assert programs.run("nodetracker-compute", "--once").returncode == 0
+    again = programs.ask("node", "show", "host-1")
+    assert again["generation"] == row["generation"]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("cpu.virtdriver", "unknown monitor 'cpu.virtdriver'; known: cpu.virt_driver"),
+        ("cpu.virt_driver,cpu.virt_driver", "duplicate monitor 'cpu.virt_driver'"),
+    ],
+    ids=["unknown", "twice"],
+)
+def test_a_wrong_name_is_exit_code_78(tmp_path: Path, names: str, text: str) -> None:
+    programs = Programs(tmp_path, driver="local", compute_monitors=names)
+    for program, *arguments in (["nodetracker-compute"], ["nodetracker-manage", "config", "check"]):
+        done = programs.run(program, *arguments)
+        assert done.returncode == 78
+        assert f"[compute] compute_monitors: {text}" in done.stderr
+
+
+def test_nodes_of_other_machines_are_not_measured(tmp_path: Path) -> None:
+    programs = Programs(tmp_path, compute_monitors="cpu.virt_driver")
+    node = {"nodename": "n1", "vcpus": 4, "memory_mb": 4096, "disk_gb": 10}
+    programs.inventory.write_text(json.dumps({"nodes": [node]}))
+    programs.make_schema()
+    done = programs.run("nodetracker-compute", "--once")
+    assert done.returncode == 0
+    assert "compute_monitors: not used, as the nodes of fake are not this machine" in done.stderr
+    assert not programs.ask("node", "show", "host-1")["metrics"].keys() & METRICS
+
+
+def test_an_agent_without_monitors_does_not_import_psutil(tmp_path: Path) -> None:
+    programs = Programs(tmp_path, driver="local")
+    programs.make_schema()
+    script = (
+        "import os, sys; from nodetracker.cmd import compute; "
+        "os._exit = lambda code: sys.exit('psutil' in sys.modules and 'psutil was imported'); "
+        f"compute.main(['--once', '--config-file={programs.path}'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
