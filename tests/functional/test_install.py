@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import subprocess
-import textwrap
 import tomllib
 from pathlib import Path
 
@@ -33,10 +32,13 @@ LEFT_OUT = ("apt-get ", "python3 -m venv ", "/opt/nodetracker/bin/pip ")
 
 
 def read_commands():
-    """Return the shell lines of the section, in order."""
+    """Return the shell lines of the section, in order, as the file has them.
+
+    They can be pasted from it: an indented heredoc would never end.
+    """
     section = README.partition("## Install as a service with MariaDB\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", section, re.DOTALL | re.MULTILINE)
-    return "".join(textwrap.dedent(block) for block in blocks)
+    return "".join(blocks)
 
 
 def write_stub(directory, name, line):
@@ -152,6 +154,7 @@ class TestFiles:
             for source in sources
         }
         assert {str(path.relative_to("share/nodetracker")) for path in shipped} == {
+            "prometheus/nodetracker.rules.yml",
             "systemd/nodetracker-compute.service",
             "systemd/nodetracker-conductor.service",
             "sysusers.d/nodetracker.conf",
@@ -159,3 +162,4 @@ class TestFiles:
         }
         assert all(source.is_file() for source in shipped.values())
         assert "`/opt/nodetracker/share/nodetracker`" in README
+        assert "`share/nodetracker/prometheus/nodetracker.rules.yml`" in README
