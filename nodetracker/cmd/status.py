@@ -21,6 +21,7 @@ from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import load_configuration, run_program
+from nodetracker.cmd.service_user import find_barrier
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.schema import revisions
@@ -148,6 +149,11 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         settings = self.host.settings
         return readiness.evaluate_liveness(settings.service_down_time, settings.report_interval)
 
+    @_check
+    def check_service_user(self) -> Verdict:
+        """Check whether the user of the units can run this Python."""
+        return readiness.evaluate_barrier(find_barrier())
+
     _upgrade_checks = (
         ("Database schema", check_schema),
         ("Nodes", check_nodes),
@@ -155,6 +161,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         ("CPU sets", check_cpu_sets),
         ("Host name", check_host_name),
         ("Heartbeat interval", check_liveness),
+        ("Service user", check_service_user),
     )
 
 

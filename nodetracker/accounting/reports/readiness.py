@@ -79,6 +79,37 @@ def evaluate_listing(listing: NodeListing) -> Verdict:
     return Verdict() if listing.nodenames else warning("the driver lists no nodes")
 
 
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """What keeps the service's user from running this installation.
+
+    Attributes:
+        directory: the one that the user may not enter, None if it is something else.
+        problem: what the attempt reported.
+    """
+
+    user: str
+    program: str
+    directory: str | None
+    problem: str
+
+
+def evaluate_barrier(barrier: Barrier | None) -> Verdict:
+    """Evaluate whether the service's user can run this installation."""
+    if barrier is None:
+        return Verdict()
+    reason = (
+        barrier.problem
+        if barrier.directory is None
+        else f"that user may not enter {barrier.directory}"
+    )
+    return failure(
+        f"user {barrier.user} cannot run {barrier.program}: {reason}; install nodetracker into an "
+        "environment of a Python that every user may run: "
+        "/usr/bin/python3 -m venv --clear /opt/nodetracker"
+    )
+
+
 def evaluate_liveness(service_down_time: int, report_interval: int) -> Verdict:
     """Evaluate whether heartbeats are frequent enough; both arguments are in seconds."""
     problem = explain_short_down_time(service_down_time, report_interval)

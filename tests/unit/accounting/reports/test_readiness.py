@@ -1,9 +1,11 @@
 import pytest
 
 from nodetracker.accounting.reports.readiness import (
+    Barrier,
     Finding,
     Level,
     Verdict,
+    evaluate_barrier,
     evaluate_cpu_sets,
     evaluate_host_name,
     evaluate_listing,
@@ -222,3 +224,17 @@ def test_any_difference_of_the_schema_is_a_failure():
     assert evaluate_schema(["a", "b"]) == Verdict(
         (Finding(Level.FAILURE, "a"), Finding(Level.FAILURE, "b"))
     )
+
+
+@pytest.mark.parametrize(
+    ("directory", "reason"),
+    [("/root", "that user may not enter /root"), (None, "Permission denied")],
+    ids=["a closed directory", "something else"],
+)
+def test_a_python_that_the_service_cannot_run_is_a_failure_with_what_to_do(directory, reason):
+    barrier = Barrier("nodetracker", "/opt/bin/python", directory, "Permission denied")
+    level, details = level_and_details(evaluate_barrier(barrier))
+    assert level is Level.FAILURE
+    assert details.startswith(f"user nodetracker cannot run /opt/bin/python: {reason}; install ")
+    assert "/usr/bin/python3 -m venv --clear /opt/nodetracker" in details
+    assert level_and_details(evaluate_barrier(None)) == (Level.SUCCESS, None)
