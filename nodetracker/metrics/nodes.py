@@ -88,13 +88,13 @@ _FAMILIES = (
     ),
     _Family(
         "node_disk_capacity_bytes",
-        "Size of the filesystem that holds guests' disks.",
+        "Disk space of the node as claims see it: the size of guests' filesystem in whole GiB.",
         lambda v: bytes_from_gib(v.local_gb),
     ),
     _Family(
         "node_disk_used_bytes",
         "Disk space in use: that reserved for the host and that of claims and guests.",
-        lambda v: bytes_from_gib(v.local_gb_used),
+        lambda v: bytes_from_gib(v.disk_used) + bytes_from_mib(v.reserved.get("disk_mb", 0)),
     ),
     _Family(
         "node_disk_reserved_bytes",

@@ -21,6 +21,7 @@ VALUES = NodeValues(
     memory_mb_used=2560,
     local_gb=500,
     local_gb_used=20,
+    disk_used=18.5,
     cpu_allocation_ratio=4.0,
     ram_allocation_ratio=1.5,
     disk_allocation_ratio=1.0,
