@@ -85,20 +85,56 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialGuest:
+    """One workload on a node of which some data could not be read; None = unknown.
+
+    Attributes:
+        vcpu_milli, memory_mb, disk_mb, project_id, pins, details: see `Guest`.
+        problem: why the source does not answer for it, on one line; "" when it
+            answers and has no such data.
+    """
+
+    uuid: str
+    name: str
+    kind: WorkloadKind
+    power_state: PowerState
+    vcpu_milli: int | None = None
+    memory_mb: int | None = None
+    disk_mb: int | None = None
+    project_id: str | None = None
+    pins: GuestPins | None = None
+    details: Mapping[str, Any] | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GuestListing:
     """All guests that a driver reported for one node.
 
     Attributes:
-        guests: the guests that could be read.
-        unreadable: one line for each guest that could not be read. A listing
-            with such lines is incomplete, so no guest counts as missing.
+        guests: the guests that were read completely.
+        unreadable: one line for each item of which not even the uuid is known.
+            A listing with such lines is incomplete, so no guest counts as missing.
         unread_kinds: kinds of guests that may be missing; None = all kinds if
             anything is unreadable, else none.
+        partial: the guests of which some data is unknown. They exist, and
+            accounting uses the stored data of each.
     """
 
     guests: tuple[Guest, ...] = ()
     unreadable: tuple[str, ...] = ()
     unread_kinds: frozenset[WorkloadKind] | None = None
+    partial: tuple[PartialGuest, ...] = ()
+
+    @property
+    def all_guests(self) -> tuple[Guest | PartialGuest, ...]:
+        """All guests that exist, completely read or not."""
+        return self.guests + self.partial
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        """The uuids of `all_guests`."""
+        return frozenset(guest.uuid for guest in self.all_guests)
 
     @property
     def is_complete(self) -> bool:

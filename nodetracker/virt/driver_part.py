@@ -132,7 +132,7 @@ class DriverPart:
         Also remember those listed now.
         """
         if snapshot.guests.value is not None:
-            self._kinds = frozenset(guest.kind for guest in snapshot.guests.value.guests)
+            self._kinds = frozenset(guest.kind for guest in snapshot.guests.value.all_guests)
         capabilities = self.driver.capabilities
         declared = frozenset(kind for word, kind in _KINDS.items() if word in capabilities)
         return declared or self._kinds or frozenset(WorkloadKind)

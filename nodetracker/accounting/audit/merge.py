@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nodetracker.model.fact import Fact, failed
-from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
+from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 
@@ -75,7 +75,7 @@ def _merge_guests(
     source = "; ".join(dict.fromkeys(fact.source for _, fact in facts))
     if all(fact.value is None for _, fact in facts):
         return failed(source, errors), []
-    merged: dict[str, tuple[str, Guest]] = {}
+    merged: dict[str, tuple[str, Guest | PartialGuest]] = {}
     unread: set[WorkloadKind] = set()
     unreadable: list[str] = []
     warnings = []
@@ -89,14 +89,18 @@ def _merge_guests(
         unreadable += fact.value.unreadable
         # A filesystem that was never known is assumed to be the same.
         is_charged = None in (own_disk, reading.disk) or own_disk == reading.disk
-        for guest in fact.value.guests:
+        for guest in fact.value.all_guests:
             if guest.uuid in merged:
                 warnings.append(_listed_twice(readings, guest, merged[guest.uuid][0], reading))
             else:
                 charged = guest if is_charged else replace(guest, disk_mb=0)
                 merged[guest.uuid] = reading.driver, charged
+    guests = [guest for _, guest in merged.values()]
     listing = GuestListing(
-        tuple(guest for _, guest in merged.values()), tuple(unreadable), frozenset(unread)
+        tuple(guest for guest in guests if isinstance(guest, Guest)),
+        tuple(unreadable),
+        frozenset(unread),
+        tuple(guest for guest in guests if isinstance(guest, PartialGuest)),
     )
     return Fact(source, listing, errors or None), warnings
 
@@ -112,7 +116,10 @@ def _merge_warnings(readings: Sequence[DriverReading]) -> Iterable[HostWarning]:
 
 
 def _listed_twice(
-    readings: Sequence[DriverReading], guest: Guest, driver: str, other: DriverReading
+    readings: Sequence[DriverReading],
+    guest: Guest | PartialGuest,
+    driver: str,
+    other: DriverReading,
 ) -> HostWarning:
     return HostWarning(
         WarningKind.GUEST_LISTED_TWICE,

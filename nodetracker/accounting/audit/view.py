@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.facts import track_facts
+from nodetracker.accounting.audit.partial_guests import complete_listing
 from nodetracker.accounting.audit.topology import list_cell_cpus
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
@@ -56,7 +57,7 @@ def account(
     """
     cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
     before = stored.values if stored else NodeValues()
-    snapshot = _with_usable_facts(snapshot, policy, before)
+    snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
     reconciliation = _reconcile(snapshot, stored, time or ListingTime(now))
     guests, claims = reconciliation.guests, reconciliation.claims
     moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
@@ -92,11 +93,13 @@ def _list_unread(snapshot: HostSnapshot) -> frozenset[str]:
     return frozenset(unread)
 
 
-def _with_usable_facts(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> HostSnapshot:
+def _with_usable_facts(
+    snapshot: HostSnapshot, policy: Policy, before: NodeValues, stored: Mapping[str, Guest]
+) -> HostSnapshot:
     snapshot = replace(
         snapshot,
         cpu=_usable_cpu(snapshot.cpu, policy),
-        guests=_bound_guests(snapshot.guests, policy),
+        guests=_bound_guests(complete_listing(snapshot.guests, stored), policy),
     )
     return _with_known_engine(snapshot, before)
 
@@ -267,6 +270,11 @@ def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
         found.extend(
             HostWarning(WarningKind.GUEST_UNREADABLE, nodename, line[:255], line)
             for line in snapshot.guests.value.unreadable
+        )
+        found.extend(
+            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, guest.uuid, guest.problem)
+            for guest in snapshot.guests.value.partial
+            if guest.problem
         )
     if snapshot.memory.value is not None and snapshot.numa.value is not None:
         mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)

@@ -78,8 +78,9 @@ def reconcile_claims(
     if listing is None:
         return Reconciliation(claims, stored)
     listed = {guest.uuid: guest for guest in listing.guests}
+    present = listing.uuids
     reconciled = {
-        uuid: _reconcile_claim(claim, listed, listing, time) for uuid, claim in claims.items()
+        uuid: _reconcile_claim(claim, present, listing, time) for uuid, claim in claims.items()
     }
     holders = _find_holders(reconciled.values())
     warnings = []
@@ -120,7 +121,7 @@ def _keep_unlisted(
     Returns:
         The guests, and those of them that vanished though they have a claim.
     """
-    listed = {guest.uuid for guest in listing.guests}
+    listed = listing.uuids
     kept: dict[str, Guest] = {}
     vanished: list[Guest] = []
     for uuid, guest in stored.items():
@@ -152,7 +153,7 @@ def count_absences(
     """
     if fact.value is None:
         return dict(before)
-    listed = {guest.uuid for guest in fact.value.guests}
+    listed = fact.value.uuids
     counts = {}
     for claim in known:
         if fact.value.is_complete_for(claim.workload.kind):
@@ -169,11 +170,11 @@ def _find_holders(claims: Iterable[Claim]) -> dict[str, Claim]:
 
 
 def _reconcile_claim(
-    claim: Claim, listed: Mapping[str, Guest], listing: GuestListing, time: ListingTime
+    claim: Claim, present: Collection[str], listing: GuestListing, time: ListingTime
 ) -> Claim:
     if not (claim.is_active and listing.is_complete_for(claim.workload.kind)):
         return claim
-    is_listed = claim.workload.uuid in listed
+    is_listed = claim.workload.uuid in present
     if claim.state is ClaimState.CONFIRMED:
         is_deleted = claim.workload.uuid in time.deleted and time.absences.get(claim.uuid, 0) > 0
         return claim if is_listed or not is_deleted else _released(claim, ReleaseReason.DELETED)

@@ -1,0 +1,159 @@
+"""Guests of which a driver could not read everything: the stored data of each counts."""
+
+import dataclasses
+
+import pytest
+
+from nodetracker.accounting.audit.merge import DriverReading, merge_readings
+from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.ledger.reconcile import count_absences
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.fact import FactState, failed, fresh
+from nodetracker.model.guest import (
+    GuestListing,
+    GuestPins,
+    PartialGuest,
+    PowerState,
+    WorkloadKind,
+)
+from nodetracker.model.node import failed_snapshot
+from nodetracker.model.warning import WarningKind
+from nodetracker.settings import Policy
+from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
+
+HUNG = "domain vm-1: its emulator does not answer"
+KNOWN = {"vcpu_milli": 2000, "memory_mb": 2048, "disk_mb": 20480}
+
+
+def partial(number=1, problem=HUNG, **known):
+    guest = make_guest(number)
+    return PartialGuest(
+        guest.uuid, guest.name, guest.kind, PowerState.PAUSED, problem=problem, **known
+    )
+
+
+def listing(*guests, **changes):
+    whole = tuple(guest for guest in guests if not isinstance(guest, PartialGuest))
+    rest = tuple(guest for guest in guests if isinstance(guest, PartialGuest))
+    return fresh(SOURCE, GuestListing(whole, partial=rest, **changes))
+
+
+def snapshot(*guests):
+    return make_snapshot(guests=listing(*guests))
+
+
+def stored(*guests, **changes):
+    values = account(make_snapshot("node-1", *guests), None, Policy(), NOW).values
+    return make_record(values, guests={guest.uuid: guest for guest in guests}, **changes)
+
+
+def claim_of(guest, **changes):
+    claim = Claim(
+        uuid="00000000-0000-4000-9000-000000000001",
+        node_id=1,
+        host="host-1",
+        nodename="node-1",
+        workload=Workload(guest.uuid, guest.kind, guest.name),
+        kind=ClaimKind.CREATE,
+        state=ClaimState.HELD,
+        amounts=Amounts(memory_mb=1024),
+        request_hash="",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return dataclasses.replace(claim, **changes)
+
+
+@pytest.mark.parametrize("unknown", ["vcpu_milli", "memory_mb", "disk_mb"])
+def test_of_an_unknown_amount_the_stored_one_counts_and_the_others_follow(unknown):
+    before = make_guest(vcpu_milli=1000, memory_mb=1024, disk_mb=5120)
+    reading = partial(**KNOWN | {unknown: None})
+    guest = account(snapshot(reading), stored(before), Policy(), NOW).guests[before.uuid]
+    expected = KNOWN | {unknown: getattr(before, unknown)}
+    assert {name: getattr(guest, name) for name in KNOWN} == expected
+    assert guest.power_state is PowerState.PAUSED
+
+
+def test_what_is_stored_of_an_unreadable_guest_is_kept():
+    pins = GuestPins(devices=("0000:81:00.0",))
+    before = make_guest(project_id="p1", pins=pins, details={"vcpus_max": 8})
+    view = account(snapshot(partial()), stored(before), Policy(), NOW)
+    assert view.guests[before.uuid] == dataclasses.replace(before, power_state=PowerState.PAUSED)
+
+
+def test_a_guest_whose_source_does_not_answer_holds_the_fact_and_is_named():
+    view = account(snapshot(partial(), make_guest(2)), stored(make_guest(1)), Policy(), NOW)
+    entry = view.values.facts["guests"]
+    assert (entry.state, entry.error) == (FactState.HELD, HUNG)
+    (warning,) = [w for w in view.warnings if w.kind is WarningKind.GUEST_UNREADABLE]
+    assert (warning.item, warning.message) == (make_guest(1).uuid, HUNG)
+    assert len(view.guests) == 2
+
+
+def test_the_fact_names_a_few_of_many_guests():
+    problems = [f"domain {number}: broken" for number in range(5)]
+    guests = [partial(number, problem) for number, problem in enumerate(problems)]
+    error = account(snapshot(*guests), None, Policy(), NOW).values.facts["guests"].error
+    assert error == "domain 0: broken; domain 1: broken; domain 2: broken; and 2 more"
+
+
+def test_an_amount_that_the_source_does_not_have_holds_nothing():
+    view = account(snapshot(partial(problem="", **KNOWN | {"disk_mb": None})), None, Policy(), NOW)
+    assert view.missing == ()
+    assert view.values.facts["guests"].state is FactState.FRESH
+    assert view.guests[make_guest().uuid].disk_mb == 0
+
+
+def test_a_new_row_waits_for_all_guests():
+    assert account(snapshot(partial(**KNOWN)), None, Policy(), NOW).missing == ("guests",)
+
+
+def test_a_new_guest_counts_by_what_is_known_of_it():
+    reading = partial(2, **KNOWN | {"disk_mb": None})
+    view = account(snapshot(make_guest(1), reading), stored(make_guest(1)), Policy(), NOW)
+    assert view.values.memory_mb_used == 512 + 2 * 2048
+    assert view.values.cpu_used == 4
+    nothing = account(snapshot(make_guest(1), partial(2)), stored(make_guest(1)), Policy(), NOW)
+    assert nothing.guests.keys() == {make_guest(1).uuid}
+    assert nothing.values.facts["guests"].state is FactState.HELD
+
+
+def test_an_unreadable_guest_is_not_missing():
+    guest = make_guest(1)
+    claim = claim_of(guest, state=ClaimState.CONFIRMED)
+    reading = listing(partial())
+    assert count_absences([claim], reading, {}) == {}
+    record = stored(guest, claims={claim.uuid: claim})
+    view = account(make_snapshot(guests=reading), record, Policy(), NOW)
+    assert view.guests[guest.uuid].missing_since is None
+    assert view.claims[claim.uuid].is_active
+
+
+def test_a_held_claim_of_an_unreadable_guest_is_confirmed_and_does_not_expire():
+    guest = make_guest(1)
+    claim = claim_of(guest, expires_at=later(-60))
+    record = stored(claims={claim.uuid: claim})
+    view = account(make_snapshot(guests=listing(partial())), record, Policy(), NOW)
+    assert view.claims[claim.uuid].state is ClaimState.CONFIRMED
+
+
+def test_guests_of_several_drivers_are_merged_partial_ones_too():
+    box = make_guest(2, kind=WorkloadKind.CONTAINER)
+    readings = [
+        DriverReading("libvirt", frozenset({WorkloadKind.INSTANCE}), snapshot(partial())),
+        DriverReading("docker", frozenset({WorkloadKind.CONTAINER}), snapshot(box, partial())),
+    ]
+    merged = merge_readings(readings)
+    assert merged.guests.value.uuids == {make_guest(1).uuid, box.uuid}
+    assert [guest.uuid for guest in merged.guests.value.partial] == [make_guest(1).uuid]
+    assert merged.guests.value.is_complete
+    away = failed_snapshot("node-1", "docker", "no answer")
+    readings[1] = dataclasses.replace(readings[1], snapshot=away)
+    view = account(merge_readings(readings), stored(make_guest(1), box), Policy(), NOW)
+    assert view.guests.keys() == {make_guest(1).uuid, box.uuid}
+    assert view.values.facts["guests"].error == f"docker: docker: no answer; {HUNG}"
+
+
+def test_a_failed_listing_stays_failed():
+    view = account(make_snapshot(guests=failed(SOURCE, "x")), stored(make_guest()), Policy(), NOW)
+    assert view.guests.keys() == {make_guest().uuid}
