@@ -1,4 +1,4 @@
-"""Compute a node's expected usage from scratch: claims that count, and unclaimed guests.
+"""Compute a node's expected usage from scratch: of each workload its claims or its guest.
 
 Shares no code with `nodetracker.accounting`, which it checks.
 """
@@ -19,28 +19,35 @@ COUNTING = ("held", "confirmed")
 def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any]:
     """Return the usage columns that a node's row must show.
 
+    Of memory, disk and CPUs a workload counts with the larger of its claims and its guest.
+
     Args:
         record: the node with its guests.
         claims: every claim of the store, released ones too.
     """
-    counting = [
-        claim for claim in claims if claim.node_id == record.id and claim.state.value in COUNTING
-    ]
-    claimed = {claim.workload.uuid for claim in counting}
-    unclaimed = [guest for guest in record.guests.values() if guest.uuid not in claimed]
     overhead = record.values.overhead.get("memory_mb", 0)
-    instances = [claim for claim in counting if claim.workload.kind.value == "instance"]
-    instances_unclaimed = [guest for guest in unclaimed if guest.kind.value == "instance"]
-    milli = sum(claim.amounts.vcpu_milli for claim in counting) + _sum(unclaimed, "vcpu_milli")
-    memory = sum(claim.amounts.memory_mb for claim in counting) + _sum(unclaimed, "memory_mb")
-    memory += overhead * (len(instances) + len(instances_unclaimed))
-    disk = sum(claim.amounts.disk_mb for claim in counting) + _sum(unclaimed, "disk_mb")
+    claimed: dict[str, list[Claim]] = {}
+    for claim in claims:
+        if claim.node_id == record.id and claim.state.value in COUNTING:
+            claimed.setdefault(claim.workload.uuid, []).append(claim)
+    milli = pcpus = memory = disk = 0
+    for uuid in claimed.keys() | record.guests.keys():
+        guest = record.guests.get(uuid)
+        sizes = [_claims_size(claimed.get(uuid, []), overhead)]
+        if guest is not None and guest.missing_since is None:
+            sizes.append(_guest_size(guest, overhead))
+        milli += max(size["milli"] for size in sizes)
+        larger = [size for size in sizes if size["milli"] > sizes[0]["milli"]]
+        pcpus += max(size["pcpus"] for size in (sizes[0], *larger))
+        memory += max(size["memory"] for size in sizes)
+        disk += max(size["disk"] for size in sizes)
+    milli -= pcpus * 1000
     reserved = record.values.reserved
     memory_used = reserved.get("memory_mb", 0) + memory
     disk_used = Fraction(reserved.get("disk_mb", 0) + disk, 1024)
     return {
         "vcpus_used": ceil(reserved.get("vcpus", 0) + Fraction(milli, 1000)),
-        "pcpus_used": sum(claim.amounts.pcpus for claim in counting),
+        "pcpus_used": pcpus,
         "memory_mb_used": memory_used,
         "local_gb_used": ceil(disk_used),
         "free_ram_mb": record.values.memory_mb - memory_used,
@@ -50,13 +57,36 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
     }
 
 
+def _claims_size(claims: list[Claim], overhead: int) -> dict[str, int]:
+    """Return what a workload's claims take; all CPUs in thousandths, and the dedicated ones."""
+    amounts = [claim.amounts for claim in claims]
+    pcpus = sum(item.pcpus for item in amounts)
+    instances = [claim for claim in claims if claim.workload.kind.value == "instance"]
+    return {
+        "milli": sum(item.vcpu_milli for item in amounts) + 1000 * pcpus,
+        "pcpus": pcpus,
+        "memory": sum(item.memory_mb for item in amounts) + overhead * len(instances),
+        "disk": sum(item.disk_mb for item in amounts),
+    }
+
+
+def _guest_size(guest: Guest, overhead: int) -> dict[str, int]:
+    pcpus = sum(len(cell.pins) for cell in guest.pins.cells)
+    return {
+        "milli": max(guest.vcpu_milli, 1000 * pcpus),
+        "pcpus": pcpus,
+        "memory": guest.memory_mb + (overhead if guest.kind.value == "instance" else 0),
+        "disk": guest.disk_mb,
+    }
+
+
 def check_usage(store: Store, host: str) -> None:
-    """Assert that each of a host's rows shows the sum of its claims and guests."""
+    """Assert that each of a host's rows shows the sum of its workloads."""
     check_rows(store.load_nodes(host), store.list_claims())
 
 
 def check_rows(records: Iterable[NodeRecord], claims: Iterable[Claim]) -> None:
-    """Assert that rows read together with all claims show the sum of these and the guests.
+    """Assert that rows read together with all claims show the sum of the workloads.
 
     And that each guest names a claim that counts, or none if none does.
     """
@@ -69,7 +99,3 @@ def check_rows(records: Iterable[NodeRecord], claims: Iterable[Claim]) -> None:
         for guest in record.guests.values():
             mine = {claim.uuid for claim in here if claim.workload.uuid == guest.uuid}
             assert guest.claim_uuid in mine or (guest.claim_uuid is None and not mine), guest
-
-
-def _sum(guests: list[Guest], name: str) -> int:
-    return sum(getattr(guest, name) for guest in guests)

@@ -1,4 +1,4 @@
-"""Compute the usage of a node: the sum of its charges, and the usage columns of its row.
+"""Compute the usage of a node: the sum of its workloads' charges, and the columns of its row.
 
 Amounts are whole MiB and thousandths of a CPU until they are written to the
 row, so adding and removing workloads in any order leads back to the same values.
@@ -32,6 +32,11 @@ class Charge:
     disk_mb: int = 0
     pcpus: int = 0
 
+    @property
+    def cpu_milli(self) -> int:
+        """Shared and dedicated CPUs together, in thousandths."""
+        return self.vcpu_milli + self.pcpus * MILLI
+
     def __add__(self, other: "Charge") -> "Charge":
         """Return the sum."""
         return Charge(
@@ -52,7 +57,7 @@ class Charge:
 
 
 def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
-    """Return the charge of an unclaimed guest, equal to that of a claim with its amounts.
+    """Return the charge of a guest by its own size, equal to that of a claim with its amounts.
 
     A powered-off guest is charged like a running one, as it may be started at
     any time without a claim. Pinned CPUs are charged as dedicated CPUs.
@@ -75,17 +80,68 @@ def charge_of_claim(amounts: Amounts, kind: WorkloadKind, overhead_mb: int) -> C
     return Charge(amounts.vcpu_milli, amounts.memory_mb + overhead, amounts.disk_mb, amounts.pcpus)
 
 
-def charge_of_ledger(claims: Iterable[Claim], guests: Iterable[Guest], overhead_mb: int) -> Charge:
-    """Return the total charge of active claims and unclaimed guests."""
+def charge_of_claims(claims: Iterable[Claim], overhead_mb: int) -> Charge:
+    """Return the total charge of those claims that are active."""
     return sum_charges(
-        [
-            *(
-                charge_of_claim(claim.amounts, claim.workload.kind, overhead_mb)
-                for claim in claims
-                if claim.is_active
-            ),
-            *(charge_of_guest(guest, overhead_mb) for guest in guests if guest.claim_uuid is None),
-        ]
+        charge_of_claim(claim.amounts, claim.workload.kind, overhead_mb)
+        for claim in claims
+        if claim.is_active
+    )
+
+
+def charge_of_workload(claimed: Charge, guest: Guest | None, overhead_mb: int) -> Charge:
+    """Return the charge of a workload on a node: the larger of its claims and its guest.
+
+    Memory, disk and CPUs are compared separately, each in full. Of a guest
+    with more CPUs than its claims, shared and dedicated ones together, as many
+    count as dedicated as either has.
+
+    Args:
+        claimed: the charge of the workload's active claims on the node.
+        guest: the workload's guest on the node; a missing one does not count.
+
+    >>> guest = Guest("u", "web", WorkloadKind.INSTANCE, 4000, 1024, 0)
+    >>> charge_of_workload(Charge(vcpu_milli=1000, memory_mb=2048, pcpus=2), guest, 0)
+    Charge(vcpu_milli=2000, memory_mb=2048, disk_mb=0, pcpus=2)
+    """
+    if guest is None or guest.missing_since is not None:
+        return claimed
+    own = charge_of_guest(guest, overhead_mb)
+    vcpu_milli, pcpus = claimed.vcpu_milli, claimed.pcpus
+    if own.cpu_milli > claimed.cpu_milli:
+        pcpus = max(claimed.pcpus, own.pcpus)
+        vcpu_milli = own.cpu_milli - pcpus * MILLI
+    return Charge(
+        vcpu_milli,
+        max(claimed.memory_mb, own.memory_mb),
+        max(claimed.disk_mb, own.disk_mb),
+        pcpus,
+    )
+
+
+def is_larger(guest: Guest, claim: Claim) -> bool:
+    """Return whether a listed guest has more CPUs, memory or disk than a claim."""
+    claimed = charge_of_claim(claim.amounts, claim.workload.kind, 0)
+    return charge_of_workload(claimed, guest, 0) != claimed
+
+
+def charge_of_ledger(
+    claims: Iterable[Claim], guests: Mapping[str, Guest], overhead_mb: int
+) -> Charge:
+    """Return the total charge of a node's workloads.
+
+    Args:
+        guests: uuid -> guest.
+    """
+    by_workload: dict[str, list[Claim]] = {}
+    for claim in claims:
+        if claim.is_active:
+            by_workload.setdefault(claim.workload.uuid, []).append(claim)
+    return sum_charges(
+        charge_of_workload(
+            charge_of_claims(by_workload.get(uuid, ()), overhead_mb), guests.get(uuid), overhead_mb
+        )
+        for uuid in by_workload.keys() | guests.keys()
     )
 
 

@@ -14,6 +14,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
+from nodetracker.units import MILLI
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
@@ -75,10 +76,12 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
         if row.id in node_ids
     }
     claims = _load_claims(connection, node_ids, rows)
-    guests: dict[int, dict[str, Guest]] = {}
-    is_unclaimed = _guests.claim_uuid.is_(None)
-    for guest in _select_children(connection, tables.guests, node_ids, is_unclaimed):
-        guests.setdefault(guest["compute_node_id"], {})[guest["uuid"]] = codec.decode_guest(guest)
+    unclaimed: dict[int, dict[str, Guest]] = {}
+    larger: dict[int, dict[str, Guest]] = {}
+    counts = sa.or_(_guests.claim_uuid.is_(None), _is_larger_than_claim())
+    for row in _select_children(connection, tables.guests, node_ids, counts):
+        guests = unclaimed if row["claim_uuid"] is None else larger
+        guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
     devices: dict[int, dict[str, TrackedDevice]] = {}
     for row in _select_children(connection, tables.pci_devices, node_ids):
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
@@ -87,11 +90,25 @@ def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> l
             version=_decode_version(row),
             values=codec.decode_some_values(row._mapping, ADMISSION_COLUMNS),
             claims=tuple(claims.get(node_id, ())),
-            unclaimed=guests.get(node_id, {}),
+            unclaimed=unclaimed.get(node_id, {}),
             devices=devices.get(node_id, {}),
+            larger=larger.get(node_id, {}),
         )
         for node_id, row in rows.items()
     ]
+
+
+def _is_larger_than_claim() -> "sa.ColumnElement[bool]":
+    """Return the condition of `is_larger` for a guest and the claim that is assigned to it."""
+    return sa.exists().where(
+        _claims.uuid == _guests.claim_uuid,
+        _guests.missing_since.is_(None),
+        sa.or_(
+            _guests.vcpu_milli > _claims.vcpu_milli + _claims.pcpus * MILLI,
+            _guests.memory_mb > _claims.memory_mb,
+            _guests.disk_mb > _claims.disk_mb,
+        ),
+    )
 
 
 def _load_claims(

@@ -49,6 +49,8 @@ class LedgerNode:
         claims: active claims.
         unclaimed: guests without a claim, by uuid.
         devices: address -> device.
+        larger: listed guests with more CPUs, memory or disk than the claim that
+            is assigned to them, by uuid.
     """
 
     version: LedgerVersion
@@ -56,3 +58,4 @@ class LedgerNode:
     claims: tuple[Claim, ...]
     unclaimed: Mapping[str, Guest]
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
+    larger: Mapping[str, Guest] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from nodetracker.accounting.ledger import grants
 from nodetracker.accounting.ledger.admission import Admission, free_amounts
 from nodetracker.accounting.ledger.locked import LockedNode
 from nodetracker.accounting.ledger.node_claims import add_claim
-from nodetracker.accounting.usage import Charge
+from nodetracker.accounting.usage import Charge, charge_of_claims, is_larger
 from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -60,20 +60,26 @@ class HostState:
             after = add_claim(locked, claim)
         except RefusedError:
             after = add_claim(locked, replace(claim, devices=()))
-        unclaimed = dict(self.node.unclaimed)
-        unclaimed.pop(claim.workload.uuid, None)
+        unclaimed, larger = dict(self.node.unclaimed), dict(self.node.larger)
+        for guests in (unclaimed, larger):
+            guests.pop(claim.workload.uuid, None)
+        if after.guest is not None and is_larger(after.guest, claim):
+            larger[after.guest.uuid] = after.guest
         node = replace(
             self.node,
             values=after.values,
             claims=(*self.node.claims, claim),
             unclaimed=unclaimed,
             devices=after.devices,
+            larger=larger,
         )
         return replace(self, node=node, is_estimate=True)
 
     def _as_locked(self, workload_uuid: str, now: datetime) -> LockedNode:
         """Return the node as a ledger transaction for this workload would read it."""
-        version = self.node.version
+        version, values = self.node.version, self.node.values
+        guests = {**self.node.larger, **self.node.unclaimed}
+        mine = [claim for claim in self.node.claims if claim.workload.uuid == workload_uuid]
         used: Counter[str] = Counter()
         for claim in self.node.claims:
             used.update(claim.amounts.resources)
@@ -81,10 +87,11 @@ class HostState:
             id=version.id,
             host=version.host,
             nodename=version.nodename,
-            values=self.node.values,
+            values=values,
             service=self.service,
-            guest=self.node.unclaimed.get(workload_uuid),
+            guest=guests.get(workload_uuid),
             now=now,
+            claimed=charge_of_claims(mine, int(values.overhead.get("memory_mb", 0))),
             claim_placements={c.uuid: c.numa for c in self.node.claims if c.numa is not None},
             guest_placements={
                 guest.uuid: guest.pins.placement

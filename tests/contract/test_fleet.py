@@ -79,18 +79,25 @@ def test_a_row_created_again_has_another_version(store: Store) -> None:
 
 
 def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) -> None:
-    adopted, alone = make_guest("adopted"), make_guest("alone")
-    make_node(store, (adopted, alone))
+    adopted, alone, large = make_guest("adopted"), make_guest("alone"), make_guest("large")
+    make_node(store, (adopted, alone, large))
     held = store.create_claim(ask(VCPU=1, CUSTOM_FPGA=1), "alpha", "node-1", ADMISSION_POLICY)
-    covers = store.create_claim(ask(adopted.uuid, VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
+    covers = store.create_claim(
+        ask(adopted.uuid, PCPU=1, VCPU=1, MEMORY_MB=2048, DISK_GB=20),
+        "alpha",
+        "node-1",
+        ADMISSION_POLICY,
+    )
+    small = store.create_claim(ask(large.uuid, VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
     released = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
     store.abort_claim(released.uuid)
     (version,) = store.load_ledger_versions().nodes
     (found,) = store.load_ledger_nodes([version.id])
     record = node(store)
     assert found.version == version
-    assert found.claims == (held, covers)
+    assert found.claims == (held, covers, small)
     assert found.unclaimed == {alone.uuid: record.guests[alone.uuid]}
+    assert found.larger == {large.uuid: record.guests[large.uuid]}
     for name in ("vcpus", "cpu_used", "reserved", "inventory", "traits", "facts", "overhead"):
         assert getattr(found.values, name) == getattr(record.values, name)
 
@@ -114,6 +121,7 @@ def test_a_scheduler_s_cached_usage_equals_what_the_ledger_writes(store: Store) 
     for request in (
         ask(VCPU=1, MEMORY_MB=512, CUSTOM_FPGA=1),
         ask(adopted.uuid, VCPU=2),
+        ask(adopted.uuid, MEMORY_MB=4096, DISK_GB=40),
         ask(PCPU=1, MEMORY_MB=512, numa={"cpu_policy": "dedicated"}),
         ask(pci_requests=[{"alias": "nic"}]),
     ):

@@ -522,6 +522,31 @@ class TestGuests:
         assert after.values == before.values
         assert after.guests == before.guests
 
+    def test_a_guest_that_is_larger_than_its_claim_counts_in_full(self, store: Store) -> None:
+        make_node(store, (self.GUEST,), self.CHARGE)
+        before = node(store)
+        small = claim(store, ask(self.GUEST.uuid, VCPU=1, MEMORY_MB=768, DISK_GB=4))
+        assert node(store).values == before.values
+        store.confirm_claim(small.uuid)
+        assert node(store).values == before.values
+        second = claim(store, ask(self.GUEST.uuid, VCPU=3, MEMORY_MB=128, DISK_GB=10))
+        values = node(store).values
+        assert (values.vcpus_used, values.memory_mb_used, values.local_gb_used) == (5, 1536, 14)
+        store.abort_claim(second.uuid)
+        assert node(store).values == before.values
+        store.abort_claim(small.uuid)
+        assert node(store).values == before.values
+        assert node(store).guests == before.guests
+
+    def test_a_further_claim_may_use_what_a_larger_guest_is_charged(self, store: Store) -> None:
+        make_node(store, (self.GUEST,), self.CHARGE)
+        claim(store, ask(self.GUEST.uuid, VCPU=1))
+        claim(store, ask(VCPU=5))
+        with pytest.raises(ClaimRefusedError, match="Free vcpu 1.00"):
+            claim(store, ask(self.GUEST.uuid, VCPU=2))
+        claim(store, ask(self.GUEST.uuid, VCPU=1))
+        assert node(store).values.vcpus_used == 8
+
     def test_an_audit_s_write_after_a_claim_is_a_conflict(self, store: Store) -> None:
         agent = make_node(store)
         record = node(store)

@@ -44,7 +44,7 @@ def account(
     """Return the view of a node: the content that its row should have.
 
     A fresh fact determines its columns; a failed one leaves them as stored.
-    Usage is the sum of reserved amounts, claims and unclaimed guests.
+    Usage is the sum of reserved amounts and each workload's claims or guest, the larger.
 
     Args:
         stored: the row as last read or written, None without a row.
@@ -68,7 +68,7 @@ def account(
     return NodeView(
         nodename=snapshot.nodename,
         uuid=snapshot.uuid,
-        values=_with_usage(known, claims.values(), guests.values(), devices),
+        values=_with_usage(known, claims.values(), guests, devices),
         guests=guests,
         devices=devices,
         claims=claims,
@@ -143,13 +143,13 @@ def _assign_devices(
 def _with_usage(
     values: NodeValues,
     claims: Collection[Claim],
-    guests: Collection[Guest],
+    guests: Mapping[str, Guest],
     devices: Mapping[str, TrackedDevice],
 ) -> NodeValues:
     return replace(
         values,
         **ledger_columns(values, claims, guests, devices),
-        **usage.count_columns(guests),
+        **usage.count_columns(guests.values()),
     )
 
 

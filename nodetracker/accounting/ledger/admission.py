@@ -81,7 +81,7 @@ class ResourceVerdict:
 
     Attributes:
         limit: the most that may be used in total; None = unlimited.
-        used: by the reservation, claims and unclaimed guests together.
+        used: by the reservation and all workloads together.
         free: limit - used, may be negative; None = unlimited.
     """
 
@@ -158,8 +158,8 @@ def admit(
 
     Args:
         charge: amounts that the claim takes, the driver's overhead included.
-        credit: amounts that the workload's unclaimed guest is already charged
-            on this node; its own claim may use them.
+        credit: amounts that the workload's guest is already charged on this
+            node beyond its claims; a further claim of it may use them.
         used_resources: further resource class -> amount that claims hold.
     """
     capacities = _capacities(values)

@@ -22,21 +22,23 @@ from nodetracker.model.pci import TrackedDevice
 def ledger_columns(
     values: NodeValues,
     claims: Collection[Claim],
-    guests: Collection[Guest],
+    guests: Mapping[str, Guest],
     devices: Mapping[str, TrackedDevice],
 ) -> dict[str, Any]:
     """Build the columns from all claims and guests, independently of their stored values.
 
     Args:
         values: the rest of the row, mainly capacity and overhead.
-        guests: each with the claim that is assigned to it.
+        guests: by uuid, each with the claim that is assigned to it.
         devices: each with the claim or guest that it is assigned to.
     """
     total = charge_of_ledger(claims, guests, int(values.overhead.get("memory_mb", 0)))
     return {
-        "numa_topology": topology_column(values.numa_topology, list_placements(claims, guests)),
+        "numa_topology": topology_column(
+            values.numa_topology, list_placements(claims, guests.values())
+        ),
         **pci_columns(devices.values()),
-        **ledger_gpu_columns(values.gpus, values.inventory, claims, guests, devices),
+        **ledger_gpu_columns(values.gpus, values.inventory, claims, guests.values(), devices),
         **usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
     }
 

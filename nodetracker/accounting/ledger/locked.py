@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.usage import Charge, charge_of_workload
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Migration
@@ -27,6 +28,7 @@ class LockedNode:
         service: of the host's agent, None when the host has none.
         guest: the workload's guest as stored, None when the node has none.
         now: the database's time.
+        claimed: charge of the workload's active claims on the node.
         claim_placements: claim uuid -> placement, of the node's active claims.
         guest_placements: guest uuid -> placement, of its unclaimed guests.
         devices: address -> PCI device.
@@ -40,6 +42,7 @@ class LockedNode:
     service: ServiceAvailability | None
     guest: Guest | None
     now: datetime
+    claimed: Charge = field(default_factory=Charge)
     claim_placements: Mapping[str, NumaPlacement] = field(default_factory=dict)
     guest_placements: Mapping[str, NumaPlacement] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
@@ -50,6 +53,11 @@ class LockedNode:
         """Memory that the driver adds to each instance, in MiB."""
         overhead: Any = self.values.overhead.get("memory_mb", 0)
         return int(overhead)
+
+    @property
+    def charge(self) -> Charge:
+        """The amounts that the workload takes of the node."""
+        return charge_of_workload(self.claimed, self.guest, self.overhead_mb)
 
     @property
     def unclaimed_guest(self) -> Guest | None:

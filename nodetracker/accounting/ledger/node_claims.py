@@ -14,13 +14,7 @@ from nodetracker.accounting.ledger.write import NodeWrite
 from nodetracker.accounting.pci.gpus import inventory_after_claims
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
-from nodetracker.accounting.usage import (
-    Charge,
-    charge_of_claim,
-    charge_of_guest,
-    charge_of_row,
-    usage_columns,
-)
+from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_row, usage_columns
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
@@ -37,16 +31,17 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
     Raises:
         RefusedError: a device of the claim is not available.
     """
-    values = _replace_usage(node.values, charge_on(node, claim), guest_credit(node))
-    claimed = {} if claim.numa is None else {claim.uuid: claim.numa}
+    placed = {} if claim.numa is None else {claim.uuid: claim.numa}
     after = replace(
         node,
-        values=_replace_inventory(values, node.unclaimed_guest, (), (claim,)),
+        values=_replace_inventory(node.values, node.unclaimed_guest, (), (claim,)),
+        claimed=node.claimed + charge_on(node, claim),
         guest=None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid),
-        claim_placements={**node.claim_placements, **claimed},
+        claim_placements={**node.claim_placements, **placed},
         guest_placements=_without(node.guest_placements, claim.workload.uuid),
         devices=_assign_devices(node, claim) if claim.devices else node.devices,
     )
+    after = _replace_usage(after, node.charge)
     return _replace_topology(after) if claim.numa is not None or node.has_cells else after
 
 
@@ -65,29 +60,29 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
     """Return a node without a claim that was active.
 
     Its guest is assigned to the newest of the workload's other claims.
-    Without one the guest counts as unclaimed; if it is missing it is deleted.
+    Without one the guest is unclaimed; if it is missing it is deleted.
 
     Args:
         others: the workload's other active claims on the node, oldest first.
     """
-    guest, added = node.guest, Charge()
+    guest = node.guest
     if guest is not None and guest.claim_uuid == claim.uuid:
         if others:
             guest = replace(guest, claim_uuid=others[-1].uuid)
         elif guest.missing_since is None:
             guest = replace(guest, claim_uuid=None)
-            added = charge_of_guest(guest, node.overhead_mb)
         else:
             guest = None
-    values = _replace_usage(node.values, added, charge_on(node, claim))
     after = replace(
         node,
-        values=_replace_inventory(values, _listed_guest(node), (claim, *others), others),
+        values=_replace_inventory(node.values, _listed_guest(node), (claim, *others), others),
+        claimed=node.claimed - charge_on(node, claim),
         guest=guest,
         claim_placements=_without(node.claim_placements, claim.uuid),
         guest_placements={**node.guest_placements, **_unclaimed_placement(guest)},
         devices=_return_devices(node, claim) if claim.devices else node.devices,
     )
+    after = _replace_usage(after, node.charge)
     return _replace_topology(after) if claim.numa is not None or node.has_cells else after
 
 
@@ -113,9 +108,11 @@ def charge_on(node: LockedNode, claim: Claim) -> Charge:
 
 
 def guest_credit(node: LockedNode) -> Charge:
-    """Return the amounts that the workload's unclaimed guest is already charged."""
-    guest = node.unclaimed_guest
-    return Charge() if guest is None else charge_of_guest(guest, node.overhead_mb)
+    """Return the amounts that the workload is already charged beyond its claims.
+
+    All that its guest takes while it is unclaimed.
+    """
+    return node.charge - node.claimed
 
 
 def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
@@ -144,13 +141,15 @@ def _keep_guest_devices(
     return kept
 
 
-def _replace_usage(values: NodeValues, added: Charge, removed: Charge) -> NodeValues:
-    if added == removed:
-        return values
-    total = charge_of_row(values) + added - removed
+def _replace_usage(node: LockedNode, before: Charge) -> LockedNode:
+    """Return a node whose row has the workload's charge instead of an earlier one."""
+    if node.charge == before:
+        return node
+    values = node.values
+    total = charge_of_row(values) + node.charge - before
     columns = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
     known = {name: value for name, value in columns.items() if name in ADMISSION_COLUMNS}
-    return replace(values, **known)
+    return replace(node, values=replace(values, **known))
 
 
 def _replace_inventory(

@@ -1,6 +1,6 @@
 """Find mismatches between a node's ledger and its guests and devices, as warnings."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
 from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
-from nodetracker.units import MILLI
+from nodetracker.units import MILLI, whole_units
 
 
 def find_ledger_warnings(
@@ -61,26 +61,34 @@ def _find_expired_claims(
 def _find_drift(
     nodename: str, guests: Mapping[str, Guest], claims: Iterable[Claim]
 ) -> Iterable[HostWarning]:
-    """Return guests that are larger than their claim, in what the claim requests.
-
-    While a workload moves within its node it has two claims, and either may match.
-    """
-    active = [claim for claim in claims if claim.is_active]
-    counts = Counter(claim.workload.uuid for claim in active)
-    for claim in active:
-        guest = guests.get(claim.workload.uuid)
-        if guest is None or guest.missing_since is not None or counts[guest.uuid] > 1:
+    """Return guests that are larger than their claims together, in what these request."""
+    by_workload: dict[str, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.is_active:
+            by_workload[claim.workload.uuid].append(claim)
+    for uuid, mine in by_workload.items():
+        guest = guests.get(uuid)
+        if guest is None or guest.missing_since is not None:
             continue
-        claimed_milli = claim.amounts.vcpu_milli + claim.amounts.pcpus * MILLI
-        memory_mb = claim.amounts.memory_mb
-        if 0 < claimed_milli < guest.vcpu_milli or 0 < memory_mb < guest.memory_mb:
+        cpu_milli = sum(c.amounts.vcpu_milli + c.amounts.pcpus * MILLI for c in mine)
+        memory_mb = sum(c.amounts.memory_mb for c in mine)
+        disk_mb = sum(c.amounts.disk_mb for c in mine)
+        larger = [
+            f"{whole_units(own, parts)} {what} instead of {whole_units(claimed, parts)}"
+            for own, claimed, parts, what in (
+                (guest.vcpu_milli, cpu_milli, MILLI, "CPUs"),
+                (guest.memory_mb, memory_mb, 1, "MB of memory"),
+                (guest.disk_mb, disk_mb, 1, "MB of disk"),
+            )
+            if 0 < claimed < own
+        ]
+        if larger:
             yield HostWarning(
                 WarningKind.DRIFT,
                 nodename,
-                guest.uuid,
-                f"guest {guest.name or guest.uuid} has {guest.vcpu_milli / MILLI:g} CPUs and "
-                f"{guest.memory_mb} MB, but its claim {claim.uuid} has "
-                f"{claimed_milli / MILLI:g} CPUs and {memory_mb} MB",
+                uuid,
+                f"guest {guest.name or uuid} is larger than its claim "
+                f"{', '.join(c.uuid for c in mine)} and counts in full: {', '.join(larger)}",
             )
 
 

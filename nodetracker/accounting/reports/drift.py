@@ -9,9 +9,10 @@ from typing import Any
 
 from nodetracker.accounting.usage import (
     Charge,
-    charge_of_claim,
+    charge_of_claims,
     charge_of_guest,
     charge_of_row,
+    charge_of_workload,
     sum_charges,
 )
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
@@ -31,7 +32,7 @@ class DriftLine:
 
     Attributes:
         row_used: usage in the row; None for classes without a column.
-        ledger: sum of active claims and unclaimed guests.
+        ledger: sum over all workloads, of each the larger of its active claims and its guest.
         hypervisor: sum over the guests listed last; None for classes that
             guests do not report.
         difference: row_used minus hypervisor, or minus ledger if that is None.
@@ -111,14 +112,13 @@ def _list_workloads(record: NodeRecord) -> list[_Workload]:
     for uuid in claims.keys() | record.guests.keys():
         mine, guest = claims.get(uuid, []), record.guests.get(uuid)
         own = Charge() if guest is None else charge_of_guest(guest, overhead_mb)
-        held = [charge_of_claim(c.amounts, c.workload.kind, overhead_mb) for c in mine]
         names = [guest.name if guest else "", *(claim.workload.name for claim in mine)]
         name = next((name for name in names if name not in ("", uuid)), "")
         is_listed = guest is not None and guest.missing_since is None
         found.append(
             _Workload(
                 label=f"{name} ({uuid})" if name else uuid,
-                ledger=sum_charges(held) if mine else own,
+                ledger=charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb),
                 hypervisor=own if is_listed else Charge(),
             )
         )

@@ -75,7 +75,7 @@ def moved_record(
         for uuid, guest in new.guests.items()
     }
     devices = reassign_devices(new.devices, claims, guests.values())
-    columns = ledger_columns(new.values, claims, guests.values(), devices)
+    columns = ledger_columns(new.values, claims, guests, devices)
     return dataclasses.replace(
         new,
         generation=row.generation + 1,

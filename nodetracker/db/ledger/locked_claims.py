@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.locked import LockedClaim
+from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.locked_nodes import (
@@ -55,6 +56,7 @@ def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = Fals
         key: codec.decode_claim(found, node.host, node.nodename)
         for key, found in of_workload.items()
     }
+    node = replace(node, claimed=charge_of_claims(claims.values(), node.overhead_mb))
     claim = claims.pop(uuid)
     if has_placements and (claim.numa is not None or node.has_cells):
         node = read_placements(connection, {node.id: node})[node.id]

@@ -11,10 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.usage import Charge
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
@@ -29,6 +31,14 @@ _devices = tables.pci_devices.c
 GUEST_PREFIX = "guest_"
 DEVICE_PREFIX = "device_"
 _SERVICE_PREFIX = "service_"
+_CLAIMED_PREFIX = "claimed_"
+_CLAIMED = {
+    "vcpu_milli": _claims.vcpu_milli,
+    "pcpus": _claims.pcpus,
+    "memory_mb": _claims.memory_mb,
+    "disk_mb": _claims.disk_mb,
+    "instances": sa.case((_claims.workload_kind == WorkloadKind.INSTANCE.value, 1), else_=0),
+}
 _IS_ACTIVE = _claims.state.in_([state.value for state in ACTIVE_STATES])
 
 
@@ -75,7 +85,7 @@ def read_related(
     workload_uuid: str,
     has_devices: bool,
 ) -> dict[int, LockedNode]:
-    """Return locked nodes by id with their hosts' services and one workload's guests.
+    """Return locked nodes by id with their hosts' services and one workload's claims and guests.
 
     Args:
         rows: from `lock_rows`.
@@ -96,6 +106,7 @@ def read_related(
             _subquery(tables.services, name, is_service).label(_SERVICE_PREFIX + name)
             for name in codec.AVAILABILITY_COLUMNS
         ),
+        *_sum_claimed(workload_uuid),
     ).where(_nodes.id.in_([row["id"] for row in rows]))
     if has_devices:  # one row for each device
         joined = tables.compute_nodes.outerjoin(
@@ -105,14 +116,12 @@ def read_related(
     related: dict[int, list[sa.RowMapping]] = {}
     for row in connection.execute(query).mappings():
         related.setdefault(row["node_id"], []).append(row)
+    nodes = {row["id"]: _decode_related(row, related[row["id"]]) for row in rows}
+    if not has_devices:
+        return nodes
     return {
-        row["id"]: replace(
-            decode_locked_node(row, found[0]),
-            service=_decode_availability(found[0]),
-            devices=decode_devices(found) if has_devices else {},
-        )
-        for row in rows
-        if (found := related[row["id"]])
+        node_id: replace(node, devices=decode_devices(related[node_id]))
+        for node_id, node in nodes.items()
     }
 
 
@@ -154,7 +163,7 @@ def read_placements(
 
 
 def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode:
-    """Build a node without its service.
+    """Build a node without its service and the workload's claims.
 
     Args:
         row: from `lock_rows`.
@@ -169,6 +178,15 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
         service=None,
         guest=codec.decode_guest(guest) if guest["uuid"] else None,
         now=related["now"],
+    )
+
+
+def _decode_related(row: sa.RowMapping, related: Sequence[sa.RowMapping]) -> LockedNode:
+    node = decode_locked_node(row, related[0])
+    return replace(
+        node,
+        claimed=_decode_claimed(related[0], node.overhead_mb),
+        service=_decode_availability(related[0]),
     )
 
 
@@ -188,6 +206,27 @@ def pick_columns(row: Mapping[Any, Any], prefix: str) -> dict[str, Any]:
 def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
     columns = pick_columns(row, _SERVICE_PREFIX)
     return ServiceAvailability(**columns) if columns["created_at"] else None
+
+
+def _sum_claimed(workload_uuid: str) -> "list[sa.Label[int]]":
+    """Return columns with the sums of a workload's active claims on each node."""
+    is_claim = sa.and_(
+        _claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload_uuid, _IS_ACTIVE
+    )
+    return [
+        sa.select(sa.func.coalesce(sa.func.sum(amount), 0))
+        .where(is_claim)
+        .scalar_subquery()
+        .label(_CLAIMED_PREFIX + name)
+        for name, amount in _CLAIMED.items()
+    ]
+
+
+def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> Charge:
+    """Build the charge of a workload's claims from the sums in a row, which may be decimals."""
+    total = {name: int(row[_CLAIMED_PREFIX + name]) for name in _CLAIMED}
+    total["memory_mb"] += total.pop("instances") * overhead_mb
+    return Charge(**total)
 
 
 def _subquery(table: sa.Table, name: str, *conditions: "sa.ColumnElement[bool]") -> Any:

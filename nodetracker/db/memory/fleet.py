@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from nodetracker.accounting.usage import is_larger
 from nodetracker.db.memory.tables import MemoryRows, with_claims
 from nodetracker.model.fleet import LedgerNode, LedgerVersion, LedgerVersions
 from nodetracker.model.node import NodeRecord, admission_values
@@ -27,24 +28,26 @@ class MemoryFleet(MemoryRows):
         """See `Store`."""
         with self._reading() as tables:
             return [
-                LedgerNode(
-                    _version_of(record),
-                    admission_values(record.values),
-                    tuple(
-                        claim
-                        for claim in with_claims(tables, record).claims.values()
-                        if claim.is_active
-                    ),
-                    {
-                        guest.uuid: guest
-                        for guest in record.guests.values()
-                        if guest.claim_uuid is None
-                    },
-                    record.devices,
-                )
+                _ledger_node(with_claims(tables, record))
                 for record in tables.nodes.values()
                 if record.id in node_ids
             ]
+
+
+def _ledger_node(record: NodeRecord) -> LedgerNode:
+    return LedgerNode(
+        _version_of(record),
+        admission_values(record.values),
+        tuple(claim for claim in record.claims.values() if claim.is_active),
+        {guest.uuid: guest for guest in record.guests.values() if guest.claim_uuid is None},
+        record.devices,
+        {
+            guest.uuid: guest
+            for guest in record.guests.values()
+            if (claim := record.claims.get(guest.claim_uuid or "")) is not None
+            and is_larger(guest, claim)
+        },
+    )
 
 
 def _version_of(record: NodeRecord) -> LedgerVersion:

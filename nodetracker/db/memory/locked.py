@@ -10,6 +10,7 @@ from nodetracker.accounting.ledger.locked import (
     LockedMove,
     LockedNode,
 )
+from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.db.memory.tables import Tables, node_ids_of, place_migration
 from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import ClaimRequest
@@ -100,6 +101,7 @@ def lock_migration(tables: Tables, now: datetime, uuid: str) -> LockedMigration:
 def _as_locked(tables: Tables, now: datetime, record: NodeRecord, workload_uuid: str) -> LockedNode:
     service = tables.services.get((record.host, COMPUTE_BINARY))
     claims = [c for c in tables.claims.values() if c.node_id == record.id and c.is_active]
+    mine = [claim for claim in claims if claim.workload.uuid == workload_uuid]
     used: Counter[str] = Counter()
     for claim in claims:
         used.update(claim.amounts.resources)
@@ -111,6 +113,7 @@ def _as_locked(tables: Tables, now: datetime, record: NodeRecord, workload_uuid:
         service=None if service is None else service.availability,
         guest=record.guests.get(workload_uuid),
         now=now,
+        claimed=charge_of_claims(mine, int(record.values.overhead.get("memory_mb", 0))),
         claim_placements={c.uuid: c.numa for c in claims if c.numa is not None},
         guest_placements={
             guest.uuid: guest.pins.placement

@@ -175,13 +175,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def lacking(self, number, body):
         """Return the resources that a claim must be refused for."""
-        guest = GUESTS[number]
-        room = dict.fromkeys(OWN_LIMITS, 0)
-        stored = self.record().guests.get(guest.uuid)
-        if stored is not None and stored.claim_uuid is None:
-            overhead = 30 if guest.kind is WorkloadKind.INSTANCE else 0
-            room |= {"vcpu": guest.vcpu_milli, "memory": guest.memory_mb + overhead}
-            room["disk"] = guest.disk_mb
+        room = self.room(GUESTS[number].uuid)
         used = self.used()
         return {
             name
@@ -189,12 +183,30 @@ class LedgerMachine(RuleBasedStateMachine):
             if amount and amount > OWN_LIMITS[name] - used[name] + room[name]
         }
 
+    def room(self, workload):
+        """Return what a workload is charged beyond its claims, because its guest is larger."""
+        stored = self.record().guests.get(workload)
+        if stored is None or stored.missing_since is not None:
+            return dict.fromkeys(OWN_LIMITS, 0)
+        overhead = 30 if stored.kind is WorkloadKind.INSTANCE else 0
+        size = {"vcpu": stored.vcpu_milli, "memory": stored.memory_mb + overhead}
+        size["disk"] = stored.disk_mb
+        claimed = [
+            self.asked(self.bodies[uuid])
+            for uuid, claim in self.claims().items()
+            if claim.workload.uuid == workload and claim.state.value in COUNTING
+        ]
+        return {
+            name: max(0, amount - sum(asked[name] for asked in claimed))
+            for name, amount in size.items()
+        }
+
     @rule(number=numbers, drawn=resources(), name=st.uuids())
     def claim(self, number, drawn, name):
         body = make_body(number, drawn, str(name))
         if body["uuid"] in self.bodies:
             return
-        before, lacking = self.record(), self.lacking(number, body)
+        before, lacking, had = self.record(), self.lacking(number, body), self.used()
         try:
             granted = self.create(body)
         except ClaimRefusedError as error:
@@ -205,7 +217,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert granted.uuid == body["uuid"]
         used = self.used()
         for name, amount in self.asked(body).items():
-            assert not amount or used[name] <= OWN_LIMITS[name]
+            assert not amount or used[name] <= max(OWN_LIMITS[name], had[name])
         self.bodies[granted.uuid] = body
 
     @precondition(lambda self: self.bodies)

@@ -5,6 +5,7 @@ import dataclasses
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.locked import LockedNode
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests
+from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
@@ -52,7 +53,7 @@ BASE = NodeValues(
 
 def columns_of(claims=(), guests=(), devices=None):
     """Build the columns of a node from its claims, guests and devices."""
-    return ledger_columns(BASE, claims, guests, devices or {})
+    return ledger_columns(BASE, claims, {guest.uuid: guest for guest in guests}, devices or {})
 
 
 def make_node(claims=(), guest=None, node_id=1, **changes):
@@ -68,6 +69,7 @@ def make_node(claims=(), guest=None, node_id=1, **changes):
         service=ServiceAvailability(NOW, NOW, False, None, False, False),
         guest=guest,
         now=later(10),
+        claimed=charge_of_claims(claims, BASE.overhead["memory_mb"]),
         claim_placements={c.uuid: c.numa for c in claims if c.numa is not None},
         guest_placements={
             guest.uuid: guest.pins.placement

@@ -56,7 +56,8 @@ def grant(request, node, policy=ALIASES):
     ("request_", "guest", "columns"),
     [
         pytest.param(ask(VCPU=2, MEMORY_MB=512), None, USAGE, id="plain"),
-        pytest.param(ask(), GUEST, USAGE, id="of an unclaimed guest, for less than its charge"),
+        pytest.param(ask(), GUEST, set(), id="of an unclaimed guest, for less than its charge"),
+        pytest.param(ask(VCPU=2), GUEST, USAGE, id="of an unclaimed guest, for more"),
         pytest.param(
             ask(VCPU=1, MEMORY_MB=512), GUEST, set(), id="of an unclaimed guest, for its charge"
         ),

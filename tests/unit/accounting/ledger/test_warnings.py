@@ -105,8 +105,17 @@ def test_an_aborted_claim_is_not_a_warning():
         (Amounts(pcpus=1, memory_mb=2048), True),
         (Amounts(vcpu_milli=4000, memory_mb=4096), False),
         (Amounts(vcpu_milli=2000), False),
+        (Amounts(disk_mb=10), True),
     ],
-    ids=["CPUs", "memory", "pinned", "pinned, too few", "less than claimed", "not asked for"],
+    ids=[
+        "CPUs",
+        "memory",
+        "pinned",
+        "pinned, too few",
+        "less than claimed",
+        "not requested",
+        "disk",
+    ],
 )
 def test_a_guest_that_has_more_than_its_claim_drifts(amounts, drifts):
     found = kinds([make_claim(amounts=amounts)], [GUEST])

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from nodetracker.accounting.reports.drift import compare_usage
@@ -29,13 +31,14 @@ def make_claim(number=1, state=ClaimState.HELD, kind=WorkloadKind.INSTANCE, **am
 
 
 def make_node(claims=(), guests=(), **shown):
+    guests = {guest.uuid: guest for guest in guests}
     total = charge_of_ledger(claims, guests, 100)
     columns = usage_columns(total, RESERVED, 8192, 100) | shown
     values = NodeValues(reserved=RESERVED, overhead={"memory_mb": 100}, inventory=FPGA, **columns)
     return make_record(
         values,
         claims={claim.uuid: claim for claim in claims},
-        guests={guest.uuid: guest for guest in guests},
+        guests=guests,
     )
 
 
@@ -63,14 +66,20 @@ def test_an_unclaimed_guest_is_not_a_difference():
 
 
 def test_a_claim_is_compared_with_its_guest():
-    claim = make_claim(vcpu_milli=1500, memory_mb=1024, disk_mb=11 * 1024, pcpus=2)
+    claim = make_claim(vcpu_milli=2500, memory_mb=1024, disk_mb=11 * 1024, pcpus=2)
     guest = make_guest(1, name="web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240,
                        claim_uuid=claim.uuid)  # fmt: skip
     found = lines((claim,), (guest,))
-    assert found["VCPU"] == (2.5, 2.5, 3, -0.5, f"web ({guest.uuid}) -0.5")
+    assert found["VCPU"] == (3.5, 3.5, 3, 0.5, f"web ({guest.uuid}) +0.5")
     assert found["MEMORY_MB"] == (1636, 1636, 1636, 0, "")
     assert found["DISK_GB"] == (12, 12, 11, 1, f"web ({guest.uuid}) +1")
     assert found["PCPU"] == (2, 2, None, 0, "")
+
+
+def test_a_guest_that_is_larger_than_its_claim_is_not_a_difference():
+    claim = make_claim(vcpu_milli=1000, memory_mb=768, disk_mb=5120)
+    guest = dataclasses.replace(WEB, claim_uuid=claim.uuid)
+    assert lines((claim,), (guest,)) == lines((), (WEB,))
 
 
 @pytest.mark.parametrize("guests", [(), (make_guest(1, claim_uuid="c", missing_since=NOW),)])
