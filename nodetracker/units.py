@@ -1,5 +1,7 @@
 """Convert units: capacity is rounded down, usage is rounded up. No other module converts."""
 
+from decimal import Decimal
+
 KIB_PER_MIB = 1024
 MIB_PER_GIB = 1024
 BYTES_PER_MIB = 1024 * 1024
@@ -69,6 +71,16 @@ def whole_units(amount: int, parts: int) -> float:
     (2, 1.5)
     """
     return amount // parts if amount % parts == 0 else amount / parts
+
+
+def render_amount(amount: float) -> str:
+    """Render a number in plain digits: without an exponent, with three decimals if these suffice.
+
+    >>> render_amount(10_000_000.0), render_amount(1.49902), render_amount(0.0001)
+    ('10000000', '1.499', '0.0001')
+    """
+    text = f"{Decimal(repr(round(amount, 3) or amount)):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 _PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}

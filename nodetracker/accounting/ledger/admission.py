@@ -5,19 +5,23 @@ and a dry run shows the same numbers.
 """
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from nodetracker.accounting.ledger.capacity import (
+    Capacity,
+    Demand,
+    capacity_of_class,
+    list_capacities,
+)
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.pci.verdict import PciVerdict
-from nodetracker.accounting.usage import Charge, charge_of_row
+from nodetracker.accounting.usage import Charge
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.units import MIB_PER_GIB, MILLI, render_amount
 
 
 class AdmissionCheck(enum.StrEnum):
@@ -83,6 +87,9 @@ class ResourceVerdict:
         limit: the most that may be used in total; None = unlimited.
         used: by the reservation and all workloads together.
         free: limit - used, may be negative; None = unlimited.
+        max_unit: the most that one claim may request: the total, as in
+            placement; None when the request brings a limit, null included.
+        overhead: the part of `requested` that the driver adds.
     """
 
     resource: str
@@ -93,11 +100,19 @@ class ResourceVerdict:
     limit: float | None
     free: float | None
     requested: float
+    max_unit: float | None = None
+    overhead: float = 0
+
+    @property
+    def is_free(self) -> bool:
+        """True when enough is free."""
+        return self.free is None or self.requested <= self.free
 
     @property
     def fits(self) -> bool:
-        """True when enough is free; a request for nothing always fits."""
-        return not self.requested or self.free is None or self.requested <= self.free
+        """True when enough is free for a claim of this size; a request for nothing always fits."""
+        is_allowed = self.max_unit is None or self.requested - self.overhead <= self.max_unit
+        return not self.requested or (self.is_free and is_allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +141,6 @@ class Admission:
         return tuple(refusal.reason for refusal in self.refusals)
 
 
-@dataclass(frozen=True, slots=True)
-class _Capacity:
-    """A node's capacity and usage of one resource, in parts."""
-
-    total: int
-    reserved: int
-    used: int
-    ratio: float
-
-    @property
-    def own_limit(self) -> int:
-        """The node's own limit of the total usage: placement's capacity plus the reservation.
-
-        Multiplied as placement does: 0.7 of 10 is 7, though the nearest float
-        to 0.7 is slightly below it.
-        """
-        return math.floor((self.total - self.reserved) * self.ratio) + self.reserved
-
-
 def admit(
     request: ClaimRequest,
     values: NodeValues,
@@ -154,7 +150,9 @@ def admit(
 ) -> Admission:
     """Evaluate a request against one node's row.
 
-    Limits in the request replace the node's own; an amount equal to what is free fits.
+    Limits in the request replace the node's own; an amount equal to what is
+    free fits. Of a class without a limit in the request no claim is larger than
+    the node, whatever the allocation ratio.
 
     Args:
         charge: amounts that the claim takes, the driver's overhead included.
@@ -162,31 +160,26 @@ def admit(
             node beyond its claims; a further claim of it may use them.
         used_resources: further resource class -> amount that claims hold.
     """
-    capacities = _capacities(values)
+    capacities = list_capacities(values)
+    overhead_mb = charge.memory_mb - request.amounts.memory_mb
     amounts = {
-        VCPU: (charge.vcpu_milli, credit.vcpu_milli),
-        PCPU: (charge.pcpus, credit.pcpus),
-        MEMORY: (charge.memory_mb, credit.memory_mb),
-        DISK: (charge.disk_mb, credit.disk_mb),
+        VCPU: Demand(charge.vcpu_milli, credit.vcpu_milli),
+        PCPU: Demand(charge.pcpus, credit.pcpus),
+        MEMORY: Demand(charge.memory_mb, credit.memory_mb, overhead_mb),
+        DISK: Demand(charge.disk_mb, credit.disk_mb),
     }
     verdicts = [
-        _evaluate(resource, capacities[resource], requested, credited, request.limits)
-        for resource, (requested, credited) in amounts.items()
+        _evaluate(resource, capacities[resource], demand, request.limits)
+        for resource, demand in amounts.items()
     ]
     refusals = []
     for resource, amount in request.amounts.resources.items():
-        entry = values.inventory.get(resource)
-        if entry is None:
+        capacity = capacity_of_class(values, resource, used_resources)
+        if capacity is None:
             reason = f"{resource} is not a resource class of this node"
             refusals.append(Refusal(AdmissionCheck.CLASSES, reason))
-            continue
-        capacity = _Capacity(
-            entry["total"],
-            entry.get("reserved", 0),
-            entry.get("reserved", 0) + used_resources.get(resource, 0),
-            entry.get("allocation_ratio", 1.0),
-        )
-        verdicts.append(_evaluate(resource, capacity, amount, 0, request.limits))
+        else:
+            verdicts.append(_evaluate(resource, capacity, Demand(amount), request.limits))
     missing = sorted(set(request.required_traits) - set(values.traits))
     refusals += [Refusal(AdmissionCheck.TRAITS, f"trait {trait} is missing") for trait in missing]
     refusals += [
@@ -202,25 +195,21 @@ def free_amounts(values: NodeValues) -> Charge:
 
     Negative where more is used than the limit.
     """
-    free = {name: item.own_limit - item.used for name, item in _capacities(values).items()}
+    free = {name: item.own_limit - item.used for name, item in list_capacities(values).items()}
     return Charge(
         vcpu_milli=free[VCPU], memory_mb=free[MEMORY], disk_mb=free[DISK], pcpus=free[PCPU]
     )
 
 
 def _evaluate(
-    resource: str,
-    capacity: _Capacity,
-    requested: int,
-    credited: int,
-    limits: Mapping[str, int | None],
+    resource: str, capacity: Capacity, demand: Demand, limits: Mapping[str, int | None]
 ) -> ResourceVerdict:
     parts = _UNITS[resource].parts if resource in _UNITS else 1
     limit: int | None = capacity.own_limit
     if resource in limits:
         requested_limit = limits[resource]
         limit = None if requested_limit is None else requested_limit * parts
-    used = capacity.used - credited
+    used = capacity.used - demand.credited
     return ResourceVerdict(
         resource=resource,
         total=capacity.total / parts,
@@ -229,18 +218,24 @@ def _evaluate(
         used=used / parts,
         limit=None if limit is None else limit / parts,
         free=None if limit is None else (limit - used) / parts,
-        requested=requested / parts,
+        requested=demand.requested / parts,
+        max_unit=None if resource in limits else capacity.total / parts,
+        overhead=demand.overhead / parts,
     )
 
 
 def _refuse(verdict: ResourceVerdict) -> Refusal:
     unit = _UNITS.get(verdict.resource)
     label, suffix = (unit.label, unit.suffix) if unit else (verdict.resource, "")
-    assert verdict.free is not None
-    return Refusal(
-        unit.check if unit else AdmissionCheck.CLASSES,
-        f"Free {label} {verdict.free:.2f}{suffix} < requested {verdict.requested:g}{suffix}",
-    )
+    if verdict.free is not None and not verdict.is_free:
+        requested = render_amount(verdict.requested)
+        reason = f"Free {label} {verdict.free:.2f}{suffix} < requested {requested}{suffix}"
+    else:
+        assert verdict.max_unit is not None
+        requested = render_amount(verdict.requested - verdict.overhead)
+        max_unit = render_amount(verdict.max_unit)
+        reason = f"Requested {label} {requested}{suffix} > max_unit {max_unit}{suffix}"
+    return Refusal(unit.check if unit else AdmissionCheck.CLASSES, reason)
 
 
 def _unknown_facts(
@@ -258,26 +253,3 @@ def _unknown_facts(
         for name, entry in sorted(values.facts.items())
         if name in needed and entry.state is FactState.UNKNOWN
     ]
-
-
-def _capacities(values: NodeValues) -> dict[str, _Capacity]:
-    """Return a row's capacity of the resource classes that have columns."""
-    used = charge_of_row(values)
-    reserved: Mapping[str, Any] = values.reserved
-    vcpu = int(reserved.get("vcpus", 0)) * MILLI
-    memory, disk = int(reserved.get("memory_mb", 0)), int(reserved.get("disk_mb", 0))
-    return {
-        VCPU: _Capacity(
-            values.vcpus * MILLI, vcpu, vcpu + used.vcpu_milli, values.cpu_allocation_ratio
-        ),
-        PCPU: _Capacity(values.pcpus, 0, used.pcpus, 1.0),
-        MEMORY: _Capacity(
-            values.memory_mb, memory, memory + used.memory_mb, values.ram_allocation_ratio
-        ),
-        DISK: _Capacity(
-            values.local_gb * MIB_PER_GIB,
-            disk,
-            disk + used.disk_mb,
-            values.disk_allocation_ratio,
-        ),
-    }

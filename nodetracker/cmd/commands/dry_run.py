@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.cmd.commands.base import Lines
 from nodetracker.model.numa_placement import encode_placement
+from nodetracker.units import render_amount
 
 
 def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
@@ -52,4 +53,4 @@ def _render_value(value: Any) -> str:
         return " ".join(f"{key}:{_render_value(inner)}" for key, inner in value.items())
     if isinstance(value, list):
         return " ".join(map(_render_value, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return render_amount(value) if isinstance(value, float) else str(value)

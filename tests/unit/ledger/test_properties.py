@@ -60,6 +60,7 @@ OWN_LIMITS = {  # (total - reserved) x ratio + reserved, in thousandths and MiB
     "memory": 8192,
     "disk": floor((61440 - 700) * Fraction("1.25")) + 700,
 }
+TOTALS = {"vcpu": 6000, "memory": 8192, "disk": 61440}  # no claim is larger
 
 CONTAINER = WorkloadKind.CONTAINER
 GUESTS = {
@@ -78,7 +79,7 @@ picks = st.integers(0, 10**6)
 def resources(draw):
     """Draw the amounts of a request, disk in parts; small ones, so that several fit."""
     return {
-        "milli": draw(st.integers(0, 5000)),
+        "milli": draw(st.integers(0, 5000) | st.sampled_from([6000, 6001, 7000])),
         "MEMORY_MB": draw(st.sampled_from([0, 1, 500, 1024, 4000, 7650, 7681])),
         "root_gb": draw(st.integers(0, 40)),
         "swap_mb": draw(st.sampled_from([0, 1, 512, 1024, 1535])),
@@ -177,10 +178,15 @@ class LedgerMachine(RuleBasedStateMachine):
         """Return the resources that a claim must be refused for."""
         room = self.room(GUESTS[number].uuid)
         used = self.used()
+        overhead = {"memory": 30 if GUESTS[number].kind is WorkloadKind.INSTANCE else 0}
         return {
             name
             for name, amount in self.asked(body).items()
-            if amount and amount > OWN_LIMITS[name] - used[name] + room[name]
+            if amount
+            and (
+                amount > OWN_LIMITS[name] - used[name] + room[name]
+                or amount - overhead.get(name, 0) > TOTALS[name]
+            )
         }
 
     def room(self, workload):

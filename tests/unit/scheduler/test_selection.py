@@ -127,6 +127,24 @@ def test_limits_that_the_request_brings_stand_for_the_node_s_own(empty_fleet):
     assert names(select(empty_fleet, ask(VCPU=9, limits={"VCPU": None}))) == ["n1"]
 
 
+def test_a_node_is_no_candidate_for_a_claim_that_is_larger_than_it(empty_fleet):
+    empty_fleet.add("h1", "small", cpu_allocation_ratio=4.0)
+    empty_fleet.add("h2", "large", vcpus=16)
+    selection = select(empty_fleet, ask(VCPU=9))
+    assert (names(selection), selection.against) == (["large"], "cpu: 1 of 2 nodes")
+    assert len(names(select(empty_fleet, ask(VCPU=9, limits={"VCPU": None})))) == 2
+
+
+def test_a_further_claim_may_use_what_a_larger_guest_is_charged(empty_fleet):
+    guest = make_guest("web", vcpu_milli=8000)
+    empty_fleet.add("h1", "n1", guests=(guest,))
+    small = ask(guest.uuid, VCPU=2)
+    empty_fleet.store.create_claim(small, "h1", "n1", ADMISSION_POLICY)
+    assert names(select(empty_fleet, ask(VCPU=1))) == []
+    assert names(select(empty_fleet, ask(guest.uuid, VCPU=6))) == ["n1"]
+    assert names(select(empty_fleet, ask(guest.uuid, VCPU=7))) == []
+
+
 class TestWeights:
     def test_the_freest_comes_first(self, empty_fleet):
         empty_fleet.add("h1", "small", memory_mb=1024)

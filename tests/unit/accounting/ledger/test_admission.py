@@ -10,6 +10,7 @@ from nodetracker.model.node import NodeValues
 from tests.builders import NOW
 
 NOTHING = Charge()
+WORKLOAD = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
 NODE = NodeValues(
     vcpus=8,
@@ -30,8 +31,7 @@ def used(charge):
 
 
 def ask(values, credit=NOTHING, held=None, **body):
-    workload = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}
-    request = parse_claim_request({"workload": workload} | body)
+    request = parse_claim_request({"workload": WORKLOAD} | body)
     charge = charge_of_claim(request.amounts, request.workload.kind, 0)
     return admit(request, values, charge, credit, held or {})
 
@@ -46,27 +46,67 @@ EMPTY = used(Charge())
 @pytest.mark.parametrize(
     ("resource", "most", "reason"),
     [
-        ("VCPU", 28, "Free vcpu 28.00 VCPU < requested 29 VCPU"),  # (8 - 1) x 4
-        ("PCPU", 2, "Free pcpu 2.00 PCPU < requested 3 PCPU"),
-        ("MEMORY_MB", 11520, "Free memory 11520.00 MB < requested 11521 MB"),  # (8192 - 512) x 1.5
-        ("DISK_GB", 99, "Free disk 99.00 GB < requested 100 GB"),
-        ("CUSTOM_FPGA", 2, "Free CUSTOM_FPGA 2.00 < requested 3"),  # (2 - 1) x 2
+        ("VCPU", 28, "Free vcpu 1.00 VCPU < requested 2 VCPU"),  # (8 - 1) x 4
+        ("PCPU", 2, "Free pcpu 1.00 PCPU < requested 2 PCPU"),
+        ("MEMORY_MB", 11520, "Free memory 1.00 MB < requested 2 MB"),  # (8192 - 512) x 1.5
+        ("DISK_GB", 99, "Free disk 1.00 GB < requested 2 GB"),
+        ("CUSTOM_FPGA", 2, "Free CUSTOM_FPGA 1.00 < requested 2"),  # (2 - 1) x 2
     ],
 )
 def test_a_node_admits_up_to_placement_s_capacity(resource, most, reason):
-    assert reasons(EMPTY, resources={resource: most}) == ()
-    assert reasons(EMPTY, resources={resource: most + 1}) == (reason,)
+    taken = most - 1
+    charges = {"VCPU": Charge(taken * 1000), "PCPU": Charge(0, 0, 0, taken)}
+    charges |= {"MEMORY_MB": Charge(0, taken), "DISK_GB": Charge(0, 0, taken * 1024)}
+    node, held = used(charges.get(resource, NOTHING)), {"CUSTOM_FPGA": taken}
+    assert ask(node, held=held, resources={resource: 1}).reasons == ()
+    assert ask(node, held=held, resources={resource: 2}).reasons == (reason,)
+
+
+@pytest.mark.parametrize(
+    ("resource", "total", "reason"),
+    [
+        ("VCPU", 8, "Requested vcpu 9 VCPU > max_unit 8 VCPU"),
+        ("MEMORY_MB", 8192, "Requested memory 8193 MB > max_unit 8192 MB"),
+        ("DISK_GB", 100, "Requested disk 101 GB > max_unit 100 GB"),
+        ("CUSTOM_FPGA", 2, "Requested CUSTOM_FPGA 3 > max_unit 2"),
+    ],
+)
+def test_no_claim_is_larger_than_the_node_unless_it_brings_a_limit(resource, total, reason):
+    fpga = {"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 4.0}}
+    node = replace(EMPTY, disk_allocation_ratio=2.0, inventory=fpga)
+    assert reasons(node, resources={resource: total}) == ()
+    assert reasons(node, resources={resource: total + 1}) == (reason,)
+    for limit in (None, total * 10):
+        assert reasons(node, resources={resource: total + 1}, limits={resource: limit}) == ()
+
+
+def test_the_driver_s_overhead_does_not_make_a_claim_larger_than_the_node():
+    request = parse_claim_request({"workload": WORKLOAD, "resources": {"MEMORY_MB": 8192}})
+    charge = charge_of_claim(request.amounts, request.workload.kind, 100)
+    assert admit(request, EMPTY, charge, NOTHING, {}).reasons == ()
+
+
+def test_amounts_in_reasons_are_plain_numbers():
+    assert reasons(EMPTY, resources={"MEMORY_MB": 10_000_000, "VCPU": 2_000_000}) == (
+        "Free vcpu 28.00 VCPU < requested 2000000 VCPU",
+        "Free memory 11520.00 MB < requested 10000000 MB",
+    )
 
 
 @pytest.mark.parametrize(("vcpus", "ratio"), [(10, 0.7), (100, 0.29), (30, 1.1), (100, 0.03)])
 def test_a_capacity_is_multiplied_as_placement_multiplies(vcpus, ratio):
-    node = NodeValues(
-        vcpus=vcpus, memory_mb=vcpus, cpu_allocation_ratio=ratio, ram_allocation_ratio=ratio
-    )
     most = int(vcpus * ratio)
+    half = most // 2
+    node = NodeValues(
+        vcpus=vcpus,
+        memory_mb=vcpus,
+        cpu_allocation_ratio=ratio,
+        ram_allocation_ratio=ratio,
+        **usage_columns(Charge(half * 1000, half), {}, vcpus, 0),
+    )
     for resource in ("VCPU", "MEMORY_MB"):
-        assert reasons(node, resources={resource: most}) == ()
-        assert reasons(node, resources={resource: most + 1}) != ()
+        assert reasons(node, resources={resource: most - half}) == ()
+        assert reasons(node, resources={resource: most - half + 1}) != ()
 
 
 def test_a_refusal_lists_all_reasons():
@@ -101,7 +141,7 @@ def test_a_guest_s_own_charge_makes_room_for_its_claim():
 
 def test_fractions_of_cpus_add_up_exactly():
     values = used(Charge(27900, 0, 0))
-    container = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "kind": "container"}
+    container = WORKLOAD | {"kind": "container"}
     assert reasons(values, workload=container, resources={"VCPU": 0.1}) == ()
     assert reasons(values, workload=container, resources={"VCPU": 0.101}) != ()
 
