@@ -1,6 +1,10 @@
 """Databases that go away, refuse and come back: the right error, and then it works again."""
 
 import gc
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -396,6 +400,30 @@ class TestSqlite:
             said = assert_unavailable(lambda: store.report_state(agent, 1, AuditState()))
             assert "locked" in said
             writer.rollback()
+        store.report_state(agent, 1, AuditState())
+
+    def test_a_stopped_process_that_holds_the_lock_is_named(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 0)
+        store = open_store(DatabaseSettings(url))
+        agent = register(store)
+        code = (
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
+            "c.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.read()"
+        )
+        command = [sys.executable, "-c", code, str(store.engine.url.database)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"locked\n"
+            holder.send_signal(signal.SIGSTOP)
+            os.waitpid(holder.pid, os.WUNTRACED)
+            try:
+                said = assert_unavailable(lambda: store.report_state(agent, 1, AuditState()))
+            finally:
+                holder.kill()
+        assert f"database is locked by process {holder.pid} (" in said
+        assert said.endswith("), which is stopped")
         store.report_state(agent, 1, AuditState())
 
     def test_a_missing_directory_is_named(self, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from oslo_db import exception as oslo
 from sqlalchemy import exc as sqlalchemy
 from sqlalchemy.engine import URL
 
+from nodetracker.db.connection.sqlite_lock import find_holder
 from nodetracker.db.connection.url import describe, is_read_only, list_secrets, sqlite_path
 from nodetracker.errors import (
     ConflictError,
@@ -129,10 +130,14 @@ def _reason(cause: BaseException, url: URL) -> str:
 
 
 def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
-    """Explain why a file cannot be opened or written; SQLite itself does not."""
+    """Explain why a file cannot be opened, written or locked; SQLite itself does not."""
     reason = _reason(cause, url)
     path = sqlite_path(url)
-    if getattr(cause, "sqlite_errorname", "") != "SQLITE_CANTOPEN" or path is None:
+    code = getattr(cause, "sqlite_errorname", "")
+    if path is not None and code.startswith("SQLITE_BUSY"):
+        holder = find_holder(path)
+        return f"{reason} by {holder}" if holder else reason
+    if code != "SQLITE_CANTOPEN" or path is None:
         return reason
     directory = path.absolute().parent
     if not directory.exists():
