@@ -1,6 +1,7 @@
 """Databases that go away, refuse and come back: the right error, and then it works again."""
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
+import pymysql
 import pytest
 import sqlalchemy as sa
 
@@ -21,7 +24,7 @@ from nodetracker.db.connection import engine
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import ConfigError, StoreError, StoreUnavailableError
+from nodetracker.errors import ConfigError, NotFoundError, StoreError, StoreUnavailableError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from tests.contract.values import create, make_values, register, update
@@ -212,6 +215,83 @@ def test_deadlocks_are_run_again_and_none_is_lost(server: Any) -> None:
     assert lost, "no transaction of the store was ever chosen to give way"
     store.close()
     other.close()
+
+
+DEADLOCKS: dict[str, list[tuple[type[Exception], tuple[Any, ...]]]] = {
+    "mysql": [
+        (pymysql.err.OperationalError, (1213, "Deadlock found when trying to get lock")),
+        (pymysql.err.InternalError, (1213, "WSREP detected deadlock/conflict and aborted")),
+        (pymysql.err.OperationalError, (1205, "Lock wait timeout exceeded")),
+    ],
+    "postgresql": [
+        (psycopg.errors.SerializationFailure, ("could not serialize access",)),
+        (psycopg.errors.DeadlockDetected, ("deadlock detected",)),
+        (psycopg.errors.LockNotAvailable, ("canceling statement due to lock timeout",)),
+    ],
+}
+
+
+def test_deadlocks_at_any_statement_and_at_commit_are_run_again(
+    server: Any, store: SqlStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As servers of a Galera cluster report them, which certify a transaction at COMMIT."""
+    agent = register(store)
+    remaining: list[int] = [0]  # points until the error, then below 0
+    errors: list[Exception] = []
+
+    def reach(*_: object) -> None:
+        remaining[0] -= 1
+        if remaining[0] == 0:
+            raise errors.pop()
+
+    sa.event.listen(store.engine, "do_execute", reach)
+    sa.event.listen(store.engine, "do_executemany", reach)
+    commit = store.engine.dialect.do_commit
+
+    def do_commit(connection: Any) -> None:
+        reach()
+        commit(connection)
+
+    monkeypatch.setattr(store.engine.dialect, "do_commit", do_commit)
+    remaining[0] = 100
+    store.apply_changes(agent, [create(agent, "n-certified")], 60)
+    points = 100 - remaining[0]
+    assert points > 4
+    entries = len(store.list_history("alpha"))
+    for kind, arguments in DEADLOCKS[server.name]:
+        for point in range(1, points + 1):
+            errors.append(kind(*arguments))
+            remaining[0] = point
+            name = f"n-{kind.__name__}-{arguments[0]}-{point}"
+            assert name in store.apply_changes(agent, [create(agent, name)], 60).records
+            assert errors == []
+            entries += 1
+    errors.append(DEADLOCKS[server.name][0][0](*DEADLOCKS[server.name][0][1]))
+    remaining[0] = 1
+    assert len(store.list_history("alpha")) == entries
+    assert errors == []
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_transaction_of_a_killed_connection_raises_its_own_error(
+    server: Any, store: SqlStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """oslo.db would raise the error of the rollback, and log this one with its traceback."""
+    database = engine.Database(DatabaseSettings(server.url_of_tests))
+
+    def fail(connection: sa.Connection) -> None:
+        connection.execute(sa.text("SELECT id FROM services FOR UPDATE"))
+        server.kill_connections()
+        raise NotFoundError("no such claim: x")
+
+    with caplog.at_level(logging.DEBUG), pytest.raises(NotFoundError, match="no such claim: x"):
+        database.write(fail)
+    own = [record.getMessage() for record in caplog.records if record.name == engine.__name__]
+    assert len(own) == 1
+    assert "rollback failed, closing the connection" in own[0]
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    assert "dropped" not in caplog.text
+    database.close()
 
 
 def test_a_value_that_the_database_refuses_names_neither_value_nor_statement(

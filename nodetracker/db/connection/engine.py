@@ -1,7 +1,7 @@
 """Open connections through an oslo.db facade with the same settings on every kind of server.
 
 Transactions are functions of a connection, run by `Database.read` and
-`Database.write`. A deadlock restarts the whole transaction.
+`Database.write`. A deadlock or an expired lock wait restarts the whole transaction.
 """
 
 import logging
@@ -17,7 +17,13 @@ from oslo_db.sqlalchemy import enginefacade
 
 from nodetracker.db.connection import failures
 from nodetracker.db.connection.dialect import SQLITE_NOW
-from nodetracker.db.connection.url import is_read_only, parse_connection, read_only, sqlite_path
+from nodetracker.db.connection.url import (
+    describe,
+    is_read_only,
+    parse_connection,
+    read_only,
+    sqlite_path,
+)
 
 T = TypeVar("T")
 
@@ -26,8 +32,31 @@ T = TypeVar("T")
 logging.getLogger("oslo_db.sqlalchemy.exc_filters").setLevel(logging.ERROR)
 # psycopg warns when it cannot close a broken connection cleanly.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
+# SQLAlchemy logs a traceback when a connection breaks while it is returned to the pool.
+# The transaction has ended by then, and the pool drops the connection.
+logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
+
+LOG = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 10
+IDLE_TRANSACTION_SECONDS = 15
+"""How long the server waits for the next statement of a transaction.
+
+It then rolls the transaction back and closes the connection, so a client that is
+stopped or cut off holds no lock for longer. The statements of one batch of an audit
+follow each other within milliseconds.
+"""
+MYSQL_IDLE_SECONDS = 30
+"""The same for MySQL, which only limits the idle time of a connection, in a transaction or not.
+
+Longer, so that two pooled connections that heartbeats use alternately stay open.
+"""
+RETRY_SECONDS = IDLE_TRANSACTION_SECONDS
+"""How long after its first attempt a transaction may be started again.
+
+By then the lock of a client that is gone was released. Together with one more lock wait
+it is less than callers over the broker wait.
+"""
 _WRITES = "nodetracker_writes"  # execution option of transactions that write
 _ATTEMPTS = 5
 _POOL = {"max_pool_size": 2, "max_overflow": 3, "pool_timeout": 10}
@@ -49,11 +78,6 @@ class DatabaseSettings:
     connection: str = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
     is_read_only: bool = False
-
-
-@enginefacade.transaction_context_provider
-class _Context:
-    """Context object to which oslo.db attaches one transaction."""
 
 
 class Database:
@@ -91,35 +115,81 @@ class Database:
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run a read-only transaction; on SQLite it does not wait for writers."""
-        with (
-            failures.translated(self.url),
-            self._manager.reader.using(_Context()) as session,
-        ):
-            return work(session.connection())
+        return self._run(work, failures.is_deadlock, writes=False)
 
-    def write(self, work: Callable[[sa.Connection], T], retry_on_duplicate: bool = False) -> T:
+    def write(
+        self,
+        work: Callable[[sa.Connection], T],
+        retry_on_duplicate: bool = False,
+        retry_on_lock_wait: bool = True,
+    ) -> T:
         """Run a transaction that writes; after a deadlock, run it again as a new one.
 
         Args:
             retry_on_duplicate: also retry after a duplicate key, for work that
                 reads the existing rows first.
+            retry_on_lock_wait: also retry when a lock was not granted in time;
+                False for work that is of no use later.
         """
+
+        def may_retry(error: Exception) -> bool:
+            return (
+                failures.is_deadlock(error)
+                or (retry_on_lock_wait and failures.is_lock_wait(error))
+                or (retry_on_duplicate and failures.is_duplicate(error))
+            )
+
+        return self._run(work, may_retry, writes=True)
+
+    def _run(
+        self,
+        work: Callable[[sa.Connection], T],
+        may_retry: Callable[[Exception], bool],
+        writes: bool,
+    ) -> T:
+        last_start = time.monotonic() + RETRY_SECONDS
         with failures.translated(self.url):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    return self._write_once(work)
+                    return self._run_once(work, writes)
                 except Exception as error:
-                    may_retry = failures.is_deadlock(error) or (
-                        retry_on_duplicate and failures.is_duplicate(error)
-                    )
-                    if attempt == _ATTEMPTS or not may_retry:
+                    is_last = attempt == _ATTEMPTS or time.monotonic() >= last_start
+                    if is_last or not may_retry(error):
                         raise
+                    LOG.debug(
+                        "%s; running the transaction again", failures.translate(error, self.url)
+                    )
                 time.sleep(random.uniform(0.01, 0.05) * 2**attempt)  # noqa: S311 - no secret
             raise AssertionError("unreachable")
 
-    def _write_once(self, work: Callable[[sa.Connection], T]) -> T:
-        with self._manager.writer.using(_Context()) as session:
-            return work(session.connection(execution_options={_WRITES: True}))
+    def _run_once(self, work: Callable[[sa.Connection], T], writes: bool) -> T:
+        # Not by oslo.db's transactions: when a rollback fails because the connection is gone,
+        # they raise its error instead of the original one, and log that with its traceback.
+        with self.engine.connect() as connection:
+            connection.execution_options(**{_WRITES: writes})
+            try:
+                result = work(connection)
+                if writes:
+                    connection.commit()
+            except Exception:
+                self._roll_back(connection)
+                raise
+            return result
+
+    def _roll_back(self, connection: sa.Connection) -> None:
+        """Roll back a failed transaction; the server does so itself for lost connections."""
+        if connection.invalidated:
+            return
+        try:
+            # By the driver, since SQLAlchemy does not roll back after a failed COMMIT.
+            connection.connection.rollback()
+        except Exception as error:
+            LOG.debug(
+                "%s: rollback failed, closing the connection: %s",
+                describe(self.url),
+                failures.explain(error, self.url),
+            )
+            connection.invalidate()
 
     def close(self) -> None:
         """Close the pooled connections; a later transaction opens new ones."""
@@ -137,24 +207,36 @@ def _tune(engine: sa.Engine) -> None:
 
 def _tune_server(engine: sa.Engine) -> None:
     _bound_idle_time(engine)
-    if engine.dialect.name == "postgresql":
-        statements = [
-            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            f"SET SESSION lock_timeout = {LOCK_WAIT_SECONDS * 1000}",
-        ]
-    else:
-        statements = [
-            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
-        ]
 
     @sa.event.listens_for(engine, "connect")
     def set_session(connection: Any, record: object) -> None:
+        # Known since the first connection, for which SQLAlchemy's own listener runs first.
+        is_mariadb = getattr(engine.dialect, "is_mariadb", False)
         cursor = connection.cursor()
-        for statement in statements:
+        for statement in list_session_settings(engine.dialect.name, is_mariadb):
             cursor.execute(statement)
         cursor.close()
         connection.commit()
+
+
+def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
+    """Return the statements that prepare a new connection to a server."""
+    if backend == "postgresql":
+        return [
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            f"SET SESSION lock_timeout = {LOCK_WAIT_SECONDS * 1000}",
+            f"SET SESSION idle_in_transaction_session_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
+        ]
+    idle_limit = (
+        f"idle_transaction_timeout = {IDLE_TRANSACTION_SECONDS}"
+        if is_mariadb
+        else f"wait_timeout = {MYSQL_IDLE_SECONDS}"
+    )
+    return [
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
+        f"SET SESSION {idle_limit}",
+    ]
 
 
 def _bound_idle_time(engine: sa.Engine) -> None:

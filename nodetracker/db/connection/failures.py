@@ -24,11 +24,17 @@ from nodetracker.errors import (
 
 _MYSQL_DUPLICATE = {1062, 1586}
 _MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, unknown required column
+# 1020: a row has changed, under snapshot isolation. Galera reports 1213 at any statement, and at
+# COMMIT when another server's transaction was first.
 _MYSQL_DEADLOCK = {1020, 1213}
+_MYSQL_LOCK_WAIT = 1205
 _MYSQL_REFUSED_VALUE = {1048, 1264, 1265, 1292, 1366, 1406, 1451, 1452}
 _POSTGRESQL_SCHEMA = {"3F000", "42P01", "42703"}
 _POSTGRESQL_DEADLOCK = {"40001", "40P01"}
-_POSTGRESQL_AWAY = ("08", "25006", "28", "40", "42501", "53", "55", "57", "58", "XX")
+_POSTGRESQL_LOCK_WAIT = "55P03"
+_POSTGRESQL_AWAY = (
+    "08", "25006", "25P03", "25P04", "28", "40", "42501", "53", "55", "57", "58", "XX",
+)  # fmt: skip
 
 
 def _unwrap(error: BaseException) -> list[BaseException]:
@@ -67,9 +73,15 @@ def _sqlstate(cause: BaseException) -> str | None:
 
 
 def is_deadlock(error: BaseException) -> bool:
-    """Return whether the database aborted this transaction to resolve a deadlock."""
+    """Return whether the database aborted this transaction in favour of another one."""
     cause = _find_cause(error)
     return _mysql_code(cause) in _MYSQL_DEADLOCK or _sqlstate(cause) in _POSTGRESQL_DEADLOCK
+
+
+def is_lock_wait(error: BaseException) -> bool:
+    """Return whether a server did not grant a lock in time."""
+    cause = _find_cause(error)
+    return _mysql_code(cause) == _MYSQL_LOCK_WAIT or _sqlstate(cause) == _POSTGRESQL_LOCK_WAIT
 
 
 def is_duplicate(error: BaseException) -> bool:
@@ -114,7 +126,7 @@ def _is_away(error: BaseException, cause: BaseException) -> bool:
     return any(isinstance(link, away) for link in _unwrap(error))
 
 
-def _reason(cause: BaseException, url: URL) -> str:
+def explain(cause: BaseException, url: URL) -> str:
     """Return the driver's message on one line, without secrets."""
     diagnosis = getattr(getattr(cause, "diag", None), "message_primary", None)
     if diagnosis:
@@ -129,9 +141,9 @@ def _reason(cause: BaseException, url: URL) -> str:
     return text
 
 
-def _sqlite_reason(cause: sqlite3.Error, url: URL) -> str:
+def _explain_sqlite(cause: sqlite3.Error, url: URL) -> str:
     """Explain why a file cannot be opened, written or locked; SQLite itself does not."""
-    reason = _reason(cause, url)
+    reason = explain(cause, url)
     path = sqlite_path(url)
     code = getattr(cause, "sqlite_errorname", "")
     if path is not None and code.startswith("SQLITE_BUSY"):
@@ -165,11 +177,11 @@ def translate(error: BaseException, url: URL) -> NodetrackerError:
     if _is_schema(cause):
         return SchemaError(
             f"{name}: schema missing or of another version; run nodetracker-manage db sync "
-            f"({_reason(cause, url)})"
+            f"({explain(cause, url)})"
         )
     if _is_away(error, cause):
         reason = (
-            _sqlite_reason(cause, url) if isinstance(cause, sqlite3.Error) else _reason(cause, url)
+            _explain_sqlite(cause, url) if isinstance(cause, sqlite3.Error) else explain(cause, url)
         )
         return StoreUnavailableError(f"{name}: {reason}")
     # All other errors concern a value, which the driver's message would repeat.

@@ -1,4 +1,4 @@
-"""Connect to PostgreSQL with a read timeout; `engine` imports this module on demand.
+"""Connect to PostgreSQL so that neither side waits for ever; `engine` imports this on demand.
 
 libpq limits only the time for connecting. The kernel of a server whose processes
 hang still acknowledges every packet, so TCP timeouts never end a statement.
@@ -6,13 +6,29 @@ hang still acknowledges every packet, so TCP timeouts never end a statement.
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.abc import PQGen
+from psycopg.abc import Params, PQGen, Query
 
 T = TypeVar("T")
+
+
+class LimitedCursor(psycopg.Cursor[Any]):
+    """A cursor that leaves the server's limit of idle transactions in force.
+
+    PostgreSQL (seen with 15) stops this limit at each message and starts it again after a
+    Sync. psycopg (seen with 3.3) ends an executemany with a Sync and a Flush, after which
+    a client that freezes would keep its locks. An empty query ends with another Sync.
+    """
+
+    def executemany(
+        self, query: Query, params_seq: Iterable[Params], *, returning: bool = False
+    ) -> None:
+        """Run a statement for each set of parameters."""
+        super().executemany(query, params_seq, returning=returning)
+        self.connection.execute("")
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -55,7 +71,7 @@ def connect(parameters: Mapping[str, Any]) -> BoundedConnection:
     known = dict(parameters)
     read_timeout = int(known.pop("read_timeout"))
     try:
-        connection = BoundedConnection.connect(**known)
+        connection = BoundedConnection.connect(**known, cursor_factory=LimitedCursor)
     except psycopg.Error as error:
         # The traceback refers to the half-open connection's socket, and reference cycles of
         # SQLAlchemy keep the traceback until the next garbage collection.

@@ -8,7 +8,7 @@ import pytest
 from oslo_db import exception as oslo
 from sqlalchemy import exc as sqlalchemy
 
-from nodetracker.db.connection.failures import is_deadlock, translate, translated
+from nodetracker.db.connection.failures import is_deadlock, is_lock_wait, translate, translated
 from nodetracker.db.connection.url import parse_connection
 from nodetracker.errors import (
     ConflictError,
@@ -75,6 +75,7 @@ def test_an_error_of_mysql_says_what_to_do_next_and_no_value(
         (psycopg.errors.AdminShutdown("terminating connection"), StoreUnavailableError),
         (psycopg.errors.TooManyConnections("too many clients"), StoreUnavailableError),
         (psycopg.errors.InsufficientPrivilege("permission denied"), StoreUnavailableError),
+        (psycopg.errors.IdleInTransactionSessionTimeout("terminating"), StoreUnavailableError),
         (psycopg.errors.UndefinedTable("relation does not exist"), SchemaError),
         (psycopg.errors.UndefinedColumn("column does not exist"), SchemaError),
         (psycopg.errors.UniqueViolation("duplicate key private"), ConflictError),
@@ -131,17 +132,23 @@ def test_a_schema_error_says_what_to_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "expected"),
+    ("cause", "deadlock", "lock_wait"),
     [
-        (pymysql.err.OperationalError(1213, "Deadlock"), True),
-        (pymysql.err.OperationalError(1205, "Lock wait timeout"), False),
-        (psycopg.errors.DeadlockDetected("deadlock"), True),
-        (psycopg.errors.LockNotAvailable("lock timeout"), False),
-        (sqlite_error("database is locked", "SQLITE_BUSY"), False),
+        (pymysql.err.OperationalError(1213, "Deadlock"), True, False),
+        (pymysql.err.OperationalError(1020, "Record has changed since last read"), True, False),
+        (pymysql.err.OperationalError(1205, "Lock wait timeout"), False, True),
+        (psycopg.errors.DeadlockDetected("deadlock"), True, False),
+        (psycopg.errors.SerializationFailure("could not serialize access"), True, False),
+        (psycopg.errors.LockNotAvailable("lock timeout"), False, True),
+        (psycopg.errors.IdleInTransactionSessionTimeout("idle"), False, False),
+        (sqlite_error("database is locked", "SQLITE_BUSY"), False, False),
     ],
 )
-def test_only_deadlocks_are_run_again(cause: Exception, expected: bool) -> None:
-    assert is_deadlock(oslo.DBDeadlock(wrap(cause))) is expected
+def test_which_errors_are_deadlocks_and_lock_waits(
+    cause: Exception, deadlock: bool, lock_wait: bool
+) -> None:
+    for error in (cause, wrap(cause), oslo.DBDeadlock(wrap(cause))):
+        assert (is_deadlock(error), is_lock_wait(error)) == (deadlock, lock_wait)
 
 
 def test_text_that_is_not_valid_unicode_is_refused() -> None:

@@ -1,0 +1,82 @@
+"""Transactions end as they should, and each connection is set up."""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db.connection.engine import (
+    IDLE_TRANSACTION_SECONDS,
+    MYSQL_IDLE_SECONDS,
+    Database,
+    DatabaseSettings,
+    list_session_settings,
+)
+from nodetracker.errors import NotFoundError, StoreError
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(DatabaseSettings(f"sqlite:///{tmp_path / 'nt.sqlite'}"))
+
+
+def break_connection(connection: sa.Connection) -> None:
+    """Close a connection so that SQLAlchemy does not notice."""
+    driver_connection = connection.connection.driver_connection
+    assert isinstance(driver_connection, sqlite3.Connection)
+    driver_connection.close()
+
+
+def test_each_server_ends_transactions_that_are_idle() -> None:
+    assert f"SET SESSION idle_transaction_timeout = {IDLE_TRANSACTION_SECONDS}" in (
+        list_session_settings("mysql", is_mariadb=True)
+    )
+    assert f"SET SESSION wait_timeout = {MYSQL_IDLE_SECONDS}" in (
+        list_session_settings("mysql", is_mariadb=False)
+    )
+    assert (
+        f"SET SESSION idle_in_transaction_session_timeout = {IDLE_TRANSACTION_SECONDS * 1000}"
+        in list_session_settings("postgresql", is_mariadb=False)
+    )
+
+
+def test_the_own_error_of_a_transaction_survives_a_lost_connection(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(connection: sa.Connection) -> None:
+        break_connection(connection)
+        raise NotFoundError("no such claim: x")
+
+    with caplog.at_level(logging.DEBUG):
+        for run in (database.read, database.write):
+            with pytest.raises(NotFoundError, match="no such claim: x"):
+                run(fail)
+    lines = [record for record in caplog.records if record.name.startswith("nodetracker")]
+    assert [record.levelno for record in lines] == [logging.DEBUG] * 2
+    assert all("rollback failed, closing the connection" in r.getMessage() for r in lines)
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+    assert "Traceback" not in caplog.text
+    assert database.read(lambda c: c.execute(sa.text("SELECT 1")).scalar()) == 1
+
+
+def test_a_connection_lost_before_the_commit_is_one_error(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(connection: sa.Connection) -> None:
+        connection.execute(sa.text("SELECT 1"))
+        break_connection(connection)
+
+    with pytest.raises(StoreError) as caught:
+        database.write(work)
+    assert "\n" not in str(caught.value)
+    assert caplog.records == []
+
+
+def test_a_connection_lost_after_its_last_transaction_is_not_noticed(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.write(break_connection)
+    assert caplog.records == []
+    assert database.read(lambda c: c.execute(sa.text("SELECT 1")).scalar()) == 1
