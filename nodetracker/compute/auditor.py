@@ -87,7 +87,8 @@ class Auditor:
         except DriverUnavailableError as error:
             self._is_driver_ready, self._listing_error = False, str(error)
             return error
-        self._is_driver_ready, self._listing_error = True, "; ".join(listing.unreachable) or None
+        self._is_driver_ready = listing.is_ready
+        self._listing_error = "; ".join(listing.unreachable) or None
         return listing
 
     def _read(self, nodenames: Collection[str], are_urgent: bool = False) -> _Batches:

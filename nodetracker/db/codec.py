@@ -71,11 +71,13 @@ def merge_values(stored: NodeValues, wanted: NodeValues, columns: Iterable[str])
 
 
 def _encode_fact(entry: FactEntry) -> dict[str, Any]:
+    unseen_kinds = [kind.value for kind in entry.unseen_kinds]
     return {
         "state": entry.state.value,
         "source": entry.source,
         "since": entry.since.astimezone(UTC).isoformat(),
         "error": entry.error,
+        **({"unseen_kinds": unseen_kinds} if unseen_kinds else {}),
     }
 
 
@@ -85,6 +87,7 @@ def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
         source=entry["source"],
         since=datetime.fromisoformat(entry["since"]),
         error=entry["error"],
+        unseen_kinds=tuple(map(WorkloadKind, entry.get("unseen_kinds", ()))),
     )
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from nodetracker.model.guest import WorkloadKind
+
 T = TypeVar("T")
 
 
@@ -48,9 +50,15 @@ def failed(source: str, error: str) -> Fact[Any]:
 
 @dataclass(frozen=True, slots=True)
 class FactEntry:
-    """A fact as stored in the row: state, source, start of the state, and last error."""
+    """A fact as stored in the row: state, source, start of the state, and last error.
+
+    Attributes:
+        unseen_kinds: only of guests that are not fresh: their kinds whose source
+            does not list any, in a fixed order. No claims of these are admitted.
+    """
 
     state: FactState
     source: str
     since: datetime
     error: str | None = None
+    unseen_kinds: tuple[WorkloadKind, ...] = ()

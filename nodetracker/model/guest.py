@@ -119,12 +119,15 @@ class GuestListing:
             anything is unreadable, else none.
         partial: the guests of which some data is unknown. They exist, and
             accounting uses the stored data of each.
+        unseen_kinds: those of `unread_kinds` whose source failed, so that it
+            lists no guest.
     """
 
     guests: tuple[Guest, ...] = ()
     unreadable: tuple[str, ...] = ()
     unread_kinds: frozenset[WorkloadKind] | None = None
     partial: tuple[PartialGuest, ...] = ()
+    unseen_kinds: frozenset[WorkloadKind] = frozenset()
 
     @property
     def all_guests(self) -> tuple[Guest | PartialGuest, ...]:

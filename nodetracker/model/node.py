@@ -39,10 +39,12 @@ class NodeListing:
         nodenames: in the driver's order, without duplicates.
         unreachable: sources that did not respond; if there are any, no row
             counts as an orphan.
+        is_ready: False if no source of guests responds, though nodes are known.
     """
 
     nodenames: tuple[str, ...]
     unreachable: tuple[str, ...] = ()
+    is_ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,15 +65,18 @@ class CompositeDriver:
         for part in self._parts:
             part.start_listing()
         unreachable: list[str] = []
+        is_ready = False
         for part in self._parts:
             try:
-                unreachable += part.listing().unreachable
+                listing = part.listing()
+                unreachable += listing.unreachable
+                is_ready = is_ready or listing.is_ready
             except DriverUnavailableError as error:
                 if part is self._first and part.nodename is None:
                     raise
                 unreachable.append(str(error))
         known = self._first.nodename
-        return NodeListing(() if known is None else (known,), tuple(unreachable))
+        return NodeListing(() if known is None else (known,), tuple(unreachable), is_ready)
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read all drivers concurrently and merge their readings."""

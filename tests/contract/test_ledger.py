@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import Charge, usage_columns
@@ -19,7 +20,8 @@ from nodetracker.errors import (
     RefusedError,
 )
 from nodetracker.model.claim import Claim, ClaimState
-from nodetracker.model.guest import GuestPins
+from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.guest import GuestPins, WorkloadKind
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDeviceType, PciStatus
@@ -27,7 +29,15 @@ from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.values import create, make_device, make_guest, make_values, register, update
+from tests.contract.values import (
+    SINCE,
+    create,
+    make_device,
+    make_guest,
+    make_values,
+    register,
+    update,
+)
 from tests.statements import count_statements
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
@@ -114,6 +124,19 @@ def node(store: Store) -> NodeRecord:
 
 
 class TestGranting:
+    def test_kinds_of_guests_that_cannot_be_seen_are_refused(self, store: Store) -> None:
+        agent = make_node(store)
+        unseen = FactEntry(FactState.HELD, "sock", SINCE, "away", (WorkloadKind.CONTAINER,))
+        store.apply_changes(agent, [update(node(store), facts={"guests": unseen})], 60)
+        instance = ask(VCPU=1)
+        workload = dataclasses.replace(instance.workload, kind=WorkloadKind.CONTAINER)
+        container = dataclasses.replace(instance, uuid=str(uuid.uuid4()), workload=workload)
+        with pytest.raises(ClaimRefusedError, match="containers have not been listed since"):
+            claim(store, container)
+        answer = store.try_claim(container, "alpha", "node-1", ADMISSION_POLICY)
+        assert [refusal.check for refusal in answer.refusals] == [AdmissionCheck.FACTS]
+        assert claim(store, instance).is_active
+
     def test_a_claim_is_written_with_the_row_s_new_usage(self, store: Store) -> None:
         make_node(store)
         before = node(store)

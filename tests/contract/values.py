@@ -94,6 +94,7 @@ def make_values(**changes: Any) -> NodeValues:
             "storage": FactEntry(
                 FactState.HELD, "statvfs", SINCE + timedelta(microseconds=2), "stale file handle"
             ),
+            "guests": FactEntry(FactState.HELD, "docker", SINCE, "away", (WorkloadKind.CONTAINER,)),
         },
         mem_available=200_000,
         disk_available_least=-3,

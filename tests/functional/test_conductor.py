@@ -200,7 +200,7 @@ def old_conductor(transport: Transport) -> Iterator[Any]:
 def test_an_agent_beside_an_older_conductor_names_both_versions_once_and_recovers(
     conductor: Conductor, remote: Remote, store: SqlStore, old_conductor: Any
 ) -> None:
-    text = "conductor serves interface version 1.0 and was called with 2.0"
+    text = f"conductor serves interface version 1.0 and was called with {CONDUCTOR.version}"
     with remote.start() as agent:
         agent.wait_for(text)
         time.sleep(4)  # some heartbeats and audits
@@ -227,7 +227,8 @@ def test_a_conductor_names_both_versions_to_an_agent_of_another(
         with pytest.raises(RpcVersionError) as raised:
             caller.call(other, None, other.methods["now"], {}, 10)
         assert str(raised.value) == (
-            f"conductor c-1 serves interface version 2.0 and was called with {version}: "
+            f"conductor c-1 serves interface version {CONDUCTOR.version} and was "
+            f"called with {version}: "
             "upgrade the older side"
         )
         assert "Traceback" not in running.output()

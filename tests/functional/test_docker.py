@@ -18,6 +18,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd, Engine, Podman
 from tests.functional.servers.process import find_free_port, require
@@ -126,6 +127,11 @@ def is_in(name: str, state: PowerState, **fields: Any) -> Any:
         )
 
     return holds
+
+
+def read_service(agent: RunningAgent) -> ServiceRecord:
+    (service,) = agent.store.list_services(HOST)
+    return service
 
 
 def adds_up(node: NodeRecord) -> bool:
@@ -279,7 +285,10 @@ def test_facts_of_a_stopped_engine_are_held_until_it_is_back(
     assert node.values.facts["storage"].state is FactState.FRESH
     assert "No such file" in str(node.values.facts["guests"].error)
     agent.wait(lambda node: node.values.facts["engine"].state is FactState.HELD)
+    wait_until(lambda: read_service(agent).disabled)
+    assert str(read_service(agent).disabled_reason).startswith(f"AUTO: {engine.url}: ")
     engine.start()
+    wait_until(lambda: not read_service(agent).disabled)
     found = agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
     print(f"\n{engine.name}: loss noticed in {lost:.2f} s, return in {found:.2f} s")
     client = engine.client()

@@ -1,5 +1,6 @@
 """Several drivers on one host with a real dockerd: one row, exact usage, independent failures."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,15 @@ def test_libvirt_and_docker_are_one_row(
         agent.stop()
 
 
+def try_claim(agent: RunningAgent, kind: str) -> str:
+    """Return why a claim of a kind of workload would be refused, "" if it fits."""
+    request = agent.programs.directory / "request.json"
+    workload = {"uuid": "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11", "kind": kind}
+    request.write_text(json.dumps({"workload": workload, "resources": {"MEMORY_MB": 1}}))
+    found = agent.programs.manage("claim", "create", str(request), "--host", HOST, "--dry-run")
+    return found.stdout if found.returncode else ""
+
+
 def is_written(record: Any, what: str, agent: RunningAgent, condition: Any) -> None:
     record[what] = round(agent.wait(condition, timeout=60), 2)
 
@@ -188,6 +198,8 @@ def test_a_frozen_source_delays_no_event_of_the_other(
             libvirtd.virsh(command, "vm-1")
             is_written(took, f"{command} beside a frozen dockerd", agent, instance(state))
         agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD, timeout=60)
+        assert "containers have not been listed since" in try_claim(agent, "container")
+        assert not try_claim(agent, "instance")
         libvirtd.virsh("start", "vm-1")
         is_written(took, "start, later", agent, instance(PowerState.RUNNING))
         dockerd.thaw()

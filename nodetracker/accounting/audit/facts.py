@@ -1,13 +1,16 @@
 """Derive the stored state of facts: fresh, held or unknown, with source and start time."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from nodetracker.model.fact import Fact, FactEntry, FactState
+from nodetracker.model.guest import GuestListing, WorkloadKind
 
 
 def track_facts(
-    facts: Mapping[str, Fact[object]],
+    facts: Mapping[str, Fact[Any]],
     stored: Mapping[str, FactEntry],
     now: datetime,
     held_fact_expiry: int,
@@ -25,10 +28,22 @@ def track_facts(
         Entries that equal the stored ones while nothing changes, so that an
         audit without changes writes nothing.
     """
-    return {
+    entries = {
         name: _evaluate(fact, stored.get(name), now, held_fact_expiry)
         for name, fact in facts.items()
     }
+    guests = facts.get("guests")
+    if guests is not None:
+        entries["guests"] = replace(entries["guests"], unseen_kinds=find_unseen_kinds(guests))
+    return entries
+
+
+def find_unseen_kinds(guests: Fact[GuestListing]) -> tuple[WorkloadKind, ...]:
+    """Return the kinds of guests that were not listed because their source failed."""
+    if guests.is_fresh:
+        return ()
+    unseen = frozenset(WorkloadKind) if guests.value is None else guests.value.unseen_kinds
+    return tuple(kind for kind in WorkloadKind if kind in unseen)
 
 
 def _evaluate(

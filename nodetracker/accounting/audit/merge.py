@@ -77,12 +77,13 @@ def _merge_guests(
         return failed(source, errors), []
     merged: dict[str, tuple[str, Guest | PartialGuest]] = {}
     unread: set[WorkloadKind] = set()
+    unseen: set[WorkloadKind] = set()
     unreadable: list[str] = []
     warnings = []
     own_disk = readings[0].disk
     for reading, fact in facts:
         if fact.value is None:
-            unread |= reading.kinds
+            unseen |= reading.kinds
             continue
         is_pending = reading.is_pending
         unread |= {k for k in reading.kinds if is_pending or not fact.value.is_complete_for(k)}
@@ -99,8 +100,9 @@ def _merge_guests(
     listing = GuestListing(
         tuple(guest for guest in guests if isinstance(guest, Guest)),
         tuple(unreadable),
-        frozenset(unread),
+        frozenset(unread | unseen),
         tuple(guest for guest in guests if isinstance(guest, PartialGuest)),
+        frozenset(unseen),
     )
     return Fact(source, listing, errors or None), warnings
 

@@ -32,7 +32,7 @@ class AdmissionCheck(enum.StrEnum):
     MAINTENANCE = "maintenance"
     UP = "up"
     TRAITS = "traits"
-    FACTS = "facts"  # a fact that the claim needs is unknown
+    FACTS = "facts"  # a fact that the claim needs is unknown, or guests of its kind are unseen
     CPU = "cpu"
     PCPU = "pcpu"
     RAM = "ram"
@@ -184,7 +184,7 @@ def admit(
     refusals += [Refusal(AdmissionCheck.TRAITS, f"trait {trait} is missing") for trait in missing]
     refusals += [
         Refusal(AdmissionCheck.FACTS, reason)
-        for reason in _unknown_facts(values, request, verdicts)
+        for reason in (*_unseen_guests(values, request), *_unknown_facts(values, request, verdicts))
     ]
     refusals += [_refuse(verdict) for verdict in verdicts if not verdict.fits]
     return Admission(tuple(verdicts), tuple(refusals))
@@ -253,3 +253,12 @@ def _unknown_facts(
         for name, entry in sorted(values.facts.items())
         if name in needed and entry.state is FactState.UNKNOWN
     ]
+
+
+def _unseen_guests(values: NodeValues, request: ClaimRequest) -> list[str]:
+    """Return the reason if guests of the workload's kind cannot be listed: others may run."""
+    entry, kind = values.facts.get("guests"), request.workload.kind
+    if entry is None or entry.state is FactState.UNKNOWN or kind not in entry.unseen_kinds:
+        return []
+    since = entry.since.isoformat(timespec="seconds")
+    return [f"{kind}s have not been listed since {since}: {entry.error}"]

@@ -106,8 +106,9 @@ class DockerDriver:
         if self._has_live_events:
             return NodeListing((self._host,))
         fact = self._probes.run(self._key("ping"), self._client.ping)
-        problem = f"{self._source}: {fact.error}"
-        return NodeListing((self._host,), () if fact.is_fresh else (problem,))
+        if fact.is_fresh:
+            return NodeListing((self._host,))
+        return NodeListing((self._host,), (f"{self._source}: {fact.error}",), is_ready=False)
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read the facts of the machine and the engine and its containers, in separate probes."""

@@ -16,7 +16,7 @@ from nodetracker.db.column_types import JsonText
 from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.db.schema import tables
 from nodetracker.model.fact import FactEntry, FactState
-from nodetracker.model.guest import Guest
+from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.service import Incarnation, ServiceRecord
@@ -79,6 +79,7 @@ def test_values_that_json_cannot_express_are_refused(value: object) -> None:
             source=st.text(),
             since=st.datetimes(timezones=st.just(UTC)),
             error=st.none() | st.text(),
+            unseen_kinds=st.lists(st.sampled_from(WorkloadKind), unique=True).map(tuple),
         ),
     )
 )

@@ -31,6 +31,7 @@ class FakeDriver:
         self.capabilities = frozenset(capabilities)
         self.error = None
         self.unreachable = ()
+        self.is_ready = True
         self.gate = None
         self.listing_gate = None
         self.disk = 0
@@ -47,7 +48,7 @@ class FakeDriver:
             self.listing_gate.wait()
         if self.error is not None:
             raise self.error
-        return NodeListing(self.nodenames, self.unreachable)
+        return NodeListing(self.nodenames, self.unreachable, self.is_ready)
 
     def get_available_resource(self, nodename):
         guests = self.guests
@@ -139,7 +140,7 @@ def test_a_driver_that_does_not_answer_leaves_the_other_fresh():
     driver.get_available_nodes()
     second.error = DriverUnavailableError("sock", "connection refused")
     listing = driver.get_available_nodes()
-    assert listing == NodeListing(("node-1",), ("sock: connection refused",))
+    assert listing == NodeListing(("node-1",), ("sock: connection refused",), is_ready=True)
     snapshot = driver.get_available_resource("node-1")
     assert uuids(snapshot) == {INSTANCE.uuid}
     assert "connection refused" in snapshot.guests.error
@@ -183,6 +184,15 @@ def test_a_first_driver_with_an_unreachable_source_keeps_its_node():
     driver.get_available_nodes()
     first.nodenames, first.unreachable = (), ("qemu: away",)
     assert driver.get_available_nodes() == NodeListing(("node-1",), ("qemu: away",))
+
+
+def test_the_host_is_not_ready_while_no_driver_answers():
+    first, second = libvirt(INSTANCE), docker(CONTAINER)
+    driver = make(first, second)
+    assert driver.get_available_nodes().is_ready
+    first.error = DriverUnavailableError("qemu", "connection refused")
+    second.is_ready = False
+    assert not driver.get_available_nodes().is_ready
 
 
 def test_a_first_driver_that_never_answered_is_unavailable():

@@ -1,7 +1,8 @@
 import pytest
 
-from nodetracker.accounting.audit.facts import track_facts
-from nodetracker.model.fact import FactEntry, FactState, failed, fresh
+from nodetracker.accounting.audit.facts import find_unseen_kinds, track_facts
+from nodetracker.model.fact import Fact, FactEntry, FactState, failed, fresh
+from nodetracker.model.guest import GuestListing, WorkloadKind
 from tests.builders import NOW, later
 
 FRESH = FactEntry(FactState.FRESH, "s", later(-3000))
@@ -39,3 +40,20 @@ UNKNOWN = FactEntry(FactState.UNKNOWN, "s", later(-5000), "boom")
 def test_a_failing_fact_is_held_and_unknown_after_its_expiry(stored, fact, expected):
     entries = {} if stored is None else {"cpu": stored}
     assert track_facts({"cpu": fact}, entries, NOW, 600) == {"cpu": expected}
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [
+        (fresh("s", GuestListing()), ()),
+        (failed("s", "boom"), tuple(WorkloadKind)),
+        (Fact("s", GuestListing(unreadable=("vm-1: boom",)), "vm-1: boom"), ()),
+        (
+            Fact("s", GuestListing((), unseen_kinds=frozenset({WorkloadKind.CONTAINER})), "boom"),
+            (WorkloadKind.CONTAINER,),
+        ),
+    ],
+    ids=["all are listed", "none is listed", "one is unreadable", "one source of two fails"],
+)
+def test_kinds_are_unseen_while_their_source_lists_none(fact, expected):
+    assert find_unseen_kinds(fact) == expected

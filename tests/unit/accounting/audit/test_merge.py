@@ -98,6 +98,7 @@ def test_a_failed_driver_s_guests_are_held_and_the_others_are_fresh():
     assert view.values.memory_mb_used == 512 + 1024 + 3 * 64
     assert view.values.facts["guests"].state is FactState.HELD
     assert "docker: no answer" in view.values.facts["guests"].error
+    assert view.values.facts["guests"].unseen_kinds == (WorkloadKind.CONTAINER,)
     assert view.values.labels == {"rack": "7"}
 
 
@@ -175,3 +176,27 @@ def test_claims_of_a_kind_that_was_not_read_do_not_expire():
     before = {"instance": 1, "container": 1}
     counts = count_absences(claims.values(), merged.guests, before)
     assert counts == {"instance": 2, "container": 1}
+
+
+def pending(reading):
+    return dataclasses.replace(reading, is_pending=True)
+
+
+def test_a_driver_that_is_still_being_read_counts_as_last_read():
+    record = stored(libvirt(*VM), docker(*BOX))
+    late = pending(docker(*BOX))
+    view = account(merge_readings([libvirt(VM[0]), late]), record, Policy(), NOW)
+    assert names(view) == sorted(guest.name for guest in (VM[0], *BOX))
+    assert view.values.facts == record.values.facts
+    assert not view.warnings
+    new_box = pending(docker(*BOX[1:]))
+    view = account(merge_readings([libvirt(*VM), new_box]), record, Policy(), NOW)
+    assert names(view) == sorted(guest.name for guest in (*VM, *BOX))
+
+
+def test_a_driver_that_failed_and_is_read_again_is_still_unseen():
+    record = stored(libvirt(*VM), docker(*BOX))
+    view = account(merge_readings([libvirt(*VM), pending(away(docker()))]), record, Policy(), NOW)
+    assert view.values.facts["guests"].state is FactState.HELD
+    assert view.values.facts["guests"].unseen_kinds == (WorkloadKind.CONTAINER,)
+    assert names(view) == sorted(guest.name for guest in (*VM, *BOX))

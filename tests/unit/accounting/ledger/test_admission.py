@@ -6,6 +6,7 @@ from nodetracker.accounting.ledger.admission import admit
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge, charge_of_claim, usage_columns
 from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from tests.builders import NOW
 
@@ -161,6 +162,18 @@ def test_an_unknown_total_refuses_every_amount():
         assert all(
             "memory has been unknown since" in reason and "gone" in reason for reason in found
         )
+
+
+@pytest.mark.parametrize("state", [FactState.HELD, FactState.UNKNOWN])
+def test_a_kind_of_guests_that_are_not_seen_is_refused_and_no_other(state):
+    entry = FactEntry(state, "docker.sock", NOW, "refused", (WorkloadKind.CONTAINER,))
+    values = replace(EMPTY, facts={"guests": entry})
+    container = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "kind": "container"}
+    (reason,) = reasons(values, workload=container, resources={"VCPU": 1})
+    assert reason.endswith(f"since {NOW.isoformat(timespec='seconds')}: refused")
+    is_held = state is FactState.HELD
+    assert reason.startswith("containers have not been listed") is is_held
+    assert (reasons(values, resources={"VCPU": 1}) == ()) is is_held
 
 
 @pytest.mark.parametrize(
