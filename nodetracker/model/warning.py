@@ -30,6 +30,8 @@ class WarningKind(enum.StrEnum):
     ENGINE_DATA = "engine_data"
     ENGINE_NAME = "engine_name"
     GUEST_LISTED_TWICE = "guest_listed_twice"
+    GUEST_EXCEEDS_NODE = "guest_exceeds_node"
+    NODE_OVERCOMMITTED = "node_overcommitted"
     DRIFT = "drift"
     PCI_DEVICE_MISSING = "pci_device_missing"
     CLAIM_EXPIRED = "claim_expired"

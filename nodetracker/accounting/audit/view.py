@@ -65,10 +65,11 @@ def account(
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     known = replace(before, **_known_columns(snapshot, policy, before), facts=facts)
     missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
+    values = _with_usage(known, claims.values(), guests, devices)
     return NodeView(
         nodename=snapshot.nodename,
         uuid=snapshot.uuid,
-        values=_with_usage(known, claims.values(), guests, devices),
+        values=values,
         guests=guests,
         devices=devices,
         claims=claims,
@@ -79,7 +80,7 @@ def account(
             *cpu_set_warnings,
             *reconciliation.warnings,
             *move_warnings,
-            *find_ledger_warnings(snapshot.nodename, guests, devices, claims, moves, now),
+            *find_ledger_warnings(snapshot.nodename, values, guests, devices, claims, moves, now),
         ),
         unread=_list_unread(snapshot),
     )

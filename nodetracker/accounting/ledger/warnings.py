@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from nodetracker.accounting.ledger.overcommit import find_capacity_warnings
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
+from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.units import MILLI, whole_units
@@ -14,6 +16,7 @@ from nodetracker.units import MILLI, whole_units
 
 def find_ledger_warnings(
     nodename: str,
+    values: NodeValues,
     guests: Mapping[str, Guest],
     devices: Mapping[str, TrackedDevice],
     claims: Mapping[str, Claim],
@@ -22,6 +25,7 @@ def find_ledger_warnings(
 ) -> list[HostWarning]:
     """Return the mismatches after an audit."""
     return [
+        *find_capacity_warnings(nodename, values, guests.values()),
         *_find_missing_devices(nodename, devices.values()),
         *_find_expired_claims(nodename, guests, claims.values(), now),
         *_find_drift(nodename, guests, claims.values()),

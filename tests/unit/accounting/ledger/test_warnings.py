@@ -8,6 +8,7 @@ import pytest
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
+from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, later, make_guest
@@ -57,6 +58,7 @@ def make_move(source: str, dest: str) -> Move:
 def find(claims=(), guests=(), devices=(), now=NOW, moves=()):
     return find_ledger_warnings(
         "node-1",
+        NodeValues(tracks_resources=False),  # other tests compare guests with their node
         {guest.uuid: guest for guest in guests},
         {device.address: device for device in devices},
         {claim.uuid: claim for claim in claims},
