@@ -84,7 +84,7 @@ def steady(text: str, programs: Programs) -> str:
         (
             "node-list-long.csv",
             ["node", "list", "--long", "-f", "csv", "-c", "nodename", "-c", "vcpus", "-c",
-             "vcpus_used", "-c", "uuid", "-c", "hypervisor_type", "-c", "host_ip"],
+             "vcpus_used", "-c", "running_vms", "-c", "vms_running", "-c", "uuid", "-c", "hypervisor_type", "-c", "host_ip"],
         ),
     ],
 )  # fmt: skip

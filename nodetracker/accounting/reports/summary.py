@@ -8,7 +8,8 @@ from typing import Any
 
 from nodetracker.accounting.liveness import is_cut_off, is_service_up
 from nodetracker.accounting.reports.workloads import list_workloads
-from nodetracker.model.node import NodeRecord
+from nodetracker.model.guest import PowerState
+from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import ServiceRecord
 
 _SUMMED = (
@@ -78,6 +79,11 @@ def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetim
         return None
     since = max(0.0, (now - service.last_seen_up).total_seconds())
     return round(float(carried) + since, 3)
+
+
+def count_running_vms(values: NodeValues) -> int:
+    """Return the number of instances that run; ``running_vms`` counts all, as Nova's does."""
+    return int(values.stats.get(f"num_vm_{PowerState.RUNNING}", 0))
 
 
 def summarize_node(

@@ -15,6 +15,7 @@ from nodetracker.accounting.reports.summary import (
     NodeSummary,
     as_row,
     audit_age_seconds,
+    count_running_vms,
     sum_nodes,
     summarize_node,
 )
@@ -33,7 +34,7 @@ from nodetracker.ports import FleetStore
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (
-    "uuid", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
+    "uuid", "vms_running", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
 _DIFF_COLUMNS = tuple(item.name for item in dataclasses.fields(DriftLine))
@@ -82,7 +83,10 @@ class ShowNode(StoreCommand, ShowOne):
             "host": record.host,
             "hypervisor_hostname": record.nodename,
         }
-        shown |= {name: to_plain(getattr(record.values, name)) for name in NODE_COLUMNS}
+        for name in NODE_COLUMNS:
+            shown[name] = to_plain(getattr(record.values, name))
+            if name == "running_vms":  # which counts all, as Nova's does
+                shown["vms_running"] = count_running_vms(record.values)
         shown |= {
             "generation": record.generation,
             "epoch": record.epoch,
@@ -222,7 +226,11 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentPars
 
 
 def _long_columns(record: NodeRecord) -> dict[str, Any]:
-    own = {"uuid": record.uuid, "generation": record.generation}
+    own = {
+        "uuid": record.uuid,
+        "vms_running": count_running_vms(record.values),
+        "generation": record.generation,
+    }
     return {
         name: own[name] if name in own else getattr(record.values, name) for name in _LONG_COLUMNS
     }

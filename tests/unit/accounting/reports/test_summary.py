@@ -4,10 +4,12 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.reports.summary import (
     audit_age_seconds,
+    count_running_vms,
     describe_host,
     sum_nodes,
     summarize_node,
 )
+from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.settings import Policy
 from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot
 
@@ -68,6 +70,17 @@ def test_state_is_liveness_and_status_is_set_by_the_administrator():
 
 def test_a_node_without_a_service_is_down():
     assert summarize_node(stored(), None, NOW, 60).state == "down"
+
+
+def test_instances_that_run_are_counted_beside_all():
+    guests = [
+        make_guest(1, power_state=PowerState.RUNNING),
+        make_guest(2, power_state=PowerState.SHUTDOWN),
+        make_guest(3, power_state=PowerState.PAUSED),
+        make_guest(4, power_state=PowerState.RUNNING, kind=WorkloadKind.CONTAINER),
+    ]
+    values = account(make_snapshot("n", *guests), None, Policy(), NOW).values
+    assert (values.running_vms, count_running_vms(values)) == (3, 1)
 
 
 def test_the_sums_exclude_disabled_services():
