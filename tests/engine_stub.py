@@ -197,6 +197,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
+        if isinstance(stub.version, dict) and stub.version.get("ApiVersion"):
+            self.send_header("Api-Version", str(stub.version["ApiVersion"]))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

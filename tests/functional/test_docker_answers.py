@@ -255,6 +255,13 @@ class TestRequests:
         driver.get_available_resource(HOST)
         assert self.count(stub, driver) == ["/containers/json"]
 
+    def test_connecting_is_the_cheapest_request(self, driver_on_stub, stub):
+        driver = driver_on_stub.driver()
+        driver.get_available_nodes()
+        assert set(stub.requests) == {"/_ping"}
+        driver.get_available_resource(HOST)
+        assert stub.requests.count("/version") == 1
+
     def test_the_report_is_requested_every_minute(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()
         listen(driver)

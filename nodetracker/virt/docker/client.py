@@ -177,12 +177,7 @@ class EngineClient:
         """Connect and negotiate the API version; the lock is not held during these requests."""
         self.request_count += 1
         with contextlib.closing(self._make_connection(_NEGOTIATION_API_VERSION)) as probe:
-            try:
-                answer = probe.version(api_version=False)
-            except docker.errors.NotFound as error:
-                text = f"answered 404: {error.explanation}"
-                raise HostDataError(self.source, text[:_MAX_ERROR_LENGTH]) from error
-        version = answer.get("ApiVersion") if isinstance(answer, dict) else None
+            version = self._read_api_version(probe)
         if not isinstance(version, str) or not _parse_version(version):
             raise HostDataError(self.source, "does not report its API version")
         if _parse_version(version) < MIN_API_VERSION:
@@ -196,6 +191,23 @@ class EngineClient:
         if previous is not None:
             previous.close()
         return connection
+
+    def _read_api_version(self, probe: docker.APIClient) -> Any:
+        """Return the engine's API version: from its answer to ``/_ping``, else ``/version``.
+
+        Podman's service (seen with 4.3) starts other programs for ``/version``,
+        and finishes these calls even if nobody waits for them.
+        """
+        ping = probe.get(f"{probe.base_url}/_ping", timeout=self._timeout)
+        if "Api-Version" in ping.headers:
+            return ping.headers["Api-Version"]
+        self.request_count += 1
+        try:
+            answer = probe.version(api_version=False)
+        except docker.errors.NotFound as error:
+            text = f"answered 404: {error.explanation}"
+            raise HostDataError(self.source, text[:_MAX_ERROR_LENGTH]) from error
+        return answer.get("ApiVersion") if isinstance(answer, dict) else None
 
     def _check_response(self, response: requests.Response) -> requests.Response:
         """Return the response if its status is 200.

@@ -24,10 +24,10 @@ from nodetracker.virt.docker.info import (
     EngineReport,
     has_disk_quotas,
     is_same_host,
-    parse_report,
 )
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
 from nodetracker.virt.docker.pins import HostTopology, derive_pins
+from nodetracker.virt.docker.report import ReportReader
 from nodetracker.virt.docker.workloads import parse_workload_uuid
 from nodetracker.virt.machine import MachineProbes, read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
@@ -35,9 +35,6 @@ from nodetracker.virt.probes import ProbeKey
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-REPORT_MAX_AGE_SECONDS = 50.0
-"""Maximum age of the engine's report about itself; an event of the daemon expires it earlier."""
 
 
 class DockerDriver:
@@ -69,9 +66,7 @@ class DockerDriver:
         self._guest_builder = GuestBuilder(
             client, self._host, self._roots, self._probes, measures_containers, monotonic
         )
-        self._report: EngineReport | None = None
-        self._report_at = 0.0
-        self._reloaded_at = 0.0
+        self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
         self._host_topology = HostTopology()
 
@@ -120,7 +115,7 @@ class DockerDriver:
         listing = pending_listing.fact()
         built = BuiltGuests()
         if listing.value is None:
-            self._reloaded_at = self._monotonic()  # the engine's report has to be read again too
+            self._report_reader.expire()
         else:
             built = self._guest_builder.build(listing.value.containers)
         machine = machine_probes.facts()
@@ -158,12 +153,12 @@ class DockerDriver:
             if event.container_id:
                 self._reader.mark_changed(event.container_id)
             else:
-                self._reloaded_at = self._monotonic()
+                self._report_reader.expire()
             callback(NodeEvent(self._host, event.kind, _workload_of(event)))
 
         def on_source() -> None:
             self._reader.mark_all_changed()
-            self._reloaded_at = self._monotonic()
+            self._report_reader.end_pause()
             callback(NodeEvent(self._host, EventKind.SOURCE))
 
         self._listener = EventListener(self._client.copy(), on_event, on_source)
@@ -184,11 +179,7 @@ class DockerDriver:
     # Probes: each runs in a separate thread and may hang.
 
     def _read_engine(self) -> EngineReport:
-        report = self._report
-        if report is None or not self._is_report_current():
-            started_at = self._monotonic()
-            report = parse_report(self._client.info(), self._client.version(), self._source)
-            self._report, self._report_at = report, started_at
+        report = self._report_reader.read(self._has_live_events)
         engine = report.engine
         if not engine.root_dir:
             return report
@@ -197,15 +188,6 @@ class DockerDriver:
             engine.storage_driver, mount.fs_type, mount.options
         )
         return replace(report, engine=replace(engine, has_disk_quotas=quotas))
-
-    def _is_report_current(self) -> bool:
-        """Return whether the last report is still current: no event has expired it."""
-        age = self._monotonic() - self._report_at
-        return (
-            self._has_live_events
-            and age < REPORT_MAX_AGE_SECONDS
-            and self._report_at > self._reloaded_at
-        )
 
     def _read_containers(self) -> ContainerListing:
         return self._reader.read(self._has_live_events)
