@@ -64,7 +64,7 @@ def capture_machine(roots: Roots) -> Capture:
         pci = _try(lambda: read_pci_devices(foreign))
         _try(lambda: read_netdevs(foreign))
         _try(lambda: read_mdev_types(foreign))
-        _try(lambda: read_gpus(foreign, pci or ()))
+        _try(lambda: read_gpus(foreign, pci.value if pci else ()))
         _try(lambda: read_disks(foreign))
         _try(lambda: read_mount(Path("/"), foreign))
         _try(lambda: read_system_info(foreign))

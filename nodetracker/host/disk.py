@@ -1,10 +1,12 @@
 """Read the host's block devices and the filesystem that holds guests' disks."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.filesystem import read_filesystem
+from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import (
     Roots,
     clean_label,
@@ -43,38 +45,47 @@ def parse_vpd_serial(data: bytes) -> str:
     return clean_label(data[_PAGE_80_HEADER_BYTES : _PAGE_80_HEADER_BYTES + length])
 
 
-def read_disks(roots: Roots) -> tuple[Disk, ...]:
+def read_disks(roots: Roots) -> Partial[tuple[Disk, ...]]:
     """Return the whole disks, sorted by name.
 
     Excluded are partitions, devices backed by memory (loop, ram, zram) or by
     other disks (device mapper, md, bcache, ZFS volumes), drives for removable
-    media, hidden paths of multipath disks, and devices of size zero.
-
-    Raises:
-        HostDataError: a disk exists and its size is unreadable or malformed;
-            the fact is held.
+    media, hidden paths of multipath disks, and devices of size zero. A disk
+    whose size cannot be read is left out with a problem.
 
     Source: Linux Documentation/ABI/stable/sysfs-block.
     """
-    base = roots.sysfs / "block"
-    names = list_directory(base)
-    if names is None:
-        base = roots.sysfs / "class/block"
-        names = list_directory(base) or ()
-    disks = (_read_disk(base / name) for name in names if not _NOT_A_DISK.fullmatch(name))
-    return tuple(disk for disk in disks if disk is not None)
+    problems = Problems(roots.sysfs / "block")
+    disks = []
+    for directory in _list_devices(roots, problems):
+        read = partial(_read_disk, directory, problems)
+        disk = problems.attempt(read, None, "the disk is left out")
+        if disk is not None:
+            disks.append(disk)
+    return Partial(tuple(disks), problems.list_all())
 
 
 def read_storage(path: Path, roots: Roots) -> StorageInfo:
     """Return the filesystem for guests' disks and the block devices of the host.
 
     Raises:
-        HostDataError: see `read_filesystem` and `read_disks`.
+        HostDataError: see `read_filesystem`.
     """
-    return StorageInfo(instances=read_filesystem(path, roots), disks=read_disks(roots))
+    filesystem, disks = read_filesystem(path, roots), read_disks(roots)
+    problems = (*filesystem.problems, *disks.problems)
+    return StorageInfo(filesystem.value, disks.value, problems=problems)
 
 
-def _read_disk(directory: Path) -> Disk | None:
+def _list_devices(roots: Roots, problems: Problems) -> list[Path]:
+    cost = "no disk is listed"
+    for base in (roots.sysfs / "block", roots.sysfs / "class/block"):
+        names = problems.attempt(partial(list_directory, base), None, cost)
+        if names is not None:
+            return [base / name for name in names if not _NOT_A_DISK.fullmatch(name)]
+    return []
+
+
+def _read_disk(directory: Path, problems: Problems) -> Disk | None:
     """Return one disk, None for a device that is excluded or has been removed."""
     if not path_exists(directory) or path_exists(directory / "partition"):
         return None
@@ -97,7 +108,7 @@ def _read_disk(directory: Path) -> Disk | None:
         model=read_label(directory / "device/model"),
         serial=_read_serial(directory),
         is_rotational=read_label(directory / "queue/rotational") == "1",
-        numa_node=_read_numa_node(directory),
+        numa_node=_read_numa_node(directory, problems),
     )
 
 
@@ -109,7 +120,7 @@ def _read_serial(directory: Path) -> str:
     return parse_vpd_serial(read_label_bytes(directory / "device/vpd_pg80"))
 
 
-def _read_numa_node(directory: Path) -> int | None:
+def _read_numa_node(directory: Path, problems: Problems) -> int | None:
     """Return the NUMA cell of the disk's nearest parent device that has one."""
     try:
         device = directory.resolve(strict=True)
@@ -118,9 +129,14 @@ def _read_numa_node(directory: Path) -> int | None:
     for place in (device / "device", *device.parents):
         if place.name == "devices":
             break
-        path = place / "numa_node"
-        text = read_optional_text(path)
-        if text is not None:
-            node = parse_integer(text, str(path))
+        read = partial(_read_optional_integer, place / "numa_node")
+        unknown: int | None = -1
+        node = problems.attempt(read, unknown, "the disk's NUMA cell is unknown")
+        if node is not None:
             return node if node >= 0 else None
     return None
+
+
+def _read_optional_integer(path: Path) -> int | None:
+    text = read_optional_text(path)
+    return None if text is None else parse_integer(text, str(path))

@@ -3,9 +3,11 @@
 import os
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from nodetracker.errors import HostDataError
+from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import Roots, describe_os_error, read_optional_text
 from nodetracker.model.host import Filesystem
 from nodetracker.units import capacity_mib_from_bytes, usage_mib_from_bytes
@@ -77,12 +79,13 @@ def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
     return best
 
 
-def read_filesystem(path: Path, roots: Roots) -> Filesystem:
+def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
     """Measure the filesystem of a directory or of its nearest existing parent.
 
     The amounts are measured, not claimed by guests. Total and available are
     rounded down, used is rounded up. Available excludes the blocks reserved
-    for root, so used and available need not add up to the total.
+    for root, so used and available need not add up to the total. Device and
+    type are "" with a problem when ``mountinfo`` cannot be used.
 
     Raises:
         HostDataError: the filesystem cannot be measured; the fact is held.
@@ -97,8 +100,10 @@ def read_filesystem(path: Path, roots: Roots) -> Filesystem:
         raise HostDataError(str(measured), describe_os_error(error)) from error
     if size.f_blocks == 0:
         raise HostDataError(str(measured), "is on a filesystem of size zero")
-    mount = _read_mount(measured, roots)
-    return Filesystem(
+    problems = Problems(measured)
+    cost = "device and type of the filesystem are unknown"
+    mount = problems.attempt(partial(_read_mount, measured, roots), None, cost)
+    filesystem = Filesystem(
         path=_as_utf8(str(measured)),
         total_mb=capacity_mib_from_bytes(size.f_blocks * size.f_frsize),
         used_mb=usage_mib_from_bytes((size.f_blocks - size.f_bfree) * size.f_frsize),
@@ -107,6 +112,7 @@ def read_filesystem(path: Path, roots: Roots) -> Filesystem:
         fs_type=_as_utf8(mount.fs_type) if mount else "",
         device_id=device_id,
     )
+    return Partial(filesystem, problems.list_all())
 
 
 def read_mount(path: Path, roots: Roots) -> Mount | None:

@@ -16,6 +16,7 @@ MAX_TEXT_BYTES = 16 * 1024 * 1024
 """Limit for one file; ``/proc/cpuinfo`` of two thousand CPUs is 3 MiB."""
 
 _CHUNK_BYTES = 64 * 1024
+_LABEL_BYTES = 4096
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
@@ -130,9 +131,9 @@ def read_label(path: Path) -> str:
 
 
 def read_label_bytes(path: Path) -> bytes:
-    """Return the bytes of a file that contains a name, b"" when it is unreadable."""
+    """Return the first bytes of a file that contains a name, b"" when it is unreadable."""
     try:
-        return _read_bytes(path)
+        return _read_bytes(path)[:_LABEL_BYTES]
     except (OSError, HostDataError):
         return b""
 

@@ -3,8 +3,10 @@
 import re
 import socket
 from datetime import UTC, datetime
+from functools import partial
 
 from nodetracker.errors import HostDataError
+from nodetracker.host.problems import Problems
 from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text
 from nodetracker.model.host import SystemInfo
 
@@ -73,11 +75,8 @@ def read_system_info(roots: Roots) -> SystemInfo:
 
     Unknown names are "": a captured machine has few of these files, and only
     root can read the firmware's serial numbers.
-
-    Raises:
-        HostDataError: ``/proc/stat`` is unreadable or its boot time is
-            malformed; the fact is held.
     """
+    problems = Problems(roots.procfs / "sys/kernel")
     kernel = roots.procfs / "sys/kernel"
     stat = roots.procfs / "stat"
     hostname = read_label(kernel / "hostname")
@@ -90,22 +89,28 @@ def read_system_info(roots: Roots) -> SystemInfo:
     return SystemInfo(
         hostname=hostname,
         os_type="linux",
-        os=_read_os_name(roots),
+        os=_read_os_name(roots, problems),
         kernel_version=read_label(kernel / "osrelease")
         or parse_kernel_release(read_label(roots.procfs / "version")),
         boot_id=read_label(kernel / "random/boot_id") or None,
-        booted_at=parse_boot_time(read_optional_text(stat) or "", str(stat)),
+        booted_at=problems.attempt(
+            lambda: parse_boot_time(read_optional_text(stat) or "", str(stat)),
+            None,
+            "the time of the boot is unknown",
+        ),
         vendor=_read_dmi(roots, "sys_vendor"),
         product=product,
         product_version=_read_dmi(roots, "product_version"),
         serial=_read_dmi(roots, "product_serial"),
         uuid=_read_dmi(roots, "product_uuid").lower(),
+        problems=problems.list_all(),
     )
 
 
-def _read_os_name(roots: Roots) -> str:
+def _read_os_name(roots: Roots, problems: Problems) -> str:
     for name in ("etc/os-release", "usr/lib/os-release"):
-        text = read_optional_text(roots.rootfs / name, errors="replace")
+        read = partial(read_optional_text, roots.rootfs / name, errors="replace")
+        text = problems.attempt(read, None, "the operating system's name may be unknown")
         if text is not None:
             return parse_os_release(text)
     return ""

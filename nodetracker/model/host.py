@@ -8,6 +8,19 @@ from nodetracker.cpuset import CpuSet
 
 
 @dataclass(frozen=True, slots=True)
+class HostProblem:
+    """A file of the host that cannot be used, and what is lost; becomes a warning.
+
+    Attributes:
+        path: the file, directory or device.
+        text: why, and what is done without it; the same in each audit.
+    """
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CpuInfo:
     """The processors of a host.
 
@@ -22,6 +35,7 @@ class CpuInfo:
         architecture: machine as in ``uname -m``, e.g. ``x86_64``.
         model, vendor: as in ``/proc/cpuinfo``, "" when unknown.
         flags: features in ascending order.
+        problems: files that could not be used.
     """
 
     online: CpuSet
@@ -35,6 +49,7 @@ class CpuInfo:
     model: str = ""
     vendor: str = ""
     flags: tuple[str, ...] = ()
+    problems: tuple[HostProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +59,16 @@ class MemoryInfo:
     Attributes:
         total_mb: MemTotal.
         available_mb: MemAvailable, estimated from free memory and caches on
-            kernels without it.
+            kernels without it; None when neither is known.
         swap_total_mb, swap_free_mb: swap space.
+        problems: the file, if some of its amounts could not be used.
     """
 
     total_mb: int
-    available_mb: int
+    available_mb: int | None
     swap_total_mb: int = 0
     swap_free_mb: int = 0
+    problems: tuple[HostProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +113,14 @@ class StorageInfo:
         overcommitted_mb: MiB by which guests' disks there may still grow.
         reserved_mb: MiB of `instances` that the driver uses for other purposes
             than guests, e.g. images; they count as used.
+        problems: files that could not be used.
     """
 
     instances: Filesystem
     disks: tuple[Disk, ...] = ()
     overcommitted_mb: int = 0
     reserved_mb: int = 0
+    problems: tuple[HostProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +136,7 @@ class SystemInfo:
         booted_at: when it booted (UTC, whole seconds), None when unknown.
         vendor, product, product_version, serial, uuid: DMI identity, "" where
             unknown or not readable.
+        problems: files that could not be used.
     """
 
     hostname: str
@@ -130,6 +150,7 @@ class SystemInfo:
     product_version: str = ""
     serial: str = ""
     uuid: str = ""
+    problems: tuple[HostProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import (
     CpuInfo,
     Gpu,
+    HostProblem,
     HypervisorInfo,
     MemoryInfo,
     StorageInfo,
@@ -61,6 +62,7 @@ class HostSnapshot:
             claims are then recorded without admission.
         netdevs: name of a network interface -> address of its PCI function.
         mdev_types: address of a PCI function -> types of mediated devices that it supports.
+        pci_problems: files of these that could not be used; the other facts name their own.
         warnings: problems found by the driver in addition to failed facts.
     """
 
@@ -82,7 +84,20 @@ class HostSnapshot:
     tracks_resources: bool = True
     netdevs: Mapping[str, str] = field(default_factory=dict)
     mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=dict)
+    pci_problems: tuple[HostProblem, ...] = ()
     warnings: tuple[HostWarning, ...] = ()
+
+    def host_problems(self) -> tuple[HostProblem, ...]:
+        """Return the files of the host that could not be used."""
+        values = (
+            self.cpu.value,
+            self.memory.value,
+            self.numa.value,
+            self.storage.value,
+            self.system.value,
+        )
+        found = (problem for value in values if value is not None for problem in value.problems)
+        return (*found, *self.pci_problems)
 
     def facts(self) -> dict[str, Fact[Any]]:
         """Return the node's facts by name, in a fixed order."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodetracker.cpuset import CpuSet
+from nodetracker.model.host import HostProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,14 @@ class NumaCell:
 
 @dataclass(frozen=True, slots=True)
 class NumaTopology:
-    """All cells of a host in ascending id; empty when the kernel has no NUMA directory."""
+    """All cells of a host in ascending id; empty when the kernel has no NUMA directory.
+
+    Attributes:
+        problems: files that could not be used.
+    """
 
     cells: tuple[NumaCell, ...] = ()
+    problems: tuple[HostProblem, ...] = ()
 
     @property
     def memory_mb(self) -> int:

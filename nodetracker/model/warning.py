@@ -27,6 +27,7 @@ class WarningKind(enum.StrEnum):
     MIGRATION_ERROR = "migration_error"
     SPLIT_BRAIN = "split_brain"
     DISK_UNREADABLE = "disk_unreadable"
+    HOST_DATA = "host_data"
     ENGINE_DATA = "engine_data"
     ENGINE_NAME = "engine_name"
     GUEST_LISTED_TWICE = "guest_listed_twice"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.cpu import read_cpu_info
@@ -12,13 +13,23 @@ from nodetracker.host.gpu import read_gpus
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.numa import read_numa_topology
 from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
+from nodetracker.host.problems import Partial
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_system_info
-from nodetracker.model.fact import Fact, failed
-from nodetracker.model.host import CpuInfo, Gpu, MemoryInfo, StorageInfo, SystemInfo
+from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.host import (
+    CpuInfo,
+    Gpu,
+    HostProblem,
+    MemoryInfo,
+    StorageInfo,
+    SystemInfo,
+)
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,7 @@ class MachineFacts:
     Attributes:
         netdevs: name of a network interface -> address of its PCI function.
         mdev_types: address of a PCI function -> its mediated device types.
+        pci_problems: files of PCI devices and interfaces that could not be used.
     """
 
     cpu: Fact[CpuInfo]
@@ -38,6 +50,7 @@ class MachineFacts:
     system: Fact[SystemInfo]
     netdevs: Mapping[str, str]
     mdev_types: Mapping[str, tuple[MdevType, ...]]
+    pci_problems: tuple[HostProblem, ...] = ()
 
 
 class MachineProbes:
@@ -86,10 +99,14 @@ class MachineProbes:
             self._key(f"{self._sys}/devices/system/node", "numa"),
             lambda: read_numa_topology(self._roots, cpu.value),
         )
-        pci = self._pci.fact()
+        functions, netdevs, mdev_types = (
+            self._pci.fact(),
+            self._netdevs.fact(),
+            self._mdev_types.fact(),
+        )
+        pci = take_value(functions)
         gpus = start_gpus(self._nodename, self._roots, self._probes, pci)
         unknown_gpus: Fact[tuple[Gpu, ...]] = failed(pci.source, pci.error or "")
-        netdevs, mdev_types = self._netdevs.fact(), self._mdev_types.fact()
         if mdev_types.value is None:
             pci = failed(mdev_types.source, mdev_types.error or "")
         if netdevs.value is None:  # device_spec may select devices by their interface
@@ -101,12 +118,25 @@ class MachineProbes:
             pci=pci,
             gpus=unknown_gpus if gpus is None else gpus.fact(),
             system=self._system.fact(),
-            netdevs=netdevs.value or {},
-            mdev_types=mdev_types.value or {},
+            netdevs=take_value(netdevs).value or {},
+            mdev_types=take_value(mdev_types).value or {},
+            pci_problems=tuple(
+                problem
+                for fact in (functions, netdevs, mdev_types)
+                if fact.value is not None
+                for problem in fact.value.problems
+            ),
         )
 
     def _key(self, source: str, name: str) -> ProbeKey:
         return ProbeKey(source, self._nodename, name)
+
+
+def take_value(fact: Fact[Partial[T]]) -> Fact[T]:
+    """Return the fact of a reading without its problems."""
+    if fact.value is None:
+        return failed(fact.source, fact.error or "")
+    return fresh(fact.source, fact.value.value)
 
 
 def start_gpus(

@@ -36,6 +36,7 @@ SHOWN_BY_OTHER_ALERTS = {
 }
 CAN_WAIT = {
     WarningKind.MEMORY_MISMATCH,  # the row has the right value
+    WarningKind.HOST_DATA,  # the row is right without what the file describes
     WarningKind.ENGINE_DATA,
     WarningKind.ENGINE_NAME,
     WarningKind.GUEST_LISTED_TWICE,  # counted once

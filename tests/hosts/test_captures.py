@@ -47,13 +47,13 @@ def render(value: Any) -> Any:
 
 def read_machine(roots: Roots) -> dict[str, Any]:
     cpu = read_cpu_info(roots)
-    pci = read_pci_devices(roots)
+    pci = read_pci_devices(roots).value
     return {
         "cpu": render(cpu),
         "memory": render(read_memory_info(roots)),
         "numa": render(read_numa_topology(roots, cpu)),
         "pci": render(pci),
-        "disks": render(read_disks(roots)),
+        "disks": render(read_disks(roots).value),
         "gpus": render(read_gpus(roots, pci)),
         "system": render(read_system_info(roots)),
     }

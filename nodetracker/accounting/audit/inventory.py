@@ -113,7 +113,8 @@ def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict
     """Return the measured usage in MiB, as far as it could be measured."""
     metrics = {}
     if memory is not None:
-        metrics["memory_used_mb"] = memory.total_mb - memory.available_mb
+        if memory.available_mb is not None:
+            metrics["memory_used_mb"] = memory.total_mb - memory.available_mb
         metrics["swap_used_mb"] = memory.swap_total_mb - memory.swap_free_mb
     if storage is not None:
         metrics["disk_used_mb"] = storage.instances.used_mb

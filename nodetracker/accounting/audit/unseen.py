@@ -15,6 +15,7 @@ _EVALUATED_FROM: Mapping[WarningKind, frozenset[str]] = {
     WarningKind.GUEST_VANISHED: frozenset({"guests"}),
     WarningKind.CLAIM_LOST: frozenset({"guests"}),
     WarningKind.DISK_UNREADABLE: frozenset({"guests", "storage"}),
+    WarningKind.HOST_DATA: frozenset({"cpu", "memory", "numa", "storage", "pci", "system"}),
     WarningKind.MEMORY_MISMATCH: frozenset({"memory", "numa", "cpu"}),
     WarningKind.CPU_SET_OFFLINE: frozenset({"cpu"}),
     WarningKind.ENGINE_DATA: frozenset({"guests", "engine"}),

@@ -9,6 +9,10 @@ from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.facts import track_facts
 from nodetracker.accounting.audit.partial_guests import complete_listing
+from nodetracker.accounting.audit.reading_warnings import (
+    list_cpu_set_warnings,
+    list_reading_warnings,
+)
 from nodetracker.accounting.audit.topology import list_cell_cpus
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
@@ -27,7 +31,6 @@ from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
@@ -55,7 +58,7 @@ def account(
         A view whose `missing` names the facts that prevent the creation of a
         first row, if any.
     """
-    cpu_set_warnings = _cpu_set_warnings(snapshot, policy)
+    cpu_set_warnings = list_cpu_set_warnings(snapshot, policy)
     before = stored.values if stored else NodeValues()
     snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
     reconciliation = _reconcile(snapshot, stored, time or ListingTime(now))
@@ -76,7 +79,7 @@ def account(
         moves=moves,
         missing=() if stored else tuple(missing),
         warnings=(
-            *_warnings(snapshot),
+            *list_reading_warnings(snapshot),
             *cpu_set_warnings,
             *reconciliation.warnings,
             *move_warnings,
@@ -234,65 +237,3 @@ def _metrics(snapshot: HostSnapshot, before: NodeValues) -> dict[str, int]:
     }
     known = {name: value for name, value in measured.items() if value is not None}
     return held | inventory.measured_use(snapshot.memory.value, snapshot.storage.value) | known
-
-
-def _cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
-    """Warn about configured CPUs that are offline, as no failed probe reports them."""
-    if snapshot.cpu.value is None:
-        return []
-    return [
-        HostWarning(
-            WarningKind.CPU_SET_OFFLINE,
-            snapshot.nodename,
-            option,
-            f"{option}: none of {render_cpu_set(lacking)} is online; the CPU fact is held"
-            if none_left
-            else f"{option}: {render_cpu_set(lacking)} is offline and ignored",
-        )
-        for option, lacking, none_left in inventory.unusable_cpu_sets(
-            snapshot.cpu.value.online, policy
-        )
-    ]
-
-
-def _warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
-    nodename = snapshot.nodename
-    found = list(snapshot.warnings)
-    stale = {name: fact for name, fact in snapshot.facts().items() if not fact.is_fresh}
-    if stale:
-        errors = sorted({f"{fact.source}: {fact.error}" for fact in stale.values()})
-        names = ", ".join(stale)
-        found.append(
-            HostWarning(
-                WarningKind.FACT_HELD, nodename, NO_ITEM, f"not read: {names} ({'; '.join(errors)})"
-            )
-        )
-    if snapshot.guests.value is not None:
-        found.extend(
-            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, line[:255], line)
-            for line in snapshot.guests.value.unreadable
-        )
-        found.extend(
-            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, guest.uuid, guest.problem)
-            for guest in snapshot.guests.value.partial
-            if guest.problem
-        )
-    if snapshot.memory.value is not None and snapshot.numa.value is not None:
-        mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)
-        if mismatch:
-            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, NO_ITEM, mismatch))
-    return tuple(found)
-
-
-def _memory_mismatch(total_mb: int, cells_mb: int) -> str | None:
-    """Return a warning if the cells' sum and the kernel's total differ by more than 10 %.
-
-    Smaller differences are normal: the kernel reserves memory per cell, and
-    the amount varies from boot to boot.
-    """
-    if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
-        return None
-    return (
-        f"the NUMA cells report {cells_mb} MiB in total and the kernel {total_mb} MiB; "
-        "the row has the kernel's value"
-    )

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+from nodetracker.errors import HostDataError
 from nodetracker.host.filesystem import read_mount
+from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import GuestListing
@@ -60,6 +63,7 @@ class DockerDriver:
         self._client = client
         self._source = client.source
         self._image_share = reserve_disk_for_image
+        self._has_quotas = False
         self._monotonic = monotonic
         self._reader = ContainerReader(client, monotonic)
         self._listener: EventListener | None = None
@@ -137,6 +141,7 @@ class DockerDriver:
             system=machine.system,
             netdevs=machine.netdevs,
             mdev_types=machine.mdev_types,
+            pci_problems=machine.pci_problems,
             guests=guests,
             engine=_map_fact(report, lambda value: value.engine),
             measured=built.measured,
@@ -183,11 +188,16 @@ class DockerDriver:
         engine = report.engine
         if not engine.root_dir:
             return report
-        mount = read_mount(self._below_root(engine.root_dir), self._roots)
-        quotas = mount is not None and has_disk_quotas(
-            engine.storage_driver, mount.fs_type, mount.options
-        )
-        return replace(report, engine=replace(engine, has_disk_quotas=quotas))
+        return replace(report, engine=replace(engine, has_disk_quotas=self._read_quotas(engine)))
+
+    def _read_quotas(self, engine: ContainerEngine) -> bool:
+        """Return whether the engine can limit disks, as last known while it cannot be read."""
+        with suppress(HostDataError):  # a problem of the storage fact, which reads the same file
+            mount = read_mount(self._below_root(engine.root_dir), self._roots)
+            self._has_quotas = mount is not None and has_disk_quotas(
+                engine.storage_driver, mount.fs_type, mount.options
+            )
+        return self._has_quotas
 
     def _read_containers(self) -> ContainerListing:
         return self._reader.read(self._has_live_events)

@@ -4,6 +4,7 @@ import uuid as uuid_module
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from nodetracker.accounting.numa.overlap import merge_overlapping_cells
 from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.errors import HostDataError
 from nodetracker.model.host import CpuInfo
@@ -82,7 +83,8 @@ def _find_online(rows: "Sequence[_CpuRow]", cpu_map: Sequence[bool], cpu_count: 
 def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
     """Build the NUMA cells; without a topology in the document the result has none.
 
-    Cells without memory or CPUs are kept; ids may have gaps.
+    Cells without memory or CPUs are kept; ids may have gaps. Cells that share
+    a CPU are one cell.
 
     Args:
         online: CPUs that are online; others are left out of their cell.
@@ -99,7 +101,9 @@ def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
     ids = [cell.id for cell in cells]
     if len(set(ids)) != len(ids):
         raise HostDataError(SOURCE, f"duplicate NUMA cell ids: {sorted(ids)}")
-    return NumaTopology(tuple(sorted(cells, key=lambda cell: cell.id)))
+    topology = NumaTopology(tuple(sorted(cells, key=lambda cell: cell.id)))
+    rows = [_CpuRow(element) for element in _cpu_elements(capabilities)]
+    return merge_overlapping_cells(topology, _group_siblings(rows, online), SOURCE)
 
 
 def parse_supported_instances(capabilities: Element) -> tuple[tuple[str, str, str], ...]:
@@ -153,6 +157,12 @@ def _parse_cell(element: Element, online: CpuSet) -> NumaCell:
     rows = [_CpuRow(item) for item in element.iterfind("cpus/cpu")]
     cpus = frozenset(row.id for row in rows) & online
     sockets = {row.socket for row in rows if row.id in cpus}
+    distances = {
+        parse_int(item.get("id"), "sibling id", SOURCE): parse_int(
+            item.get("value"), "distance", SOURCE
+        )
+        for item in element.iterfind("distances/sibling")
+    }
     memory = element.find("memory")
     pools = {
         parse_page_bytes(item, SOURCE) // 1024: parse_int(item.text, "pages", SOURCE)
@@ -165,12 +175,7 @@ def _parse_cell(element: Element, online: CpuSet) -> NumaCell:
         siblings=_group_siblings(rows, cpus),
         pages=tuple(PagePool(size, count) for size, count in sorted(pools.items())),
         socket=sockets.pop() if len(sockets) == 1 else None,
-        distances={
-            parse_int(item.get("id"), "sibling id", SOURCE): parse_int(
-                item.get("value"), "distance", SOURCE
-            )
-            for item in element.iterfind("distances/sibling")
-        },
+        distances=distances if all(value > 0 for value in distances.values()) else {},
     )
 
 

@@ -4,7 +4,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from nodetracker.host.problems import Partial, Problems
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.virt.libvirt.nodedev import parse_mdev_types, parse_pci_device
 
@@ -35,28 +37,32 @@ class DeviceReader:
         self._known: dict[str, _Function] = {}
         self._read_at: float | None = None
 
-    def read(self, names: Sequence[str], have_changed: bool) -> tuple[PciDevice, ...]:
+    def read(self, names: Sequence[str], have_changed: bool) -> Partial[tuple[PciDevice, ...]]:
         """Return all PCI functions, ordered by address.
+
+        One whose document is invalid is left out, and read again next time.
 
         Args:
             names: of all functions that exist now.
             have_changed: a device had an event, so all documents are read again.
 
         Raises:
-            HostDataError: a document is invalid, or libvirt does not answer.
+            HostDataError: libvirt does not answer.
         """
+        problems = Problems("node devices")
         with self._lock:
             now = self._monotonic()
             if have_changed or self._read_at is None or now - self._read_at >= REREAD_SECONDS:
                 self._known, self._read_at = {}, None
             known = {}
             for name in names:
-                function = self._known.get(name) or self._read_one(name)
+                function = self._known.get(name) or self._read_one(name, problems)
                 if function is not None:
                     known[name] = function
             self._known = known
             self._read_at = now if self._read_at is None else self._read_at
-            return tuple(sorted((function.device for function in known.values()), key=_sort_key))
+            devices = sorted((function.device for function in known.values()), key=_sort_key)
+            return Partial(tuple(devices), problems.list_all())
 
     def mdev_types(self) -> dict[str, tuple[MdevType, ...]]:
         """Return the mediated device types of functions as last read, by address."""
@@ -67,11 +73,16 @@ class DeviceReader:
                 if function.mdev_types
             }
 
-    def _read_one(self, name: str) -> _Function | None:
+    def _read_one(self, name: str, problems: Problems) -> _Function | None:
         text, source = self._read_xml(name), f"node device {name}"
         if text is None:
             return None
-        return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
+        parse = partial(_parse_function, text, source)
+        return problems.attempt(parse, None, "the device is left out")
+
+
+def _parse_function(text: str, source: str) -> _Function:
+    return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
 
 
 def _sort_key(device: PciDevice) -> tuple[int, str]:

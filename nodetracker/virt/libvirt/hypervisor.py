@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.pci import read_netdevs
+from nodetracker.host.problems import Partial
 from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
-from nodetracker.model.host import Gpu, MemoryInfo, SystemInfo
+from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
@@ -70,6 +71,7 @@ class _PciReading:
     devices: tuple[PciDevice, ...]
     netdevs: Mapping[str, str]
     mdev_types: Mapping[str, tuple[MdevType, ...]]
+    problems: tuple[HostProblem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class HypervisorReader:
             ),
             netdevs=functions.value.netdevs if functions.value else {},
             mdev_types=functions.value.mdev_types if functions.value else {},
+            pci_problems=functions.value.problems if functions.value else (),
             traits=()
             if cpu.value is None
             else derive_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
@@ -214,8 +217,13 @@ class HypervisorReader:
     def _read_pci(self, client: "LibvirtClient") -> _PciReading:
         have_changed = self._connection.pop_devices_changed()
         devices = self._devices.read(client.list_pci_names(), have_changed)
-        netdevs = read_netdevs(self._environment.roots) if self._is_local else {}
-        return _PciReading(devices, netdevs, self._devices.mdev_types())
+        netdevs = read_netdevs(self._environment.roots) if self._is_local else Partial({})
+        return _PciReading(
+            devices.value,
+            netdevs.value,
+            self._devices.mdev_types(),
+            (*devices.problems, *netdevs.problems),
+        )
 
     def _read_guests(
         self,

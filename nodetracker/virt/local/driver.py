@@ -59,6 +59,7 @@ class LocalDriver:
             guests=fresh("local", GuestListing()),
             netdevs=machine.netdevs,
             mdev_types=machine.mdev_types,
+            pci_problems=machine.pci_problems,
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:

@@ -47,7 +47,7 @@ def read_facts(roots: Roots) -> dict[str, Any]:
         fact = getattr(facts, name)
         error = fact.error and fact.error.replace(str(roots.rootfs), "")
         read[name] = (fact.value, error)
-    return read | {"disks": read_disks(roots)}
+    return read | {"disks": read_disks(roots).value}
 
 
 def names_of(found: Capture) -> set[str]:
@@ -151,7 +151,7 @@ def test_roots_that_are_links_themselves_are_captured(
         {"sys/block/sda": "../devices/x/block/sda", "named": "sys"},
     )
     again = capture(replace(roots, sysfs=roots.rootfs / "named"), tmp_path / "again")
-    assert [(disk.name, disk.numa_node) for disk in read_disks(again)] == [("sda", 1)]
+    assert [(disk.name, disk.numa_node) for disk in read_disks(again).value] == [("sda", 1)]
 
 
 def test_an_unreadable_path_is_reported_and_the_rest_is_captured(make_roots: MakeRoots) -> None:

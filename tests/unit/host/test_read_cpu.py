@@ -162,19 +162,40 @@ def test_a_cpu_without_topology_is_a_separate_core(make_roots: MakeRoots) -> Non
         "cpuinfo",
     ],
 )
-def test_a_malformed_file_is_an_error_that_names_it(
+def test_a_malformed_file_is_a_problem_and_costs_no_cpu(
     files: Mapping[str, str], source: str, make_roots: MakeRoots
 ) -> None:
+    good = read_cpu_info(make_roots(smt_machine()))
     roots = make_roots(smt_machine() | dict(files))
-    with pytest.raises(HostDataError) as raised:
-        read_cpu_info(roots)
-    assert raised.value.source == str(roots.rootfs / source)
+    cpu = read_cpu_info(roots)
+    assert [problem.path for problem in cpu.problems] == [str(roots.rootfs / source)]
+    assert (cpu.online, cpu.offline) == (good.online, good.offline)
+    assert frozenset().union(*cpu.siblings) == cpu.online
 
 
-def test_a_state_that_is_neither_on_nor_off_is_an_error(make_roots: MakeRoots) -> None:
-    roots = make_roots({f"{CPU}/cpu0/online": "2\n"})
-    with pytest.raises(HostDataError, match="is neither 0 nor 1"):
-        read_cpu_info(roots)
+@pytest.mark.parametrize("state", ["", "2\n", "on\n"], ids=["empty", "two", "word"])
+def test_an_unusable_state_is_as_cpuinfo_lists_the_cpu(state: str, make_roots: MakeRoots) -> None:
+    files = {f"{CPU}/cpu{cpu}/online": "1\n" for cpu in range(4)} | {
+        "proc/cpuinfo": "".join(f"processor : {cpu}\n" for cpu in (0, 1, 3)),
+        f"{CPU}/cpu1/online": state,
+        f"{CPU}/cpu2/online": state,
+    }
+    cpu = read_cpu_info(make_roots(files))
+    assert (render_cpu_set(cpu.online), render_cpu_set(cpu.offline)) == ("0-1,3", "2")
+    assert [problem.path[-11:] for problem in cpu.problems] == ["cpu1/online", "cpu2/online"]
+
+
+def test_a_cpu_that_nothing_lists_as_online_is_offline(make_roots: MakeRoots) -> None:
+    roots = make_roots({f"{CPU}/cpu0/online": "1\n", f"{CPU}/cpu1/online": ""})
+    assert render_cpu_set(read_cpu_info(roots).online) == "0"
+
+
+def test_a_core_is_complete_when_the_file_of_one_of_its_cpus_is_unusable(
+    make_roots: MakeRoots,
+) -> None:
+    good = read_cpu_info(make_roots(smt_machine()))
+    files = smt_machine() | {f"{CPU}/cpu0/topology/core_cpus_list": "x\n"}
+    assert read_cpu_info(make_roots(files)).siblings == good.siblings
 
 
 def test_all_cpus_switched_off_is_an_error(make_roots: MakeRoots) -> None:

@@ -26,11 +26,11 @@ def disk(name: str, sectors: object = 2048, **files: str) -> dict[str, str]:
 
 
 def names(roots: Roots) -> list[str]:
-    return [found.name for found in read_disks(roots)]
+    return [found.name for found in read_disks(roots).value]
 
 
 def test_without_block_devices_there_are_no_disks(make_roots: MakeRoots) -> None:
-    assert read_disks(make_roots()) == ()
+    assert read_disks(make_roots()).value == ()
 
 
 def test_a_disk_is_read(make_roots: MakeRoots) -> None:
@@ -42,7 +42,7 @@ def test_a_disk_is_read(make_roots: MakeRoots) -> None:
         queue__rotational="1\n",
         serial="S1\n",
     )
-    (only,) = read_disks(make_roots(files))
+    (only,) = read_disks(make_roots(files)).value
     assert only == Disk("sda", 1715328, "PERC H700", "S1", is_rotational=True, numa_node=1)
 
 
@@ -55,7 +55,7 @@ def test_only_whole_disks_that_hold_data_count(make_roots: MakeRoots) -> None:
     files |= disk("sda1", partition="1\n") | disk("nvme0c0n1", hidden="1\n")
     roots = make_roots(files)
     assert names(roots) == ["mmcblk0", "nvme0n1"]
-    assert not read_disks(roots)[1].is_rotational
+    assert not read_disks(roots).value[1].is_rotational
 
 
 def test_an_old_sysfs_has_disks_and_partitions_in_its_class(make_roots: MakeRoots) -> None:
@@ -79,20 +79,20 @@ def test_a_disk_has_the_cell_of_its_nearest_parent_device(make_roots: MakeRoots)
         f"{BLOCK}/sda": f"../{place}/host0/block/sda",
         f"{BLOCK}/nbd0": "../devices/virtual/block/nbd0",
     }
-    assert [(d.name, d.numa_node) for d in read_disks(make_roots(files, links))] == [
+    assert [(d.name, d.numa_node) for d in read_disks(make_roots(files, links)).value] == [
         ("nbd0", None),
         ("sda", 1),
     ]
 
 
 def test_a_disk_whose_cell_is_unknown_has_none(make_roots: MakeRoots) -> None:
-    (only,) = read_disks(make_roots(disk("sda", device__numa_node="-1\n")))
+    (only,) = read_disks(make_roots(disk("sda", device__numa_node="-1\n"))).value
     assert only.numa_node is None
 
 
 def test_a_scsi_serial_number_is_in_its_page(make_roots: MakeRoots) -> None:
     roots = make_roots(disk("sda") | {f"{BLOCK}/sda/device/vpd_pg80": b"\0\x80\0\x06WD-123"})
-    assert read_disks(roots)[0].serial == "WD-123"
+    assert read_disks(roots).value[0].serial == "WD-123"
 
 
 def test_the_other_disks_are_read_when_one_vanishes(make_roots: MakeRoots) -> None:
@@ -101,11 +101,26 @@ def test_the_other_disks_are_read_when_one_vanishes(make_roots: MakeRoots) -> No
 
 
 @pytest.mark.parametrize("size", ["", "large", "-8"], ids=["blank", "garbage", "negative"])
-def test_an_invalid_size_is_an_error_that_names_the_file(size: str, make_roots: MakeRoots) -> None:
-    roots = make_roots(disk("sda", size))
-    with pytest.raises(HostDataError) as raised:
-        read_disks(roots)
-    assert raised.value.source == str(roots.sysfs / "block/sda/size")
+def test_a_disk_of_unknown_size_is_left_out(size: str, make_roots: MakeRoots) -> None:
+    roots = make_roots(disk("sda", size) | disk("sdb"))
+    found = read_disks(roots)
+    assert [one.name for one in found.value] == ["sdb"]
+    assert [problem.path for problem in found.problems] == [str(roots.sysfs / "block/sda/size")]
+
+
+def test_a_disk_is_listed_without_an_unusable_cell(make_roots: MakeRoots) -> None:
+    found = read_disks(make_roots(disk("sda", device__numa_node="x\n")))
+    assert [(one.name, one.numa_node) for one in found.value] == [("sda", None)]
+    assert [problem.path[-9:] for problem in found.problems] == ["numa_node"]
+
+
+def test_a_filesystem_is_measured_without_a_usable_mountinfo(
+    tmp_path: Path, make_roots: MakeRoots
+) -> None:
+    storage = read_storage(tmp_path, make_roots({"proc/self/mountinfo": "garbage\n"}))
+    assert storage.instances.total_mb > 0
+    assert storage.instances.device == ""
+    assert [problem.path[-9:] for problem in storage.problems] == ["mountinfo"]
 
 
 @given(st.binary(max_size=40))
@@ -172,7 +187,7 @@ def test_any_mountinfo_is_read_or_refused(text: str) -> None:
 
 def test_a_filesystem_is_measured_as_psutil_does(tmp_path: Path) -> None:
     usage = psutil.disk_usage(str(tmp_path))
-    found = read_filesystem(tmp_path, Roots())
+    found = read_filesystem(tmp_path, Roots()).value
     assert found.path == str(tmp_path)
     assert found.total_mb == usage.total // 2**20
     assert abs(found.used_mb - usage.used / 2**20) < 1024
@@ -185,7 +200,7 @@ def test_a_filesystem_is_measured_as_psutil_does(tmp_path: Path) -> None:
 def test_the_nearest_existing_parent_is_measured(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for absent in ("a/b/c", "file", "file/below"):
-        assert read_filesystem(tmp_path / absent, Roots()).path == str(tmp_path)
+        assert read_filesystem(tmp_path / absent, Roots()).value.path == str(tmp_path)
 
 
 def test_a_link_is_followed_to_where_it_is_mounted(tmp_path: Path, make_roots: MakeRoots) -> None:
@@ -193,14 +208,14 @@ def test_a_link_is_followed_to_where_it_is_mounted(tmp_path: Path, make_roots: M
     (tmp_path / "instances").symlink_to(tmp_path / "data")
     text = f"27 1 8:0 / {tmp_path}/data rw - xfs /dev/sdz1 rw\n"
     roots = make_roots({"proc/self/mountinfo": text})
-    found = read_filesystem(tmp_path / "instances" / "x", roots)
+    found = read_filesystem(tmp_path / "instances" / "x", roots).value
     assert (found.path, found.device, found.fs_type) == (f"{tmp_path}/data", "/dev/sdz1", "xfs")
 
 
 def test_an_unknown_mount_leaves_device_and_type_blank(
     tmp_path: Path, make_roots: MakeRoots
 ) -> None:
-    found = read_filesystem(tmp_path, make_roots())
+    found = read_filesystem(tmp_path, make_roots()).value
     assert (found.device, found.fs_type) == ("", "")
 
 
@@ -218,7 +233,7 @@ def test_a_name_that_is_not_utf8_can_be_stored(tmp_path: Path, make_roots: MakeR
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     odd.mkdir()
     text = b"27 1 8:0 / " + os.fsencode(odd) + b" rw - xfs /dev/sd\xff rw\n"
-    found = read_filesystem(odd, make_roots({"proc/self/mountinfo": text}))
+    found = read_filesystem(odd, make_roots({"proc/self/mountinfo": text})).value
     assert found.device == "/dev/sd\N{REPLACEMENT CHARACTER}"
     assert found.path.encode().endswith("\N{REPLACEMENT CHARACTER}".encode())
 

@@ -80,13 +80,11 @@ def test_this_machine_has_a_name_a_kernel_and_a_boot_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["btime x\n", "btime -1\n", "btime 999999999999\n"])
-def test_an_invalid_boot_time_is_an_error_that_names_its_file(
-    text: str, make_roots: MakeRoots
-) -> None:
+def test_an_invalid_boot_time_is_unknown_and_a_problem(text: str, make_roots: MakeRoots) -> None:
     roots = make_roots({"proc/stat": text})
-    with pytest.raises(HostDataError) as raised:
-        read_system_info(roots)
-    assert raised.value.source == str(roots.procfs / "stat")
+    system = read_system_info(roots)
+    assert system.booted_at is None
+    assert [problem.path for problem in system.problems] == [str(roots.procfs / "stat")]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,21 @@ def test_a_cell_without_cpus_or_without_memory_is_kept():
     ]
 
 
+def test_cells_that_share_a_cpu_are_one_cell():
+    text = capabilities(cell(0, (0, 1)), cell(1, (1, 2, 3)))
+    topology = parse_numa_topology(parse_capabilities(text), frozenset(range(4)))
+    (only,) = topology.cells
+    assert (only.id, sorted(only.cpus)) == (0, [0, 1, 2, 3])
+    assert sorted(map(sorted, only.siblings)) == [[0], [1], [2], [3]]
+    (problem,) = topology.problems
+    assert problem.text == "several cells have CPU 1; the node is treated as one cell"
+
+
+def test_a_distance_of_0_costs_the_distances_of_its_cell_only():
+    text = capabilities(cell(0, (0, 1), distances={0: 10, 1: 0}), cell(1, (2, 3)))
+    assert read_cells(text, range(4))[0].distances == {}
+
+
 def test_without_a_topology_no_cells_and_all_cpus():
     text = capabilities()
     assert read_cells(text, range(4)) == ()

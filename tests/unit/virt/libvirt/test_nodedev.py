@@ -66,7 +66,7 @@ class Machine:
         return document(slot=self.slots[name]) if name in self.slots else None
 
     def names(self, have_changed=False):
-        return [device.address for device in self.reader.read(["a", "b"], have_changed)]
+        return [device.address for device in self.reader.read(["a", "b"], have_changed).value]
 
 
 def test_documents_are_read_again_only_after_an_event_or_at_their_maximum_age():
@@ -85,6 +85,18 @@ def test_a_device_that_disappears_while_it_is_read_is_left_out():
     machine = Machine()
     del machine.slots["a"]
     assert machine.names() == ["0000:81:00.0"]
+
+
+def test_a_device_with_an_invalid_document_is_left_out_and_read_again():
+    texts = {"a": "<device>", "b": document(slot=1)}
+    reader = DeviceReader(texts.get)
+    found = reader.read(["a", "b"], have_changed=False)
+    assert [device.address for device in found.value] == ["0000:81:01.0"]
+    assert [problem.path for problem in found.problems] == ["node device a"]
+    texts["a"] = document(slot=0)
+    found = reader.read(["a", "b"], have_changed=False)
+    assert [device.address for device in found.value] == ["0000:81:00.0", "0000:81:01.0"]
+    assert found.problems == ()
 
 
 MDEV_TYPES = """<capability type='mdev_types'>
@@ -107,7 +119,7 @@ def test_mediated_device_types_are_parsed():
 
 def test_mediated_device_types_are_listed_by_address():
     reader = DeviceReader(lambda name: document(MDEV_TYPES))
-    (device,) = reader.read(["a"], have_changed=False)
+    (device,) = reader.read(["a"], have_changed=False).value
     assert {
         address: [kind.id for kind in kinds] for address, kinds in reader.mdev_types().items()
     } == {device.address: ["nvidia-11", "i915-4"]}

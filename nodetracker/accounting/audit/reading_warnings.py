@@ -1,0 +1,76 @@
+"""Warn about what a reading of a node lacks or reports inconsistently."""
+
+from nodetracker.accounting.audit import inventory
+from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.node import HostSnapshot
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
+from nodetracker.settings import Policy
+
+
+def list_cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
+    """Warn about configured CPUs that are offline, as no failed probe reports them."""
+    if snapshot.cpu.value is None:
+        return []
+    return [
+        HostWarning(
+            WarningKind.CPU_SET_OFFLINE,
+            snapshot.nodename,
+            option,
+            f"{option}: none of {render_cpu_set(lacking)} is online; the CPU fact is held"
+            if none_left
+            else f"{option}: {render_cpu_set(lacking)} is offline and ignored",
+        )
+        for option, lacking, none_left in inventory.unusable_cpu_sets(
+            snapshot.cpu.value.online, policy
+        )
+    ]
+
+
+def list_reading_warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
+    """Return the driver's own warnings, and those of facts, guests and files as they were read."""
+    nodename = snapshot.nodename
+    found = list(snapshot.warnings)
+    stale = {name: fact for name, fact in snapshot.facts().items() if not fact.is_fresh}
+    if stale:
+        errors = sorted({f"{fact.source}: {fact.error}" for fact in stale.values()})
+        names = ", ".join(stale)
+        found.append(
+            HostWarning(
+                WarningKind.FACT_HELD, nodename, NO_ITEM, f"not read: {names} ({'; '.join(errors)})"
+            )
+        )
+    if snapshot.guests.value is not None:
+        found.extend(
+            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, line[:255], line)
+            for line in snapshot.guests.value.unreadable
+        )
+        found.extend(
+            HostWarning(WarningKind.GUEST_UNREADABLE, nodename, guest.uuid, guest.problem)
+            for guest in snapshot.guests.value.partial
+            if guest.problem
+        )
+    found.extend(
+        HostWarning(
+            WarningKind.HOST_DATA, nodename, problem.path, f"{problem.path}: {problem.text}"
+        )
+        for problem in snapshot.host_problems()
+    )
+    if snapshot.memory.value is not None and snapshot.numa.value is not None:
+        mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)
+        if mismatch:
+            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, NO_ITEM, mismatch))
+    return tuple(found)
+
+
+def _memory_mismatch(total_mb: int, cells_mb: int) -> str | None:
+    """Return a warning if the cells' sum and the kernel's total differ by more than 10 %.
+
+    Smaller differences are normal: the kernel reserves memory per cell, and
+    the amount varies from boot to boot.
+    """
+    if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
+        return None
+    return (
+        f"the NUMA cells report {cells_mb} MiB in total and the kernel {total_mb} MiB; "
+        "the row has the kernel's value"
+    )
