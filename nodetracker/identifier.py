@@ -2,6 +2,8 @@
 
 import uuid
 
+from nodetracker.rendering import render_value
+
 
 def parse_uuid(value: object) -> str:
     """Return a UUID in its canonical form: lower case with hyphens.
@@ -15,4 +17,4 @@ def parse_uuid(value: object) -> str:
     try:
         return str(uuid.UUID(str(value)))
     except ValueError:
-        raise ValueError(f"{value!r} is not a valid UUID") from None
+        raise ValueError(f"{render_value(value)} is not a valid UUID") from None

@@ -2,6 +2,8 @@
 
 from decimal import Decimal
 
+from nodetracker.rendering import render_value
+
 KIB_PER_MIB = 1024
 MIB_PER_GIB = 1024
 BYTES_PER_MIB = 1024 * 1024
@@ -83,6 +85,7 @@ def render_amount(amount: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+_MOST_DIGITS = 20
 _PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}
 
 
@@ -97,6 +100,7 @@ def parse_page_size_kb(text: str) -> int:
     """
     digits = text.strip().rstrip("KMGBkmgb")
     suffix = text.strip()[len(digits) :].upper()
-    if not digits.isdigit() or suffix not in _PAGE_SUFFIXES:
-        raise ValueError(f"{text!r} is not a page size")
+    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    if not is_number or suffix not in _PAGE_SUFFIXES:
+        raise ValueError(f"{render_value(text)} is not a page size")
     return int(digits) * _PAGE_SUFFIXES[suffix]

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from nodetracker.errors import RequestError
+from nodetracker.rendering import render_value
 
 Reader = Callable[[Any, str], Any]
 """Converts plain JSON to a value; the second argument is the path for errors."""
@@ -89,7 +90,7 @@ def make_reader(hint: Any, is_strict: bool = True) -> Reader:
 
 
 def _refuse(path: str, plain: object, what: str) -> typing.NoReturn:
-    raise RequestError(path, f"invalid value {str(plain)[:80]!r}: expected {what}")
+    raise RequestError(path, f"invalid value {render_value(plain)}: expected {what}")
 
 
 def _read_none(plain: Any, path: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.grants import find_existing_grant
+from nodetracker.accounting.ledger.grants import find_existing_grant, require_amounts
 from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
@@ -52,7 +52,9 @@ class Scheduler:
             ClaimRefusedError: no candidate exists, or all refused; every
                 reason is named with its node.
             ClaimConflictError: another request has its uuid.
+            RequestError: the claim would hold nothing.
         """
+        require_amounts(request)
         known = find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
         if known is not None:
             return known
@@ -72,9 +74,10 @@ class Scheduler:
         Raises:
             ClaimRefusedError: as `create_claim`.
             ClaimConflictError: as `create_claim`.
-            RequestError: the request has no ``migration``.
+            RequestError: the request has no ``migration``, or the claim would hold nothing.
         """
         wanted = move_of(request)
+        require_amounts(request)
         place = self._find_claim(request.uuid)
         if place is None and wanted.migration_type in SAME_NODE_REQUIRED:
             place = self._find_claim(wanted.source_claim)

@@ -45,7 +45,7 @@ _DISK = record({"root_gb": integer(), "ephemeral_gb": integer(), "swap_mb": inte
 _LIMITS: Schema = {
     "description": "an object of resource classes and limits",
     "type": "object",
-    "propertyNames": {"description": "a text", "type": "string"},
+    "propertyNames": TEXT,
     "properties": {"numa": nullable(NUMA_LIMITS)},
     "additionalProperties": nullable(integer(0, _MAX_LIMIT)),
 }

@@ -12,11 +12,12 @@ MAX_AMOUNT = 2**31 - 1
 """Placement's largest amount; the sum of a thousand of these is still exact in a row."""
 
 TEXT: Schema = {
-    "description": f"a text of 1 to {TEXT_LENGTH} characters without NUL or lone surrogates",
+    "description": f"a text of 1 to {TEXT_LENGTH} characters without control characters "
+    "or lone surrogates",
     "type": "string",
     "minLength": 1,
     "maxLength": TEXT_LENGTH,
-    "pattern": "^[^\\u0000\\ud800-\\udfff]*$",
+    "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f\\ud800-\\udfff]*\\Z",  # $ allows a last newline
 }
 
 UUID: Schema = {

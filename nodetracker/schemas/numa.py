@@ -1,8 +1,7 @@
 """Schemas of the keys ``numa`` and ``limits.numa`` of a claim request."""
 
 from nodetracker.model.numa_request import MAX_GUEST_CELLS, CpuPolicy, CpuThreadPolicy
-from nodetracker.model.text import TEXT_LENGTH
-from nodetracker.schemas.fields import Schema, integer, list_of, nullable, one_of, record
+from nodetracker.schemas.fields import TEXT, Schema, integer, list_of, nullable, one_of, record
 
 MAX_PAGE_KB = 2**31 - 1
 
@@ -14,13 +13,6 @@ _PAGE_SIZE: Schema = {
     "type": ["string", "integer", "null"],
     "minimum": 1,
     "maximum": MAX_PAGE_KB,
-}
-
-_NETWORK: Schema = {
-    "description": f"a name of 1 to {TEXT_LENGTH} characters",
-    "type": "string",
-    "minLength": 1,
-    "maxLength": TEXT_LENGTH,
 }
 
 _CELL = record({"vcpus": integer(), "pcpus": integer(), "memory_mb": integer()})
@@ -47,7 +39,7 @@ NUMA = record(
         "cpu_thread_policy": nullable(one_of(CpuThreadPolicy)),
         "page_size": _PAGE_SIZE,
         "networks": nullable(
-            list_of(_NETWORK, f"a list of at most {_MAX_NETWORKS} names", maxItems=_MAX_NETWORKS)
+            list_of(TEXT, f"a list of at most {_MAX_NETWORKS} names", maxItems=_MAX_NETWORKS)
         ),
     }
 )

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from nodetracker.errors import RequestError
+from nodetracker.rendering import render_value
 from nodetracker.schemas.fields import Schema
-
-_LONGEST_VALUE = 100
 
 
 def check(document: object, schema: Schema) -> None:
@@ -23,7 +22,10 @@ def check(document: object, schema: Schema) -> None:
     Traceback (most recent call last):
     nodetracker.errors.RequestError: vcpus: expected an integer from 0 to 2147483647, got '2'
     """
-    violation = next(_validator_class()(schema).iter_errors(document), None)
+    try:
+        violation = next(_validator_class()(schema).iter_errors(document), None)
+    except ValueError:  # jsonschema 4.26 renders the value; Python does not beyond 4300 digits
+        raise RequestError("", "numbers of thousands of digits are not accepted") from None
     if violation is not None:
         raise _translate(violation)
 
@@ -68,18 +70,13 @@ def _translate(violation: Any) -> RequestError:
         unknown = next(key for key in value if key not in known)
         return RequestError(
             _render_path(path),
-            f"unknown key {_render(unknown)}: expected one of {', '.join(known)}",
+            f"unknown key {render_value(unknown)}: expected one of {', '.join(known)}",
         )
     kind = "key " if "propertyNames" in violation.relative_schema_path else ""
-    reason = f"expected {violation.schema['description']}, got {kind}{_render(value)}"
+    reason = f"expected {violation.schema['description']}, got {kind}{render_value(value)}"
     return RequestError(_render_path(path), reason)
 
 
 def _render_path(path: Iterable[str | int]) -> str:
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
-
-
-def _render(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

@@ -18,6 +18,7 @@ from nodetracker.errors import (
     ClaimRefusedError,
     NotFoundError,
     RefusedError,
+    RequestError,
 )
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fact import FactEntry, FactState
@@ -513,6 +514,30 @@ class TestPci:
             claim(store, ask(pci_requests=[{"alias": "nic"}]))
         with pytest.raises(ClaimRefusedError, match="nic"):
             self.claim(store)
+
+
+class TestEmptyRequests:
+    def test_a_claim_that_holds_nothing_is_refused_and_a_question_is_not(
+        self, store: Store
+    ) -> None:
+        make_node(store)
+        before = node(store)
+        for request in (ask(), ask(VCPU=0, CUSTOM_FPGA=0)):
+            with pytest.raises(RequestError, match="resources: expected an amount above 0"):
+                claim(store, request)
+            assert store.try_claim(request, "alpha", "node-1", ADMISSION_POLICY).reasons == ()
+        assert node(store) == before
+
+    def test_a_move_that_would_hold_nothing_is_refused(self, store: Store) -> None:
+        make_node(store)
+        source = claim(store, ask(VCPU=1))
+        body = {
+            "workload": {"uuid": source.workload.uuid},
+            "migration": {"type": "resize", "source_claim": source.uuid},
+        }
+        with pytest.raises(RequestError, match="resources: expected an amount above 0"):
+            store.create_migration(parse_claim_request(body), "alpha", "node-1", ADMISSION_POLICY)
+        assert store.list_migrations() == []
 
 
 class TestGuests:

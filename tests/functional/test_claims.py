@@ -110,11 +110,20 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
     ("content", "told"),
     [
         ("{", "request.json: is not valid JSON"),
-        ("[" * 100_000, "request.json: is not valid JSON: maximum recursion depth"),
+        ("[" * 100_000, "request.json: is not valid JSON: nested too deeply"),
+        (
+            '{"uuid": %s}' % ("9" * 5000),
+            "request.json: number of 5000 digits: expected at most 1000",
+        ),
+        ('{"workload": {"uuid": NaN}}', "request.json: is not valid JSON: NaN is not a number"),
         ('{"resources": {"VCPU": 1, "VCPU": 2}}', "request.json: duplicate key 'VCPU'"),
         ('{"workload": {"uuid": "x"}}', "workload.uuid: 'x' is not a valid UUID"),
         (
             '{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}}',
+            "resources: expected an amount above 0, a disk or a PCI request",
+        ),
+        (
+            '{"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}, "resources": {"VCPU": 1}}',
             "no candidate: no node exists",
         ),
     ],

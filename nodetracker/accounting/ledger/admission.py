@@ -87,9 +87,9 @@ class ResourceVerdict:
         limit: the most that may be used in total; None = unlimited.
         used: by the reservation and all workloads together.
         free: limit - used, may be negative; None = unlimited.
-        max_unit: the most that one claim may request: the total, as in
-            placement; None when the request brings a limit, null included.
-        overhead: the part of `requested` that the driver adds.
+        excess: how much more than the total, placement's max_unit, the claim
+            requests, without the driver's overhead; None if it does not, or
+            brings a limit, null included.
     """
 
     resource: str
@@ -100,8 +100,7 @@ class ResourceVerdict:
     limit: float | None
     free: float | None
     requested: float
-    max_unit: float | None = None
-    overhead: float = 0
+    excess: float | None = None
 
     @property
     def is_free(self) -> bool:
@@ -111,8 +110,7 @@ class ResourceVerdict:
     @property
     def fits(self) -> bool:
         """True when enough is free for a claim of this size; a request for nothing always fits."""
-        is_allowed = self.max_unit is None or self.requested - self.overhead <= self.max_unit
-        return not self.requested or (self.is_free and is_allowed)
+        return not self.requested or (self.is_free and self.excess is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +208,7 @@ def _evaluate(
         requested_limit = limits[resource]
         limit = None if requested_limit is None else requested_limit * parts
     used = capacity.used - demand.credited
+    excess = demand.requested - demand.overhead - capacity.total
     return ResourceVerdict(
         resource=resource,
         total=capacity.total / parts,
@@ -219,8 +218,7 @@ def _evaluate(
         limit=None if limit is None else limit / parts,
         free=None if limit is None else (limit - used) / parts,
         requested=demand.requested / parts,
-        max_unit=None if resource in limits else capacity.total / parts,
-        overhead=demand.overhead / parts,
+        excess=excess / parts if excess > 0 and resource not in limits else None,
     )
 
 
@@ -231,9 +229,8 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
         requested = render_amount(verdict.requested)
         reason = f"Free {label} {verdict.free:.2f}{suffix} < requested {requested}{suffix}"
     else:
-        assert verdict.max_unit is not None
-        requested = render_amount(verdict.requested - verdict.overhead)
-        max_unit = render_amount(verdict.max_unit)
+        requested = render_amount(verdict.total + (verdict.excess or 0))
+        max_unit = render_amount(verdict.total)
         reason = f"Requested {label} {requested}{suffix} > max_unit {max_unit}{suffix}"
     return Refusal(unit.check if unit else AdmissionCheck.CLASSES, reason)
 

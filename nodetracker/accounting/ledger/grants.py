@@ -20,7 +20,7 @@ from nodetracker.accounting.pci.admission import PciAdmission
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS, count_bound
 from nodetracker.accounting.usage import charge_of_claim
 from nodetracker.errors import ClaimConflictError, ClaimRefusedError, RefusedError, RequestError
-from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimRequest, ClaimState
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.settings import AdmissionPolicy
 
@@ -130,6 +130,16 @@ def require_no_move(request: ClaimRequest) -> None:
     """
     if request.migration is not None:
         raise RequestError("migration", "is only accepted when a migration is requested")
+
+
+def require_amounts(request: ClaimRequest) -> None:
+    """Check that a claim would hold something.
+
+    Raises:
+        RequestError: it would not; a question may, as every node answers it.
+    """
+    if request.amounts == Amounts() and not request.pci_requests:
+        raise RequestError("resources", "expected an amount above 0, a disk or a PCI request")
 
 
 def _make_claim(

@@ -13,8 +13,9 @@ from nodetracker.model.numa_request import (
     NumaRequest,
     PageSize,
 )
+from nodetracker.rendering import render_value
 from nodetracker.schemas.numa import MAX_PAGE_KB
-from nodetracker.units import MILLI, parse_page_size_kb
+from nodetracker.units import MILLI, parse_page_size_kb, render_amount
 
 _CELL_KEYS = ("vcpus", "pcpus", "memory_mb")
 _PAGE_SIZES = tuple(PageSize)
@@ -57,7 +58,7 @@ def parse_numa_request(body: Mapping[str, Any] | None, amounts: Amounts) -> Numa
         return None
     entry = body or {}
     if amounts.vcpu_milli % MILLI:
-        reason = f"expected whole CPUs with NUMA, got {amounts.vcpu_milli / MILLI:g}"
+        reason = f"expected whole CPUs with NUMA, got {render_amount(amounts.vcpu_milli / MILLI)}"
         raise RequestError("resources.VCPU", reason)
     vcpus = amounts.vcpu_milli // MILLI
     policy = _parse_cpu_policy(entry.get("cpu_policy"), vcpus, pcpus)
@@ -114,7 +115,7 @@ def _parse_page_size(value: str | int | None) -> PageSize | int | None:
     except ValueError as error:
         raise RequestError(path, str(error)) from None
     if not 0 < size_kb <= MAX_PAGE_KB:
-        raise RequestError(path, f"expected KiB from 1 to {MAX_PAGE_KB}, got {value!r}")
+        raise RequestError(path, f"expected KiB from 1 to {MAX_PAGE_KB}, got {render_value(value)}")
     return size_kb
 
 

@@ -14,6 +14,7 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequ
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.migration import MigrationType, MoveRequest
 from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
+from nodetracker.rendering import render_value
 from nodetracker.schemas.claim import CLAIM_REQUEST
 from nodetracker.schemas.validator import check
 from nodetracker.units import MIB_PER_GIB, MILLI
@@ -39,6 +40,7 @@ def parse_claim_request(
     uuid = body.get("uuid")
     limits = dict(body.get("limits") or {})
     numa_limits = parse_numa_limits(limits.pop("numa", None))
+    _check_limits(limits, body.get("resources") or {})
     amounts = _parse_amounts(body)
     numa = parse_numa_request(body.get("numa"), amounts)
     if numa is not None:  # a dedicated policy pins CPUs that were requested as shared
@@ -98,11 +100,23 @@ def _parse_amounts(body: Mapping[str, Any]) -> Amounts:
     )
 
 
+def _check_limits(limits: Mapping[str, Any], resources: Mapping[str, Any]) -> None:
+    """Check that each limit is of a class that the request may claim."""
+    known = dict.fromkeys((VCPU, PCPU, MEMORY, DISK, "numa", *resources))
+    unknown = next((key for key in limits if key not in known), None)
+    if unknown is not None:
+        raise RequestError(
+            "limits",
+            f"unknown key {render_value(unknown)}: expected one of {', '.join(known)}",
+        )
+
+
 def _parse_vcpu(value: float) -> int:
     """Return thousandths; a schema's ``multipleOf: 0.001`` would reject 0.57."""
     if round(value, _MAX_DECIMALS) != value:
         raise RequestError(
-            f"resources.{VCPU}", f"expected at most {_MAX_DECIMALS} decimals, got {value!r}"
+            f"resources.{VCPU}",
+            f"expected at most {_MAX_DECIMALS} decimals, got {render_value(value)}",
         )
     return round(value * MILLI)
 

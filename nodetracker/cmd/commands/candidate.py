@@ -10,6 +10,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import RequestError
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.rendering import render_value
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler, no_candidate
 from nodetracker.scheduler.selection import Candidate
@@ -17,6 +18,7 @@ from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
 _WEIGHT_DECIMALS = 6
+_MOST_DIGITS = 20
 
 
 class ListCandidates(StoreCommand, Lister):
@@ -80,9 +82,9 @@ def parse_resource(text: str) -> tuple[str, int]:
         ArgumentTypeError: the text has another format.
     """
     name, _, amount = text.partition("=")
-    if not name or not amount.isdecimal():
+    if not name or not amount.isdecimal() or len(amount) > _MOST_DIGITS:
         raise argparse.ArgumentTypeError(
-            f"invalid value {text!r}: expected CLASS=AMOUNT such as VCPU=2"
+            f"invalid value {render_value(text)}: expected CLASS=AMOUNT such as VCPU=2"
         )
     return name, int(amount)
 
@@ -93,8 +95,10 @@ def parse_limit(text: str) -> int:
     Raises:
         ArgumentTypeError: the text has another format.
     """
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected a positive integer")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"invalid value {render_value(text)}: expected a positive integer"
+        )
     return int(text)
 
 

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.grants import require_active
+from nodetracker.accounting.ledger.grants import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
 from nodetracker.cmd.commands.dry_run import render_admission
@@ -21,6 +21,7 @@ from nodetracker.compute.node_resolution import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.rendering import render_value
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
@@ -29,6 +30,9 @@ COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
     "expires_at", "reason",
 )  # fmt: skip
+
+
+_MOST_DIGITS = 1000
 
 
 class CreateClaim(StoreCommand, ShowOne):
@@ -51,6 +55,7 @@ class CreateClaim(StoreCommand, ShowOne):
         """Create the claim and show it, or show the result of a dry run."""
         request = parse_claim_request(read_json(parsed_args.file))
         request = with_target(request, parsed_args)
+        require_amounts(request)
         if request.host is None:
             return self._schedule(request, parsed_args.dry_run)
         record = find_node(self.store, request.host, request.nodename)
@@ -180,8 +185,15 @@ def read_json(name: str) -> object:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(name, f"cannot be read: {error}") from error
     try:
-        value: object = json.loads(text, object_pairs_hook=partial(_read_object, name))
-    except (ValueError, RecursionError) as error:
+        value: object = json.loads(
+            text,
+            object_pairs_hook=partial(_read_object, name),
+            parse_int=partial(_read_integer, name),
+            parse_constant=partial(_refuse_constant, name),
+        )
+    except RecursionError as error:
+        raise RequestError(name, "is not valid JSON: nested too deeply") from error
+    except ValueError as error:
         raise RequestError(name, f"is not valid JSON: {error}") from error
     return value
 
@@ -192,8 +204,19 @@ def _read_object(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         counts = Counter(key for key, _ in pairs)
         duplicate = next(key for key, count in counts.items() if count > 1)
-        raise RequestError(name, f"duplicate key {duplicate!r}")
+        raise RequestError(name, f"duplicate key {render_value(duplicate)}")
     return value
+
+
+def _read_integer(name: str, text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise RequestError(name, f"number of {len(text)} digits: expected at most {_MOST_DIGITS}")
+    return int(text)
+
+
+def _refuse_constant(name: str, text: str) -> NoReturn:
+    """Reject NaN and Infinity, which Python's reader accepts."""
+    raise RequestError(name, f"is not valid JSON: {text} is not a number")
 
 
 def render_claim(claim: Claim) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from nodetracker.units import render_amount
 def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
     """Return a dry run's columns: JSON for programs, a line per item for people."""
     verdicts = [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts]
+    lines = [verdict | {"excess": None} for verdict in verdicts]  # the reasons have it
     placement = None if answer.numa is None else encode_placement(answer.numa)
     cells = [] if placement is None else placement["cells"]
     findings = () if answer.pci is None else answer.pci.findings
@@ -35,7 +36,7 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
         "reasons": Lines(list(answer.reasons)),
         "numa": Lines(placement, map(_render_line, cells)),
         "numa_reasons": Lines(list(answer.numa_reasons)),
-        "resources": Lines(verdicts, map(_render_line, verdicts)),
+        "resources": Lines(verdicts, map(_render_line, lines)),
         "pci": Lines(pools, map(_render_line, pools)),
     }
 
@@ -53,4 +54,6 @@ def _render_value(value: Any) -> str:
         return " ".join(f"{key}:{_render_value(inner)}" for key, inner in value.items())
     if isinstance(value, list):
         return " ".join(map(_render_value, value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return render_amount(value) if isinstance(value, float) else str(value)

@@ -36,6 +36,7 @@ def create_claim(
 ) -> Claim:
     """See `Store.create_claim`; a duplicate uuid violates its unique key."""
     grants.require_no_move(request)
+    grants.require_amounts(request)
     node = grants.require_node(lock_node(connection, request, host, nodename), host, nodename)
     write = grants.decide_grant(request, node, policy)
     return apply_write(connection, write)

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.grants import require_amounts
 from nodetracker.accounting.ledger.migrations import (
     decide_move,
     decide_move_confirm,
@@ -45,6 +46,7 @@ def create_migration(
     policy: AdmissionPolicy,
 ) -> Migration:
     """See `Store.create_migration`; a duplicate uuid violates its unique key."""
+    require_amounts(request)
     locked = lock_move(connection, request, host, nodename)
     write = decide_move(request, locked, policy)
     return apply_write(connection, write)

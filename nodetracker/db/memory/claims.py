@@ -20,6 +20,7 @@ class MemoryClaims(MemoryRows):
     ) -> Claim:
         """See `Store`."""
         grants.require_no_move(request)
+        grants.require_amounts(request)
         with self._writing() as tables:
             existing = find_existing_grant(tables, request)
             if existing is not None:

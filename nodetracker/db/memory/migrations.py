@@ -1,5 +1,6 @@
 """Run ledger transactions on migrations in dicts."""
 
+from nodetracker.accounting.ledger.grants import require_amounts
 from nodetracker.accounting.ledger.migrations import (
     decide_move,
     decide_move_confirm,
@@ -24,6 +25,7 @@ class MemoryMigrations(MemoryClaims):
     ) -> Migration:
         """See `Store`."""
         move_of(request)
+        require_amounts(request)
         with self._writing() as tables:
             existing = find_existing_grant(tables, request)
             if existing is not None:

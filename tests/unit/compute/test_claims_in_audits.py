@@ -285,7 +285,7 @@ def test_two_claims_of_a_migration_are_not_a_split_brain(claimed_host, clock):
     claimed_host.audit(node(1), node(2))
     claim = claimed_host.claim(1)
     move = {"type": "migration", "source_claim": claim.uuid}
-    body = {"workload": {"uuid": claim.workload.uuid}, "resources": {}, "migration": move}
+    body = {"workload": {"uuid": claim.workload.uuid}, "resources": {"VCPU": 1}, "migration": move}
     claimed_host.store.create_migration(parse_claim_request(body), HOST, "node-2", ADMISSION_POLICY)
     clock.seconds += 601
     claimed_host.audit()

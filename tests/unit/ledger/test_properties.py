@@ -19,6 +19,7 @@ from nodetracker.errors import (
     ClaimRefusedError,
     DriverUnavailableError,
     RefusedError,
+    RequestError,
 )
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
@@ -189,6 +190,18 @@ class LedgerMachine(RuleBasedStateMachine):
             )
         }
 
+    def refuse_empty(self, body):
+        """Return whether a body requests nothing; the ledger must refuse it then."""
+        if any([*body["resources"].values(), *body["disk"].values()]):
+            return False
+        before = self.record()
+        try:
+            self.create(body)
+            raise AssertionError("a claim that holds nothing was granted")
+        except RequestError:
+            assert self.record() == before
+        return True
+
     def room(self, workload):
         """Return what a workload is charged beyond its claims, because its guest is larger."""
         stored = self.record().guests.get(workload)
@@ -210,7 +223,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(number=numbers, drawn=resources(), name=st.uuids())
     def claim(self, number, drawn, name):
         body = make_body(number, drawn, str(name))
-        if body["uuid"] in self.bodies:
+        if body["uuid"] in self.bodies or self.refuse_empty(body):
             return
         before, lacking, had = self.record(), self.lacking(number, body), self.used()
         try:
@@ -245,6 +258,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def claim_and_abort(self, number, drawn):
         before = self.record()
         body = make_body(number, drawn, str(uuid_module.uuid4()))
+        if self.refuse_empty(body):
+            return
         try:
             granted = self.create(body)
         except ClaimRefusedError:

@@ -2,10 +2,13 @@
 
 import uuid
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodetracker.accounting.usage import Charge
+from nodetracker.errors import RequestError
+from nodetracker.model.claim import Amounts
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
@@ -53,7 +56,14 @@ NODES = st.fixed_dictionaries(
 
 REQUESTS = st.builds(
     lambda workload, resources, traits, limits: ask(
-        workload, required_traits=traits, limits=limits, **resources
+        workload,
+        required_traits=traits,
+        limits={
+            name: limit
+            for name, limit in limits.items()
+            if name in ("VCPU", "MEMORY_MB", *resources)
+        },
+        **resources,
     ),
     st.sampled_from(WORKLOADS),
     st.dictionaries(
@@ -103,7 +113,10 @@ def check_agreement(fake_fleet, nodes, requests):
             if not fake_fleet.store.try_claim(request, f"h{number}", "n", ADMISSION_POLICY).reasons
         }
         assert {candidate.host for candidate in listed} == granting
-        if listed:
+        if request.amounts == Amounts():
+            with pytest.raises(RequestError):
+                scheduler.create_claim(request)
+        elif listed:
             assert scheduler.create_claim(request).host == listed[0].host
         estimate = manager.fleet.states  # what was consumed says what is written
         written = HostManager(fake_fleet.store).fleet.states

@@ -137,7 +137,7 @@ def test_an_entry_without_a_nodename_makes_the_list_of_nodes_incomplete():
 @pytest.mark.parametrize(
     ("guest", "reason"),
     [
-        ("{}", "uuid: None is not a valid UUID"),
+        ("{}", "uuid: null is not a valid UUID"),
         ("7", "expected a mapping"),
         ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: x, memory_mb: 1, disk_gb: 1}", "vcpus: 'x' is not a valid number of CPUs"),
         ("{uuid: 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11, vcpus: 1, memory_mb: 512m, disk_gb: 1}", "memory_mb: '512m' is not an integer >= 0"),

@@ -7,6 +7,7 @@ hand, in Python's own terms. The reader of today must agree with it.
 import hashlib
 import json
 import math
+import unicodedata
 import uuid
 from dataclasses import replace
 
@@ -22,7 +23,6 @@ from nodetracker.model.numa_request import (
     PageSize,
 )
 from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
-from nodetracker.model.text import sanitize_text
 from nodetracker.units import parse_page_size_kb
 
 MAX_AMOUNT = 2**31 - 1
@@ -64,7 +64,7 @@ def read_claim_request(body, make_uuid):
         host=read_optional(body, "host", read_text),
         nodename=read_optional(body, "nodename", read_text),
         limits={
-            key: None if item is None else read_integer(item, most=2**53)
+            read_limited(key, body): None if item is None else read_integer(item, most=2**53)
             for key, item in limits.items()
         },
         numa=numa,
@@ -216,7 +216,7 @@ def read_page_size(value):
 
 def read_networks(value):
     for name in read_list(64)(value):
-        refuse(not isinstance(name, str) or not 0 < len(name) <= 255)
+        read_text(name)
     return value
 
 
@@ -276,8 +276,14 @@ def read_uuid(value):
 
 def read_text(value):
     refuse(not isinstance(value, str) or not 0 < len(value) <= 255)
-    refuse(sanitize_text(value) != value)
+    refuse(any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value))
     return value
+
+
+def read_limited(key, body):
+    known = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", *(body.get("resources") or {}))
+    refuse(key not in known)
+    return key
 
 
 def read_integer(value, least=0, most=MAX_AMOUNT):

@@ -1,0 +1,61 @@
+"""Render values of documents for messages, in the words of JSON."""
+
+import math
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from itertools import islice
+
+_LONGEST = 100
+_MOST_ITEMS = 40  # more never fit
+_MOST_BITS = 512  # Python renders no integer of more than 4300 digits
+_DEEPEST = 4
+
+
+def render_value(value: object) -> str:
+    r"""Render a value of a JSON document, cut after 100 characters.
+
+    Numbers have plain digits, without an exponent.
+
+    >>> print(render_value({"a": [None, True, 1e-05, float("nan"), "b\n"]}))
+    {'a': [null, true, 0.00001, NaN, 'b\n']}
+    """
+    text = _render(value, _DEEPEST)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _render(value: object, depth: int) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if value.bit_length() <= _MOST_BITS else "a number of over 150 digits"
+    if isinstance(value, float):
+        return _render_float(value)
+    if isinstance(value, str):
+        return repr(value[: _LONGEST + 1])
+    if isinstance(value, Mapping | list | tuple):
+        return _render_items(value, depth)
+    return str(value)
+
+
+def _render_float(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return f"{Decimal(repr(value)):f}"
+
+
+def _render_items(value: Collection[object], depth: int) -> str:
+    opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+    if not depth:
+        return f"{opening}...{closing}"
+    first = list(islice(value, _MOST_ITEMS))
+    items = [_render(item, depth - 1) for item in first]
+    if isinstance(value, Mapping):
+        items = [
+            f"{key}: {_render(value[name], depth - 1)}"
+            for name, key in zip(first, items, strict=True)
+        ]
+    return f"{opening}{', '.join(items)}{closing}"
