@@ -19,7 +19,7 @@ from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.conductor.membership import Membership
-from nodetracker.conductor.ping import PING, PingEndpoint
+from nodetracker.conductor.ping import SelfCall
 from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
 from nodetracker.model.service import CONDUCTOR_BINARY
@@ -49,9 +49,8 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         store = notifying_store(store, notifier)
     clock = DatabaseClock()
     server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, workers, store.now)
-    ping_server = RpcServer(broker.connect, PING, host, PingEndpoint(), clock, threads=1)
-    caller, ping = broker.caller, PING.methods["ping"]
-    watch = BrokerWatch(lambda: caller.call(PING, host, ping, {}, min(5.0, interval)))
+    call_self = SelfCall(broker.connect, host, broker.caller)
+    watch = BrokerWatch(call_self)
     incarnation = read_incarnation(str(uuid.uuid4()), interval)
     membership = Membership(
         store,
@@ -67,7 +66,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     return ConductorService(
         host,
         store,
-        (server, ping_server),
+        (server, call_self.server),
         membership,
         watch,
         fleet,
