@@ -77,8 +77,7 @@ def reconcile_claims(
     listing = fact.value
     if listing is None:
         return Reconciliation(claims, stored)
-    listed = {guest.uuid: guest for guest in listing.guests}
-    present = listing.uuids
+    listed, present = {guest.uuid: guest for guest in listing.guests}, listing.uuids
     reconciled = {
         uuid: _reconcile_claim(claim, present, listing, time) for uuid, claim in claims.items()
     }
