@@ -40,8 +40,8 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 
 LOG = logging.getLogger(__name__)
 
-MIN_PROBE_THREADS = 16
-"""Enough for all probes of two drivers of one node, so that a frozen source delays no other."""
+PROBES_PER_NODE = 20
+"""At least as many as run concurrently for one node, so that frozen nodes delay no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,7 @@ def _read_incarnation(settings: AgentSettings) -> Incarnation:
 
 def build_probes(settings: AgentSettings) -> ProbeRunner:
     """Return the runner of all probes; it starts threads when they are needed."""
-    threads = max(MIN_PROBE_THREADS, settings.max_concurrent_audits * 2)
-    return ProbeRunner(settings.probe_timeout, threads)
+    return ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * PROBES_PER_NODE)
 
 
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:

@@ -96,12 +96,15 @@ class Auditor:
 
         The event of a node that is being read remains queued for the next audit. So do
         all events once the audit's own nodes are read, so that a storm cannot prolong it.
+        A node whose reading still waits for a thread is read for its event.
         """
         own, late = set(nodenames), set[str]()
         batch = ReadingBatch(self.queue.timer)
 
         def is_wanted(node: str | AllNodes) -> bool:
-            return bool(own) and node in self.rows and node not in own and node not in late
+            if not own or node in late or not isinstance(node, str) or node not in self.rows:
+                return False
+            return node not in own or self.reader.is_waiting(node)
 
         self.reader.discard_earlier()
         self._start(nodenames, are_urgent)

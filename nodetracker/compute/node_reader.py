@@ -3,7 +3,7 @@
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nodetracker.compute.audit_queue import AuditQueue
@@ -32,12 +32,37 @@ class _Call:
     started_at: float | None = None
 
 
+@dataclass(slots=True)
+class _Lane:
+    """Threads that make calls in their order, and the calls that were not accepted yet.
+
+    Attributes:
+        calls: by their numbers, in their order; so the first one started first.
+    """
+
+    guard: HangGuard[str]
+    calls: dict[int, _Call] = field(default_factory=dict)
+
+    @property
+    def oldest(self) -> _Call | None:
+        return next(iter(self.calls.values()), None)
+
+    def oldest_started_at(self, now: float) -> float:
+        """Return when the first call started; now if it has not, or there is none."""
+        started_at = None if self.oldest is None else self.oldest.started_at
+        return now if started_at is None else started_at
+
+
 class NodeReader:
     """Queries a driver for its nodes in threads that put the readings on a queue.
 
+    Readings that events request have threads of their own, so that they do not
+    wait for nodes that hang.
+
     Args:
         probe_timeout: timeout of a driver's probe in seconds.
-        max_concurrent: limit of nodes that are read concurrently; hung readings do not count.
+        max_concurrent: limit of nodes that are read concurrently, and of those
+            that events request; hung readings do not count.
     """
 
     def __init__(
@@ -46,10 +71,10 @@ class NodeReader:
         self._driver = driver
         self._queue = queue
         self._probe_timeout = probe_timeout
-        self._guard: HangGuard[str] = HangGuard("audit", max_concurrent)
+        self._lanes = [_Lane(HangGuard(name, max_concurrent)) for name in ("audit", "event")]
         self._numbers = itertools.count()
         self._first_number = 0
-        self._calls: dict[int, _Call] = {}  # in the order of their numbers
+        self._requested: dict[str, _Call] = {}  # by this audit, not by events
         self._logged_failures: dict[str, str] = {}
 
     def change_timeout(self, probe_timeout: float) -> None:
@@ -59,6 +84,7 @@ class NodeReader:
     def discard_earlier(self) -> None:
         """Accept no reading that was started before: its audit was interrupted."""
         self._first_number = next(self._numbers)
+        self._requested.clear()
 
     def start(
         self, nodename: str, deleted_before: frozenset[str] = frozenset(), is_urgent: bool = False
@@ -71,43 +97,56 @@ class NodeReader:
         number = next(self._numbers)
         unread = failed_snapshot(nodename, "driver", _DOES_NOT_ANSWER)
         call = _Call(NodeReading(unread, number, deleted_before, is_urgent))
-        self._calls[number] = call
-        call.task = self._guard.start(nodename, partial(self._run, call))
+        lane = self._lanes[is_urgent]
+        lane.calls[number] = call
+        if not is_urgent:
+            self._requested[nodename] = call
+        if not any(other.guard.is_blocked(nodename) for other in self._lanes):
+            call.task = lane.guard.start(nodename, partial(self._run, call))
         if call.task is None:
             self._queue.put_reading(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
         self._fail_unstarted((call,))
 
     def accept(self, readings: Sequence[NodeReading]) -> list[NodeReading]:
         """Return those readings that are awaited, and failed ones of nodes that hang."""
-        known = [r for r in readings if self._calls.pop(r.number, None) is not None]
-        return [r for r in known + self._give_up_hung() if r.number >= self._first_number]
+        known = [
+            reading
+            for reading in readings
+            if self._lanes[reading.is_urgent].calls.pop(reading.number, None) is not None
+        ]
+        for lane in self._lanes:
+            known += self._give_up_hung(lane)
+        return [reading for reading in known if reading.number >= self._first_number]
+
+    def is_waiting(self, nodename: str) -> bool:
+        """Return whether the audit's reading of a node waits for a thread."""
+        call = self._requested.get(nodename)
+        return call is not None and call.task is not None and call.started_at is None
 
     @property
     def next_timeout(self) -> float:
         """Moment of the timer at which `accept` is to be called even without a reading."""
-        oldest = next(iter(self._calls.values()), None)
-        started_at = None if oldest is None else oldest.started_at
-        return (self._queue.timer.now() if started_at is None else started_at) + self._budget
+        now = self._queue.timer.now()
+        return min(lane.oldest_started_at(now) for lane in self._lanes) + self._budget
 
     @property
     def _budget(self) -> float:
         # A driver's probes have timeouts of their own; this is for drivers that run none.
         return self._probe_timeout * 2
 
-    def _give_up_hung(self) -> list[NodeReading]:
+    def _give_up_hung(self, lane: _Lane) -> list[NodeReading]:
         """Leave the calls behind that exceed their budget; return failed readings of them."""
         hung = []
         now = self._queue.timer.now()
-        # They start in their order, so the first one is the oldest.
-        while (call := next(iter(self._calls.values()), None)) is not None:
+        while (call := lane.oldest) is not None:
             if call.started_at is None or now < call.started_at + self._budget:
                 break
-            if call.task is None or not self._guard.abandon(call.reading.nodename, call.task):
+            if call.task is None or not lane.guard.abandon(call.reading.nodename, call.task):
                 break  # it has just ended, and its reading is queued
-            del self._calls[call.reading.number]
+            del lane.calls[call.reading.number]
             hung.append(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
         if hung:
-            self._fail_unstarted(self._calls.values())
+            self._fail_unstarted(lane.calls.values())
         return hung
 
     def _fail_unstarted(self, calls: Iterable[_Call]) -> None:

@@ -60,12 +60,18 @@ class CountingStore(MemoryStore):
 class TwoNodeAgent:
     """An agent of two nodes; the first has `GUEST` with a confirmed claim."""
 
-    def __init__(self):
+    def __init__(self, max_concurrent=8):
         self.timer = ManualTimer()
         self.driver = GatedDriver()
         self.store = CountingStore()
         self.manager = ComputeManager(
-            AgentSettings(HOST, "/tmp", Policy(), probe_timeout=PROBE_TIMEOUT),
+            AgentSettings(
+                HOST,
+                "/tmp",
+                Policy(),
+                probe_timeout=PROBE_TIMEOUT,
+                max_concurrent_audits=max_concurrent,
+            ),
             make_incarnation(),
             "1",
             self.driver,
@@ -104,7 +110,8 @@ class TwoNodeAgent:
 
     @property
     def being_read(self):
-        return {call.reading.nodename for call in self.manager._tracker._reader._calls.values()}
+        lanes = self.manager._tracker._reader._lanes
+        return {call.reading.nodename for lane in lanes for call in lane.calls.values()}
 
     def count(self, nodename):
         return self.driver.readings.count(nodename)
@@ -119,8 +126,8 @@ class TwoNodeAgent:
 
 
 @pytest.fixture
-def two_nodes():
-    agent = TwoNodeAgent()
+def two_nodes(request):
+    agent = TwoNodeAgent(**getattr(request, "param", {}))
     yield agent
     for gate in agent.driver.gates.values():
         gate.open()
@@ -134,6 +141,20 @@ def test_quick_nodes_are_one_batch_however_long_they_take(two_nodes):
     two_nodes.driver.gates["n2"].open()
     two_nodes.end(audit)
     assert two_nodes.store.loads == 1
+
+
+@pytest.mark.parametrize("two_nodes", [{"max_concurrent": 1}], indirect=True, ids=["no thread"])
+@pytest.mark.parametrize("is_read", [False, True], ids=["waits for a thread", "was read"])
+def test_slow_nodes_that_take_all_threads_delay_no_event(two_nodes, is_read):
+    first, slow = ("n2", "n1") if not is_read else ("n1", "n2")
+    audit = two_nodes.begin_audit(slow)
+    two_nodes.add_guest(first, 2)
+    two_nodes.timer.advance_until(
+        lambda: make_guest(2).uuid in two_nodes.guests(first), at_most=1.1, step=0.05
+    )
+    assert audit.is_alive()
+    two_nodes.driver.gates[slow].open()
+    two_nodes.end(audit)
 
 
 def test_a_slow_node_delays_no_other_by_more_than_a_second(two_nodes):
@@ -269,7 +290,8 @@ def test_a_reading_that_hung_and_returns_late_is_not_written(two_nodes):
     two_nodes.end(audit)
     two_nodes.driver.guests["n1"] = [GUEST, make_guest(2)]
     two_nodes.driver.gates["n1"].open()  # what was read then lacks the second guest
-    assert wait_for(lambda: two_nodes.manager._tracker._reader._guard.hung_keys() == [])
+    lanes = two_nodes.manager._tracker._reader._lanes
+    assert wait_for(lambda: not any(lane.guard.hung_keys() for lane in lanes))
     two_nodes.manager.inventory_host()
     assert two_nodes.count("n1") == 2
     assert two_nodes.manager.status().audit.nodes == {}

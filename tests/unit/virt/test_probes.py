@@ -148,11 +148,17 @@ def test_calls_are_timed_and_counted_by_outcome(runner, gate):
     assert counted.seconds >= 0.06
 
 
-def test_a_frozen_source_leaves_threads_to_others_where_one_node_is_read_at_a_time(gate):
+@pytest.mark.parametrize("max_concurrent", [1, 8])
+def test_frozen_nodes_leave_threads_to_the_probes_of_another(gate, max_concurrent):
     settings = AgentSettings(
-        host="host-1", state_path="", policy=Policy(), max_concurrent_audits=1, probe_timeout=20
+        host="host-1",
+        state_path="",
+        policy=Policy(),
+        max_concurrent_audits=max_concurrent,
+        probe_timeout=20,
     )
     runner = build_probes(settings)
-    for number in range(6):  # as many as a driver has
-        runner.start(ProbeKey("frozen", "node-1", str(number)), gate.wait)
+    for node in range(max(1, max_concurrent - 1)):
+        for number in range(8):  # as many as a driver has
+            runner.start(ProbeKey(f"frozen {node}", f"n{node}", str(number)), gate.wait)
     assert runner.run(KEY, lambda: 1) == fresh(KEY.source, 1)
