@@ -1,7 +1,7 @@
 """Send notifications of what audits change, and of other changes to the store."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -210,9 +210,11 @@ class NotifyingStore:
         self._store.raise_warning(host, warning)
         self._notifier.notify(build_warning_notification("warning.raise", host, warning))
 
-    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+    def resolve_warnings(
+        self, kind: WarningKind, hosts: Collection[str] | None = None
+    ) -> list[WarningRecord]:
         """See `Store`."""
-        return self._notify_resolved(self._store.resolve_warnings(kind))
+        return self._notify_resolved(self._store.resolve_warnings(kind, hosts))
 
     def _grant(
         self,

@@ -15,6 +15,9 @@ K = TypeVar("K", bound=Hashable)
 
 IDLE_SECONDS = 5.0
 
+LAST_HEARTBEAT_SECONDS = 5.0
+"""How long the end of a process waits for its last heartbeat."""
+
 
 class Task(Generic[T]):
     """A call in a pool: wait for it, or abandon it."""
@@ -267,3 +270,10 @@ class HangGuard(Generic[K]):
         if self._on_return is not None:
             for key in returned:
                 self._on_return(key)
+
+
+def run_within(seconds: float, name: str, call: Callable[[], object]) -> None:
+    """Make a call in a thread of its own, and wait for its end for some seconds at most."""
+    thread = threading.Thread(target=call, name=name, daemon=True)
+    thread.start()
+    thread.join(seconds)

@@ -25,6 +25,14 @@ class Heartbeats(Protocol):
     def forced_down(self) -> bool:
         """Whether an administrator forced it down."""
 
+    @property
+    def epoch(self) -> int:
+        """Number of times that its row was taken over."""
+
+    @property
+    def ended_epoch(self) -> int | None:
+        """Epoch of the last run that reported its own end."""
+
 
 def is_service_up(service: Heartbeats, now: datetime, service_down_time: int) -> bool:
     """Return whether a service has a recent heartbeat and is not forced down.
@@ -37,8 +45,18 @@ def is_service_up(service: Heartbeats, now: datetime, service_down_time: int) ->
     return not service.forced_down and has_recent_heartbeat(service, now, service_down_time)
 
 
+def has_ended(service: Heartbeats) -> bool:
+    """Return whether the holder of a service's row has reported its own end.
+
+    Any takeover raises the epoch, also one by a version that does not know ``ended_epoch``.
+    """
+    return service.ended_epoch == service.epoch
+
+
 def has_recent_heartbeat(service: Heartbeats, now: datetime, service_down_time: int) -> bool:
-    """Return whether a service has a recent heartbeat, even if it is forced down."""
+    """Return whether a service runs by its heartbeats, even if it is forced down."""
+    if has_ended(service):
+        return False
     last = service.last_seen_up or service.created_at
     return (now - last).total_seconds() <= service_down_time
 
@@ -76,7 +94,9 @@ def is_cut_off(
     Args:
         outage_since: from `find_broker_outage`.
     """
-    if outage_since is None or service.forced_down or service.last_seen_up is None:
+    if outage_since is None or service.last_seen_up is None:
+        return False
+    if service.forced_down or has_ended(service):
         return False
     if not service.last_audit.get("by_broker") or has_recent_heartbeat(
         service, now, service_down_time

@@ -73,6 +73,17 @@ class Heartbeat:
             else:
                 self._report_state(self.agent)
 
+    def report_end(self) -> None:
+        """Write the last heartbeat if the host was taken: its host is down from now on.
+
+        Raises:
+            IdentityError: another agent holds this host.
+            StoreError: the database did not answer.
+        """
+        with self._lock:
+            if self.agent is not None:
+                self._report_state(self.agent, is_last=True)
+
     def _take_host(self) -> AgentKey:
         """Take the host and write a heartbeat, which an agent that watches the row needs to see."""
         service = self._takeover.take_host()
@@ -84,9 +95,11 @@ class Heartbeat:
         self._report_state(self.agent)
         return self.agent
 
-    def _report_state(self, agent: AgentKey) -> None:
+    def _report_state(self, agent: AgentKey, is_last: bool = False) -> None:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
-        self._store.report_state(agent, self._tried_count, self._audits.state(), self._clock())
+        self._store.report_state(
+            agent, self._tried_count, self._audits.state(), self._clock(), is_last
+        )
         self.report_count = self._tried_count
         self._reported_at = self._monotonic()

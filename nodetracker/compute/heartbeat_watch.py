@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from nodetracker.accounting.liveness import has_ended
 from nodetracker.errors import StoppingError
 from nodetracker.model.service import ServiceRecord
 from nodetracker.ports import FleetStore
@@ -49,7 +50,8 @@ class HeartbeatWatch:
             report_interval: seconds between two heartbeats.
 
         Returns:
-            The row as soon as it has changed; None when it does not change or is deleted.
+            The row as soon as it has changed; None when it does not change, is deleted
+            or its agent reports its end.
 
         Raises:
             StoppingError: the process ends meanwhile.
@@ -59,7 +61,7 @@ class HeartbeatWatch:
             if self._wait(min(left, report_interval / _POLLS_PER_HEARTBEAT)):
                 raise StoppingError("stopped while another agent's heartbeats were watched")
             found = self._store.list_services(record.host, record.binary)
-            if not found:
+            if not found or has_ended(found[0]):
                 return None
             if _version(found[0]) != _version(record):
                 return found[0]

@@ -18,7 +18,7 @@ from nodetracker.compute.observers import ReportQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.service_mark import ServiceMark
 from nodetracker.compute.takeover import Takeover
-from nodetracker.errors import StoreError
+from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.service import Incarnation
@@ -229,6 +229,13 @@ class ComputeManager:
         self._database.run("heartbeat", self._heartbeat.report_state)
         if was_out and self._heartbeat.report_count > before:
             self.audit_requests.request()
+
+    def report_end(self) -> None:
+        """Write the last heartbeat, by one try: without it the host is down a little later."""
+        try:
+            self._heartbeat.report_end()
+        except NodetrackerError as error:
+            LOG.debug("The last heartbeat was not written: %s", error)
 
     def status(self) -> AgentStatus:
         """Return the agent's status, without any query."""

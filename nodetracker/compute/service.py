@@ -11,6 +11,7 @@ from nodetracker.loops import PeriodicLoop
 from nodetracker.model.status import AgentStatus
 from nodetracker.ports import CallServer
 from nodetracker.settings import AgentSettings
+from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
 
 LOG = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class ComputeService:
             loop.stop()
         has_started = self._started.wait(max(0.0, deadline - time.monotonic()))
         joined = [loop.join(deadline - time.monotonic()) for loop in self._loops]
+        run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._manager.report_end)
         self._manager.cleanup_host()
         return has_started and all(joined) and is_answered
 

@@ -1,7 +1,8 @@
 """Decide whether this agent may manage its host, and take the host over if so.
 
-An agent whose process can be looked up from here is known to be alive or gone.
-The services row of any other is watched for two of its heartbeats.
+An agent that reported its end is gone. One whose process can be looked up from
+here is known to be alive or gone. The services row of any other is watched for
+two of its heartbeats.
 """
 
 import logging
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from nodetracker.accounting.liveness import has_ended
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, Wait, get_watch_seconds
 from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
 from nodetracker.errors import (
@@ -87,6 +89,8 @@ class Takeover:
 
     def _check_own_host(self, own: ServiceRecord) -> None:
         """Refuse when the agent that holds this host is alive."""
+        if has_ended(own):
+            return
         is_mine = own.incarnation.agent_id == self._incarnation.agent_id
         if is_mine and is_same_machine(own.incarnation, self._incarnation):
             # A row of this same run: the answer was lost when it was written.
@@ -138,6 +142,8 @@ class Takeover:
 
     def _find_alive(self, record: ServiceRecord) -> ServiceRecord | None:
         """Return the newest state of a row whose agent is alive, None when it is not."""
+        if has_ended(record):
+            return None
         if is_same_machine(record.incarnation, self._incarnation):
             return record if is_process_alive(record.incarnation) else None
         return self._watch(record)

@@ -115,12 +115,13 @@ class ConductorStore:
         report_count: int,
         state: AuditState,
         host_time: datetime | None = None,
+        is_last: bool = False,
     ) -> None:
         """See `AgentStore`; adds this host's time, and that the heartbeat came by the broker."""
         state = replace(state, by_broker=True)
         host_time = host_time or self._host_clock()
         method = CONDUCTOR.methods["report_state"]
-        arguments = method.encode_arguments(agent, report_count, state, host_time)
+        arguments = method.encode_arguments(agent, report_count, state, host_time, is_last)
         self._call(method, arguments, self._heartbeat_timeout)
 
     def close(self) -> None:

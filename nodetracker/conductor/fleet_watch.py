@@ -1,13 +1,17 @@
-"""Warn of agents that the broker cuts off, for as long as it does."""
+"""Warn of hosts that are down, and of agents that the broker cuts off, for as long as it does."""
+
+from collections.abc import Iterable
+from datetime import datetime
 
 from nodetracker.accounting.liveness import find_broker_outage, is_cut_off, is_service_up
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.host_down_watch import HostDownWatch
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentStore
 
 
 class FleetWatch:
-    """Checks the services of all hosts while the broker delivers nothing.
+    """Checks the services of all hosts.
 
     Of several conductors, the first by name warns.
 
@@ -19,32 +23,39 @@ class FleetWatch:
         self._store = store
         self._host = host
         self._service_down_time = service_down_time
+        self._hosts_down = HostDownWatch(store, service_down_time)
         self._warned: set[str] = set()
         self._may_be_active = True  # a conductor that died may have left some
 
     def check(self, is_broker_out: bool) -> None:
-        """Raise new warnings, and resolve all when the broker is back.
+        """Raise new warnings, and resolve those that are over.
 
         Raises:
             StoreError: the database operation failed; the next check repeats it.
         """
-        if not is_broker_out and not self._may_be_active:
-            return
         services, now = self._store.list_services(), self._store.now()
         outage = find_broker_outage(services, now, self._service_down_time)
-        if outage is None:
-            if not is_broker_out:
-                self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
-                self._may_be_active, self._warned = False, set()
-            return
+        if outage is None and not is_broker_out and self._may_be_active:
+            self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
+            self._may_be_active, self._warned = False, set()
+        if self._is_first(services, now):
+            if outage is not None:
+                self._warn_of_cut_off(services, now, outage)
+            self._hosts_down.check(services, now, outage)
+
+    def _is_first(self, services: Iterable[ServiceRecord], now: datetime) -> bool:
+        """Return whether no live conductor has a name before this one's."""
         conductors = [
             service.host
             for service in services
             if service.binary == CONDUCTOR_BINARY
             and is_service_up(service, now, self._service_down_time)
         ]
-        if min(conductors) != self._host:
-            return
+        return min(conductors, default=None) == self._host
+
+    def _warn_of_cut_off(
+        self, services: Iterable[ServiceRecord], now: datetime, outage: datetime
+    ) -> None:
         self._may_be_active = True
         for service in services:
             if service.binary != COMPUTE_BINARY or service.host in self._warned:

@@ -71,6 +71,17 @@ class Membership:
                 self._has_warned = True
         self._clock.set(self._store.now())
 
+    def report_end(self) -> None:
+        """Write the last heartbeat, by one try: the service is down from now on.
+
+        Raises:
+            StoreError: the database operation failed.
+            FencedError: another process holds the row.
+        """
+        if self._key is not None:
+            self._count += 1
+            self._store.report_state(self._key, self._count, self._state(), is_last=True)
+
     def _register(self) -> AgentKey:
         found = self._store.list_services(self._host, self._binary)
         expected: ServiceRecord | None = found[0] if found else None

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.membership import Membership
-from nodetracker.errors import StoreError
+from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.loops import PeriodicLoop
 from nodetracker.outage import OutageLog
 from nodetracker.ports import CallServer, FleetStore
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
+from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
 
 LOG = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class ConductorService:
             loop.stop()
         stopped = [server.stop(deadline - time.monotonic()) for server in self._servers]
         has_reported = self._loops[0].join(deadline - time.monotonic())
+        run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._report_end)
         is_answered = all(stopped)
         if is_answered:
             self._store.close()
@@ -98,6 +100,12 @@ class ConductorService:
 
     def _report_state(self) -> None:
         self._database.run("heartbeat", self._membership.report_state)
+
+    def _report_end(self) -> None:
+        try:
+            self._membership.report_end()
+        except NodetrackerError as error:
+            LOG.debug("The last heartbeat was not written: %s", error)
 
     def _check_broker(self) -> None:
         self._watch.check()

@@ -1,6 +1,6 @@
 """Store ``warnings``: raise, count and resolve them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -144,9 +144,15 @@ def _update_messages(connection: sa.Connection, messages: Mapping[int, str]) -> 
         )
 
 
-def resolve_warnings(connection: sa.Connection, kind: WarningKind) -> list[WarningRecord]:
+def resolve_warnings(
+    connection: sa.Connection, kind: WarningKind, hosts: Collection[str] | None
+) -> list[WarningRecord]:
     """See `Store.resolve_warnings`."""
-    unresolved = sa.and_(_warnings.kind == kind.value, _warnings.resolved_at.is_(None))
+    unresolved = sa.and_(
+        _warnings.kind == kind.value,
+        _warnings.resolved_at.is_(None),
+        sa.true() if hosts is None else _warnings.host.in_(sorted(hosts)),
+    )
     query = sa.select(tables.warnings).where(unresolved).order_by(_warnings.id).with_for_update()
     rows = connection.execute(query).mappings().all()
     if rows:

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, history, service_codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.claims import list_active_uuids
@@ -70,17 +71,20 @@ def rename_host(
     found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
     checks.check_expected(expected, found)
     epoch = max([row.epoch for row in nodes] + ([found.epoch] if found else [])) + 1
-    _rename_rows(connection, old, new, binary, epoch)
+    _rename_rows(connection, old, new, binary, epoch, found is not None and has_ended(found))
     _log_rename(connection, old, new, nodes)
     return len(nodes)
 
 
-def _rename_rows(connection: sa.Connection, old: str, new: str, binary: str, epoch: int) -> None:
-    moved = {"host": new, "epoch": epoch, "updated_at": utc_now()}
+def _rename_rows(
+    connection: sa.Connection, old: str, new: str, binary: str, epoch: int, has_agent_ended: bool
+) -> None:
+    ended = {"ended_epoch": epoch} if has_agent_ended else {}
+    moved: dict[str, Any] = {"host": new, "epoch": epoch, "updated_at": utc_now()}
     connection.execute(
         sa.update(tables.services)
         .where(_services.host == old, _services.binary == binary)
-        .values(moved)
+        .values(**moved, **ended)
     )
     connection.execute(
         sa.update(tables.compute_nodes)

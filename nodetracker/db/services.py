@@ -177,12 +177,14 @@ def report_state(
     report_count: int,
     state: AuditState,
     host_time: datetime,
+    is_last: bool,
 ) -> None:
     """See `Store.report_state`.
 
     Args:
         host_time: time of the agent's own clock, to compare with the database's.
     """
+    ended: dict[str, Any] = {"ended_epoch": agent.epoch} if is_last else {}
     written = connection.execute(
         sa.update(tables.services)
         .where(
@@ -195,6 +197,7 @@ def report_state(
             updated_at=utc_now(),
             clock_skew_ms=milliseconds_ahead(sa.literal(host_time, UtcDateTime())),
             last_audit=service_codec.encode_audit_state(state),
+            **ended,
         )
     )
     if written.rowcount != 1:

@@ -86,9 +86,11 @@ class SqlStore:
             lambda c: host_warnings.raise_warning(c, host, warning), retry_on_duplicate=True
         )
 
-    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+    def resolve_warnings(
+        self, kind: WarningKind, hosts: Collection[str] | None = None
+    ) -> list[WarningRecord]:
         """See `Store`."""
-        return self._database.write(lambda c: host_warnings.resolve_warnings(c, kind))
+        return self._database.write(lambda c: host_warnings.resolve_warnings(c, kind, hosts))
 
     def register_agent(
         self,
@@ -112,11 +114,12 @@ class SqlStore:
         report_count: int,
         state: AuditState,
         host_time: datetime | None = None,
+        is_last: bool = False,
     ) -> None:
         """See `Store`."""
         asked_at = host_time or self._clock()
         self._database.write(
-            lambda c: services.report_state(c, agent, report_count, state, asked_at),
+            lambda c: services.report_state(c, agent, report_count, state, asked_at, is_last),
             retry_on_lock_wait=False,  # later, it no longer proves that the agent is alive
         )
 

@@ -65,11 +65,18 @@ class ServiceAvailability:
     disabled_reason: str | None
     maintenance: bool
     forced_down: bool
+    epoch: int = 0
+    ended_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecord:
-    """A row of ``services`` as read; times are UTC by the database's clock."""
+    """A row of ``services`` as read; times are UTC by the database's clock.
+
+    Attributes:
+        ended_epoch: epoch of the last run that reported its own end; while it equals
+            `epoch`, nobody holds the row.
+    """
 
     uuid: str
     host: str
@@ -88,6 +95,7 @@ class ServiceRecord:
     clock_skew_ms: int | None = None
     last_audit: Mapping[str, Any] = field(default_factory=dict)
     updated_at: datetime | None = None
+    ended_epoch: int | None = None
 
     @property
     def availability(self) -> ServiceAvailability:
@@ -99,6 +107,8 @@ class ServiceRecord:
             self.disabled_reason,
             self.maintenance,
             self.forced_down,
+            self.epoch,
+            self.ended_epoch,
         )
 
 

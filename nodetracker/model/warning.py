@@ -38,6 +38,7 @@ class WarningKind(enum.StrEnum):
     CLAIM_EXPIRED = "claim_expired"
     CLAIMED_TWICE = "claimed_twice"
     AGENT_UNREACHABLE = "agent_unreachable"
+    HOST_DOWN = "host_down"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})

@@ -1,6 +1,6 @@
 """The part of the store that agents and other services use for themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -46,11 +46,13 @@ class AgentStore(FleetStore, Protocol):
         report_count: int,
         state: AuditState,
         host_time: datetime | None = None,
+        is_last: bool = False,
     ) -> None:
         """Write the heartbeat's columns by one UPDATE, with the database's time.
 
         Args:
             host_time: the agent's own clock, whose skew is stored; None = this process's.
+            is_last: the process ends, so that the service is down until it is taken over.
 
         Raises:
             FencedError: no row has this agent_id and epoch and a lower report_count.
@@ -114,5 +116,11 @@ class AgentStore(FleetStore, Protocol):
     def raise_warning(self, host: str, warning: HostWarning) -> None:
         """Raise, or count again, one warning about a host that another process holds."""
 
-    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
-        """Resolve the warnings of a kind on every host; return those that this call resolved."""
+    def resolve_warnings(
+        self, kind: WarningKind, hosts: Collection[str] | None = None
+    ) -> list[WarningRecord]:
+        """Resolve the warnings of a kind; return those that this call resolved.
+
+        Args:
+            hosts: only of these hosts; None = of all.
+        """

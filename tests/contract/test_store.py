@@ -6,8 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.liveness import has_ended
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
+from nodetracker.errors import (
+    ClaimRefusedError,
+    ConflictError,
+    FencedError,
+    NotFoundError,
+    RefusedError,
+)
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NodeRecord, NodeVersion
 from nodetracker.model.service import (
@@ -17,7 +25,7 @@ from nodetracker.model.service import (
     ServiceChange,
 )
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import AdmissionPolicy, AgentKey, Store
 from tests.builders import take_service
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.values import (
@@ -37,6 +45,12 @@ from tests.contract.values import (
 
 DOWN_TIME = 60
 ALWAYS_DOWN = -1
+REQUEST = parse_claim_request(
+    {
+        "workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"},
+        "resources": {"MEMORY_MB": 1},
+    }
+)
 
 
 def load_one(store: Store, host: str = "alpha", nodename: str | None = None) -> NodeRecord:
@@ -646,6 +660,33 @@ class TestAdministration:
             store.delete_service("alpha", COMPUTE_BINARY, DOWN_TIME)
         assert len(store.list_services()) == 1
 
+    def test_a_service_that_reported_its_end_is_down_until_it_is_taken(self, store: Store) -> None:
+        agent, other = register(store), register(store, "beta", "agent-b")
+        record = create_one(store, agent)
+        store.report_state(other, 1, AuditState())
+        store.report_state(agent, 1, AuditState())
+        store.report_state(agent, 2, AuditState(), is_last=True)
+        beta, alpha = sorted(store.list_services(), key=has_ended)
+        assert (beta.host, alpha.host) == ("beta", "alpha")
+        assert alpha.ended_epoch == alpha.epoch == agent.epoch
+        availability = store.load_ledger_versions().services["alpha"]
+        assert (availability.epoch, availability.ended_epoch) == (agent.epoch, agent.epoch)
+        with pytest.raises(ClaimRefusedError, match="host alpha is down"):
+            store.create_claim(REQUEST, "alpha", "alpha", AdmissionPolicy(DOWN_TIME, 600))
+        moved = dataclasses.replace(create(other, "moved"), uuid=record.uuid)
+        assert store.apply_changes(other, [moved], DOWN_TIME).refused == {}
+        again = register(store)
+        (service,) = store.list_services("alpha")
+        assert (service.epoch, service.ended_epoch) == (again.epoch, agent.epoch)
+        assert not has_ended(service)
+        with pytest.raises(FencedError):
+            store.report_state(agent, 3, AuditState(), is_last=True)
+
+    def test_a_service_that_reported_its_end_is_deleted(self, store: Store) -> None:
+        store.report_state(register(store), 1, AuditState(), is_last=True)
+        store.delete_service("alpha", COMPUTE_BINARY, DOWN_TIME)
+        assert store.list_services() == []
+
     def test_deleting_a_service_deletes_its_nodes_and_warnings_and_no_others(
         self, store: Store
     ) -> None:
@@ -720,6 +761,15 @@ class TestRename:
         assert store.apply_changes(
             register(store, "omega"), [update(record, vcpus=1)], DOWN_TIME
         ).conflicts == ("alpha",)
+
+    @pytest.mark.parametrize("is_last", [True, False])
+    def test_a_host_whose_agent_ended_is_down_under_its_new_name_too(
+        self, store: Store, is_last: bool
+    ) -> None:
+        store.report_state(register(store), 1, AuditState(), is_last=is_last)
+        self.rename(store)
+        (service,) = store.list_services()
+        assert has_ended(service) is is_last
 
     def test_a_name_that_is_taken_is_refused(self, store: Store) -> None:
         register(store)
@@ -1041,6 +1091,9 @@ class TestWarningsOfAllHosts:
         for host in ("alpha", "beta"):
             store.raise_warning(host, cut_off)
         store.raise_warning("alpha", other)
+        store.raise_warning("gamma", cut_off)
+        (over,) = store.resolve_warnings(WarningKind.AGENT_UNREACHABLE, ["gamma", "delta"])
+        assert (over.host, over.warning) == ("gamma", cut_off)
         over = store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
         assert [(item.host, item.warning) for item in over] == [
             ("alpha", cut_off),

@@ -33,6 +33,7 @@ SHOWN_BY_OTHER_ALERTS = {
     # Raised by others; the agent that is refused or cut off has no metric of them.
     WarningKind.DUPLICATE_REFUSED: "NodetrackerDuplicateHost",
     WarningKind.AGENT_UNREACHABLE: "NodetrackerDatabaseAway",
+    WarningKind.HOST_DOWN: "NodetrackerAgentDown",
 }
 CAN_WAIT = {
     WarningKind.MEMORY_MISMATCH,  # the row has the right value

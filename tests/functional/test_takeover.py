@@ -129,6 +129,31 @@ def test_a_killed_agent_is_back_at_once(fleet: Fleet) -> None:
         assert show(fleet.first)["epoch"] == 2
 
 
+def test_a_stopped_agent_is_down_at_once_and_its_host_free(fleet: Fleet) -> None:
+    other = fleet.machine("other")
+    with fleet.first.start() as agent:
+        agent.wait_for("is ready")
+        assert fleet.first.ask("warning", "list") == []
+        assert agent.stop() == 0
+    assert show(fleet.first)["state"] == "down"
+    (warning,) = fleet.first.ask("warning", "list", "--host", "host-1")
+    assert (warning["kind"], warning["count"]) == ("host_down", 1)
+    assert "the agent was stopped at" in warning["message"]
+    with other.start() as second:
+        second.wait_for("is ready")
+        assert "watching" not in second.output()
+        assert show(other)["state"] == "up"
+        assert other.ask("warning", "list") == []
+        assert second.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert show(other)["state"] == "up"  # nothing reported its end
+
+
+def test_a_single_audit_reports_no_end(fleet: Fleet) -> None:
+    done = fleet.first.run("nodetracker-compute", "--once")
+    assert done.returncode == 0, done.stderr
+    assert show(fleet.first)["state"] == "up"
+
+
 def test_a_second_agent_of_one_state_directory_is_refused(fleet: Fleet) -> None:
     with fleet.first.start() as first:
         first.wait_for("is ready")

@@ -5,7 +5,10 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.reports.host_down import find_hosts_down, merge_hosts_down
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.model.warning import WarningRecord
 
 _COLUMNS = (
     "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
@@ -37,7 +40,19 @@ class ListWarnings(StoreCommand, Lister):
                 "count": record.count,
                 "resolved_at": render_time(record.resolved_at),
             }
-            for record in self.store.list_warnings(parsed_args.host)
+            for record in self._list_warnings(parsed_args.host)
             if parsed_args.all or record.resolved_at is None
         ]
         return columns_of(rows, _COLUMNS)
+
+    def _list_warnings(self, host: str | None) -> list[WarningRecord]:
+        """Return the stored warnings, with ``host_down`` of each host as its service is now."""
+        services, now = self.store.list_services(), self.store.now()
+        outage = find_broker_outage(services, now, self.service_down_time)
+        down = find_hosts_down(
+            [service for service in services if host in (None, service.host)],
+            now,
+            self.service_down_time,
+            outage,
+        )
+        return merge_hosts_down(self.store.list_warnings(host), down, now)

@@ -1,7 +1,7 @@
 """Store warnings in dicts."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from nodetracker.db import checks
@@ -45,13 +45,17 @@ class MemoryWarnings(MemoryRows):
         with self._writing() as tables:
             _raise_warning(tables, host, warning, self._clock())
 
-    def resolve_warnings(self, kind: WarningKind) -> list[WarningRecord]:
+    def resolve_warnings(
+        self, kind: WarningKind, hosts: Collection[str] | None = None
+    ) -> list[WarningRecord]:
         """See `Store`."""
         with self._writing() as tables:
             active = [
                 (key, record)
                 for key, record in tables.warnings.items()
-                if record.warning.kind is kind and record.resolved_at is None
+                if record.warning.kind is kind
+                and record.resolved_at is None
+                and (hosts is None or record.host in hosts)
             ]
             for key, record in active:
                 tables.warnings[key] = dataclasses.replace(record, resolved_at=self._clock())

@@ -5,6 +5,7 @@ import dataclasses
 import uuid
 from datetime import datetime
 
+from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, service_codec
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.tables import (
@@ -134,7 +135,11 @@ class MemoryServices(MemoryRows):
             if found is not None:
                 del tables.services[old, binary]
                 tables.services[new, binary] = dataclasses.replace(
-                    found, host=new, epoch=epoch, updated_at=now
+                    found,
+                    host=new,
+                    epoch=epoch,
+                    ended_epoch=epoch if has_ended(found) else found.ended_epoch,
+                    updated_at=now,
                 )
             _rename_warnings(tables, old, new)
             _rename_history(tables, old, new)
@@ -158,6 +163,7 @@ class MemoryServices(MemoryRows):
         report_count: int,
         state: AuditState,
         host_time: datetime | None = None,
+        is_last: bool = False,
     ) -> None:
         """See `Store`."""
         with self._writing() as tables:
@@ -180,6 +186,7 @@ class MemoryServices(MemoryRows):
                 updated_at=now,
                 clock_skew_ms=round(skew * 1000),
                 last_audit=service_codec.encode_audit_state(state),
+                ended_epoch=agent.epoch if is_last else record.ended_epoch,
             )
 
     def list_services(

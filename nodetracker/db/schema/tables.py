@@ -156,6 +156,7 @@ services = sa.Table(
     _integer("process_started_at"),
     _integer("report_interval"),
     _integer("clock_skew_ms", nullable=True),
+    _integer("ended_epoch", nullable=True),
     _json("last_audit"),
     _time("created_at"),
     _time("updated_at", nullable=True),

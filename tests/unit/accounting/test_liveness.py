@@ -66,3 +66,20 @@ def test_an_agent_with_heartbeats_until_the_broker_s_outage_is_unreachable(
 def test_without_an_outage_an_agent_without_heartbeats_is_down() -> None:
     service = make_service(last_seen_up=later(-95), last_audit={"by_broker": True})
     assert state_of(service, NOW, DOWN) == "down"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"epoch": 3, "ended_epoch": 3}, "down"),
+        ({"epoch": 4, "ended_epoch": 3}, "up"),
+        ({"epoch": 3, "ended_epoch": None}, "up"),
+        ({"epoch": 3, "ended_epoch": 3, "last_seen_up": later(-95)}, "down"),
+    ],
+    ids=["it ended", "it was taken over since", "it never ended", "it ended before an outage"],
+)
+def test_an_agent_that_reported_its_end_is_down_until_a_takeover(
+    changes: dict[str, object], state: str
+) -> None:
+    service = make_service(**({"last_seen_up": NOW, "last_audit": {"by_broker": True}} | changes))
+    assert state_of(service, NOW, DOWN, later(-100)) == state

@@ -27,12 +27,12 @@ class WatchedHost:
         self.events.get(self.waits, lambda: None)()
         return self.stops
 
-    def report_state(self):
+    def report_state(self, is_last=False):
         incarnation = self.record.incarnation
         key = AgentKey(
             "host-1", COMPUTE_BINARY, incarnation.agent_id, self.record.epoch, self.record.uuid
         )
-        self.store.report_state(key, self.record.report_count + 1, AuditState())
+        self.store.report_state(key, self.record.report_count + 1, AuditState(), is_last=is_last)
 
     def find_alive(self):
         watch = HeartbeatWatch(self.store, self.wait, lambda: self.seconds)
@@ -68,6 +68,12 @@ def test_another_holder_of_the_row_is_alive(watched):
 
 def test_a_deleted_row_has_no_live_agent(watched):
     watched.events[2] = lambda: watched.store.delete_service("host-1", COMPUTE_BINARY, -1)
+    assert watched.find_alive() is None
+    assert watched.waits == 2
+
+
+def test_an_agent_that_reports_its_end_is_not_alive(watched):
+    watched.events[2] = lambda: watched.report_state(is_last=True)
     assert watched.find_alive() is None
     assert watched.waits == 2
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from nodetracker.accounting.liveness import is_service_up
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.service import ComputeService, describe_status
 from nodetracker.db.memory import MemoryStore
@@ -120,6 +121,23 @@ def test_other_settings_lead_to_an_audit(running):
     settings = AgentSettings("host-1", "/tmp", Policy(reserved_memory_mb=7), audit_interval=None)
     running.service.reconfigure(settings)
     assert wait_for(lambda: running.guests == 1)
+
+
+def test_the_last_heartbeat_reports_the_end_of_the_agent(running):
+    (before,) = running.store.list_services()
+    assert is_service_up(before, running.store.now(), 60)
+    assert running.service.stop()
+    (after,) = running.store.list_services()
+    assert not is_service_up(after, running.store.now(), 60)
+    assert (after.ended_epoch, after.epoch) == (before.epoch, before.epoch)
+
+
+def test_a_database_that_hangs_does_not_keep_an_agent_from_ending(running, monkeypatch):
+    hung = threading.Event()
+    monkeypatch.setattr(running.store, "report_state", lambda *arguments: hung.wait(60))
+    monkeypatch.setattr("nodetracker.compute.service.LAST_HEARTBEAT_SECONDS", 0.01)
+    assert running.service.stop()
+    hung.set()
 
 
 def test_a_stop_does_not_wait_for_an_event_to_become_due(running):

@@ -100,6 +100,32 @@ def test_the_same_agent_whose_process_is_alive_is_not_replaced(starting):
     assert starting.store.list_services()[0].epoch == 1
 
 
+@pytest.mark.parametrize(
+    "holder",
+    [MINE, run_of(boot_id="another"), run_of(agent_id=OTHER_ID, boot_id="another")],
+    ids=["this process", "this agent before a reboot", "another agent"],
+)
+def test_a_holder_that_reported_its_end_is_replaced_immediately(starting, holder):
+    key = starting.hold(holder)
+    starting.store.report_state(key, 1, AuditState(), is_last=True)
+    record = starting.start(run_of(pid=4_000_000))
+    assert (record.epoch, starting.seconds) == (2, 0)
+    with pytest.raises(FencedError):
+        starting.store.report_state(key, 2, AuditState())
+
+
+def test_a_holder_that_ends_while_it_is_watched_is_replaced(starting):
+    key = starting.hold(run_of(agent_id=OTHER_ID, boot_id="another"))
+
+    def end():
+        starting.while_waiting = lambda: False
+        starting.store.report_state(key, 1, AuditState(), is_last=True)
+
+    starting.while_waiting = end
+    assert starting.start().epoch == 2
+    assert starting.seconds == 2
+
+
 def test_a_host_that_this_run_already_holds_is_taken_again_immediately(starting):
     starting.hold(MINE)
     assert starting.start().epoch == 2

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from nodetracker.accounting.liveness import is_service_up
 from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.broker_watch import GRACE_SECONDS, BrokerWatch
 from nodetracker.conductor.fleet_watch import FleetWatch
@@ -48,7 +49,7 @@ class WatchedFleet:
     def add_agent(self, host, by_broker=True):
         record = take_service(self.store, host, make_incarnation())
         key = AgentKey(host, COMPUTE_BINARY, record.incarnation.agent_id, record.epoch, record.uuid)
-        self.store.report_state(key, 1, AuditState(by_broker=by_broker))
+        self.store.report_state(key, record.report_count + 1, AuditState(by_broker=by_broker))
         return key
 
     def tick(self, seconds):
@@ -60,10 +61,13 @@ class WatchedFleet:
             self.fleets[host].check(self.watch.is_out)
 
     def cut_off(self):
+        return self.find(WarningKind.AGENT_UNREACHABLE)
+
+    def find(self, kind):
         return [
             record.host
             for record in self.store.list_warnings()
-            if record.warning.kind is WarningKind.AGENT_UNREACHABLE and record.resolved_at is None
+            if record.warning.kind is kind and record.resolved_at is None
         ]
 
 
@@ -98,6 +102,63 @@ def test_an_agent_that_died_before_is_not_taken_for_cut_off(watched):
     watched.tick(10)
     watched.tick(DOWN)
     assert watched.cut_off() == []
+
+
+def test_a_host_that_stays_down_is_warned_of_until_it_is_back(watched):
+    watched.add_conductor("c-2")
+    key = watched.add_agent("h-1")
+    for _ in range(6):
+        watched.tick(10)
+    assert watched.find(WarningKind.HOST_DOWN) == []
+    watched.tick(10)
+    watched.tick(10)
+    (record,) = watched.store.list_warnings("h-1")
+    assert (record.warning.kind, record.count) == (WarningKind.HOST_DOWN, 1)
+    watched.store.report_state(key, 2, AuditState())
+    watched.tick(1)
+    assert watched.find(WarningKind.HOST_DOWN) == []
+
+
+def test_a_stopped_agent_is_warned_of_if_it_is_not_started_again(watched):
+    for host in ("stopped", "restarted"):
+        watched.store.report_state(watched.add_agent(host), 2, AuditState(), is_last=True)
+    watched.tick(10)
+    watched.add_agent("restarted")
+    for _ in range(5):
+        watched.tick(10)
+    assert watched.find(WarningKind.HOST_DOWN) == []
+    watched.tick(1)
+    assert watched.find(WarningKind.HOST_DOWN) == ["stopped"]
+
+
+def test_no_host_is_warned_of_because_the_database_was_away(watched):
+    keys = [watched.add_agent("h-1"), watched.add_agent("h-2")]
+    watched.tick(600)
+    watched.tick(10)
+    assert watched.find(WarningKind.HOST_DOWN) == []
+    watched.store.report_state(keys[0], 2, AuditState())
+    for _ in range(6):
+        watched.tick(10)
+    assert watched.find(WarningKind.HOST_DOWN) == ["h-2"]
+
+
+def test_a_conductor_that_starts_resolves_what_another_one_raised(watched):
+    key = watched.add_agent("h-1")
+    for _ in range(8):
+        watched.tick(10)
+    assert watched.find(WarningKind.HOST_DOWN) == ["h-1"]
+    watched.store.report_state(key, 2, AuditState())
+    watched.fleets.clear()
+    watched.members.clear()
+    watched.add_conductor("c-1")
+    watched.tick(1)
+    assert watched.find(WarningKind.HOST_DOWN) == []
+
+
+def test_a_conductor_that_stops_is_down(watched):
+    watched.members["c-1"].report_end()
+    (service,) = watched.store.list_services("c-1")
+    assert not is_service_up(service, watched.store.now(), DOWN)
 
 
 def test_of_several_conductors_one_warns(watched):
