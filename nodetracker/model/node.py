@@ -201,7 +201,7 @@ ADMISSION_COLUMNS = (
     "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
     "local_gb_used", "cpu_used", "disk_used", "cpu_allocation_ratio", "ram_allocation_ratio",
     "disk_allocation_ratio", "reserved", "overhead", "inventory", "traits", "facts",
-    "numa_topology", "tracks_resources", "gpus",
+    "numa_topology", "tracks_resources", "gpus", "pci_stats",
 )  # fmt: skip
 """What admission needs of a row: ledger transactions and schedulers read no other column."""
 

@@ -508,6 +508,22 @@ class TestPci:
             (address,) = granted.devices
             assert node(store).devices[address].numa_node == granted.numa.cells[0].host_cell
 
+    @pytest.mark.parametrize("cell", [0, 1])
+    def test_a_guest_is_placed_near_its_device_and_others_leave_that_cell_free(
+        self, store: Store, cell: int
+    ) -> None:
+        near = make_device("0000:81:10.0", numa_node=cell, parent_addr=None)
+        make_node(store, devices=(near,))
+        other = claim(store, ask(VCPU=1, MEMORY_MB=64, numa={"nodes": 1}))
+        assert other.numa is not None
+        assert [placed.host_cell for placed in other.numa.cells] == [1 - cell]
+        store.abort_claim(other.uuid)
+        policy = {"alias": "nic", "numa_policy": "preferred"}
+        request = ask(PCPU=1, pci_requests=[policy])
+        granted = store.create_claim(request, "alpha", "node-1", self.ADMISSION_POLICY)
+        assert granted.numa is not None
+        assert [placed.host_cell for placed in granted.numa.cells] == [cell]
+
     def test_an_unknown_alias_refuses(self, store: Store) -> None:
         make_node(store)
         with pytest.raises(ClaimRefusedError, match="unknown PCI alias: nic"):

@@ -18,6 +18,7 @@ from nodetracker.accounting.numa.fit import NumaRefusal, fit_numa
 from nodetracker.accounting.numa.usage import decode_host_cells, sum_usage
 from nodetracker.accounting.pci.admission import PciAdmission
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS, count_bound
+from nodetracker.accounting.pci.pools import count_by_cell, pci_columns
 from nodetracker.accounting.usage import charge_of_claim
 from nodetracker.errors import ClaimConflictError, ClaimRefusedError, RefusedError, RequestError
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimRequest, ClaimState
@@ -204,10 +205,14 @@ def _fit_numa(
             if uuid != request.workload.uuid
         ),
     ]
+    stats = node.values.pci_stats
+    if request.pci_requests:  # those of the workload's guest are free for its claim
+        stats = pci_columns(pci.devices.values())["pci_stats"]
     return fit_numa(
         request.numa,
         cells,
         sum_usage(cells, others),
+        free_devices=count_by_cell(stats),
         limits=request.numa_limits,
         is_packing=is_packing,
         accepts=pci.accepts if request.pci_requests else None,

@@ -39,8 +39,9 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
         guest=None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid),
         claim_placements={**node.claim_placements, **placed},
         guest_placements=_without(node.guest_placements, claim.workload.uuid),
-        devices=_assign_devices(node, claim) if claim.devices else node.devices,
     )
+    if claim.devices:
+        after = _replace_devices(after, _assign_devices(node, claim))
     after = _replace_usage(after, node.charge)
     return _replace_topology(after) if claim.numa is not None or node.has_cells else after
 
@@ -80,8 +81,9 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
         guest=guest,
         claim_placements=_without(node.claim_placements, claim.uuid),
         guest_placements={**node.guest_placements, **_unclaimed_placement(guest)},
-        devices=_return_devices(node, claim) if claim.devices else node.devices,
     )
+    if claim.devices:
+        after = _replace_devices(after, _return_devices(node, claim))
     after = _replace_usage(after, node.charge)
     return _replace_topology(after) if claim.numa is not None or node.has_cells else after
 
@@ -150,6 +152,12 @@ def _replace_usage(node: LockedNode, before: Charge) -> LockedNode:
     columns = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
     known = {name: value for name, value in columns.items() if name in ADMISSION_COLUMNS}
     return replace(node, values=replace(values, **known))
+
+
+def _replace_devices(node: LockedNode, devices: Mapping[str, TrackedDevice]) -> LockedNode:
+    return replace(
+        node, devices=devices, values=replace(node.values, **pci_columns(devices.values()))
+    )
 
 
 def _replace_inventory(

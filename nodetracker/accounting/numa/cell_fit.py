@@ -14,7 +14,7 @@ from nodetracker.model.numa_request import (
     NumaRequest,
     PageSize,
 )
-from nodetracker.units import KIB_PER_MIB
+from nodetracker.units import KIB_PER_MIB, render_amount
 
 _ROUNDING = 1e-9  # 100 x 0.29 is 28.999999999999996
 _PINNABLE = {
@@ -65,7 +65,9 @@ def _shared_reasons(
         return ()
     free = _times(total, ratio) - usage.shared_vcpus
     if guest.vcpus > free:
-        return (f"free shared CPUs {free} ({total} x {ratio:g}) < requested {guest.vcpus}",)
+        return (
+            f"free shared CPUs {free} ({total} x {render_amount(ratio)}) < requested {guest.vcpus}",
+        )
     return ()
 
 
@@ -97,7 +99,8 @@ def _memory_reasons(
         return ()
     free = _times(total, ratio) - usage.ordinary_memory_mb(cell)
     if guest.memory_mb > free:
-        return (f"free memory {free} MiB ({total} x {ratio:g}) < requested {guest.memory_mb} MiB",)
+        times = f"{total} x {render_amount(ratio)}"
+        return (f"free memory {free} MiB ({times}) < requested {guest.memory_mb} MiB",)
     return ()
 
 

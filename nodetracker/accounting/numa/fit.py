@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, find_shortage
 from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell
@@ -23,6 +24,7 @@ CANNOT_FIT_WITH_NETWORKS = (
     " cannot fit the given host NUMA topology"
 )
 NO_LIMITS = NumaLimits()
+NO_DEVICES: Mapping[int, int] = MappingProxyType({})
 
 Fits = Mapping[GuestCell, Mapping[int, CellFit]]  # by the host cell's id
 
@@ -49,6 +51,7 @@ def fit_numa(
     *,
     limits: NumaLimits = NO_LIMITS,
     is_packing: bool = False,
+    free_devices: Mapping[int, int] = NO_DEVICES,
     accepts: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> NumaPlacement | NumaRefusal:
     """Place a request's cells on distinct host cells.
@@ -61,8 +64,12 @@ def fit_numa(
         usage: by host cell id, from `usage.sum_usage`.
         is_packing: prefer the fullest cells, else the emptiest; compared by
             CPUs, then by memory. It has no effect if all cells are needed.
+        free_devices: host cell id -> number of available PCI devices. As in
+            Nova, whatever the packing, cells with more of them come first for a
+            request with devices and last for one without.
         accepts: returns whether these host cells, ids ascending, are near the
-            requested devices; called for sets that fit.
+            requested devices; called for sets that fit. None = the request has
+            no devices.
     """
     if not cells:
         return NumaRefusal(CANNOT_FIT, ("the host has no NUMA cells",))
@@ -74,7 +81,10 @@ def fit_numa(
         for guest in request.cells
     }
     candidates = [_candidates(fits[guest]) for guest in request.cells]
-    order = _order_cells(request, cells, usage, is_packing)
+    by_usage = _order_cells(request, cells, usage, is_packing)
+    order = sorted(
+        by_usage, key=lambda cell_id: free_devices.get(cell_id, 0), reverse=accepts is not None
+    )
     near_networks = _near_networks(request, cells)
 
     def accepts_both(chosen: tuple[int, ...]) -> bool:
@@ -108,7 +118,7 @@ def _order_cells(
     usage: Mapping[int, CellUsage],
     is_packing: bool,
 ) -> list[int]:
-    """Return the ids of the host cells by preference, then in ascending id."""
+    """Return the ids of the host cells by usage, the preferred first, then in ascending id."""
 
     def free(cell: HostCell) -> tuple[int, int]:
         used = usage.get(cell.id, NO_USAGE)

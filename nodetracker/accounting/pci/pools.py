@@ -1,7 +1,7 @@
 """Group the available PCI devices of a node into pools, as in the column ``pci_stats``."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,19 @@ def count_pools(devices: Iterable[TrackedDevice]) -> dict[PciPool, int]:
     """Count the available devices of each pool, in the pools' order; empty pools are omitted."""
     counts = Counter(pool_of(device) for device in devices if device.is_available)
     return {pool: counts[pool] for pool in sorted(counts, key=lambda pool: pool.order)}
+
+
+def count_by_cell(pci_stats: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+    """Return cell id -> number of available devices, from the column ``pci_stats``.
+
+    >>> count_by_cell([{"numa_node": 1, "count": 2}, {"numa_node": None, "count": 4}])
+    {1: 2}
+    """
+    counts: Counter[int] = Counter()
+    for pool in pci_stats:
+        if pool["numa_node"] is not None:
+            counts[pool["numa_node"]] += pool["count"]
+    return dict(counts)
 
 
 def pci_columns(devices: Iterable[TrackedDevice]) -> dict[str, Any]:

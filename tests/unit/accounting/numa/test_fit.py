@@ -351,3 +351,39 @@ class TestNetworks:
         assert reasons_of(refused)[-1] == (
             "no host cells that fit are near the requested networks physnet0, physnet1"
         )
+
+
+DEVICE_CASES = [  # free devices by cell, used CPUs of cell 0
+    pytest.param({}, 0, 0, 0, id="no devices: the first"),
+    pytest.param({1: 1}, 0, 1, 0, id="a device on the other"),
+    pytest.param({0: 1}, 2, 0, 1, id="devices come before usage"),
+    pytest.param({0: 1, 1: 2}, 0, 1, 0, id="more devices"),
+    pytest.param({0: 2, 1: 2}, 2, 1, 1, id="as many: by usage"),
+]
+
+
+@pytest.mark.parametrize(("free", "used", "near", "other"), DEVICE_CASES)
+def test_cells_with_devices_are_first_for_guests_with_devices_and_last_for_others(
+    free, used, near, other
+):
+    cells = [make_cell(0, shared="0-3"), make_cell(1, shared="4-7")]
+    usage = {0: CellUsage(shared_vcpus=used), 1: EMPTY}
+    for accepts, expected in ((lambda chosen: True, near), (None, other)):
+        placed = fit_numa(
+            make_request((1, 0, 64)), cells, usage, free_devices=free, accepts=accepts
+        )
+        assert [cell.host_cell for cell in placed.cells] == [expected]
+
+
+@pytest.mark.parametrize("is_packing", [False, True])
+def test_devices_matter_more_than_packing(is_packing):
+    cells = [make_cell(0, shared="0-3"), make_cell(1, shared="4-7")]
+    for busy in (0, 1):
+        placed = fit_numa(
+            make_request((1, 0, 64)),
+            cells,
+            {busy: CellUsage(shared_vcpus=2)},
+            is_packing=is_packing,
+            free_devices={0: 1},
+        )
+        assert [cell.host_cell for cell in placed.cells] == [1]
