@@ -10,14 +10,18 @@ import yaml
 
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
+from nodetracker.model.claim import MEMORY
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.warning import WarningKind
 from tests.functional.servers.engines import Dockerd
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.functional.test_docker import HOST, RunningAgent, create, guest_of
+from tests.programs import wait_until
 
 DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}
+DOMAIN_UUID = "00000000-0000-4000-8000-0000000000ff"
 UUIDS = [f"00000000-0000-4000-8000-{number:012d}" for number in (1, 2)]
 
 
@@ -218,3 +222,40 @@ def test_a_frozen_source_delays_no_event_of_the_other(
         agent.stop()
     print(f"\nevent to row in s: {took}")
     assert max(took.values()) < 5  # one second on a machine that does nothing else
+
+
+def test_limits_above_the_machine_are_charged_as_they_are_with_warnings(
+    libvirtd: Libvirtd, dockerd: Dockerd, tmp_path: Path
+) -> None:
+    extra = f"[libvirt]\nconnection_uris = {libvirtd.uri}\n"
+    agent = RunningAgent(tmp_path / "agent", dockerd.url, driver="libvirt,docker", extra=extra)
+    tebibyte_mb = 1 << 20
+    client = dockerd.client()
+
+    def warned() -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for record in agent.store.list_warnings(HOST):
+            if record.resolved_at is None:
+                found.setdefault(record.warning.kind, set()).add(record.warning.item)
+        return found
+
+    try:
+        agent.wait(lambda node: counts(node) == (2, 3))
+        libvirtd.define(domain_xml("huge", DOMAIN_UUID, memory_mb=3 * tebibyte_mb))
+        client.start(create(client, "huge", mem_limit="1024g", memswap_limit="1024g"))
+        agent.wait(lambda node: node.values.memory_mb_used > 4 * tebibyte_mb)
+        node = agent.node()
+        assert node is not None
+        assert node.guests[DOMAIN_UUID].memory_mb == 3 * tebibyte_mb
+        huge = {guest.uuid for guest in node.guests.values() if guest.name == "huge"}
+        assert len(huge) == 2
+        wait_until(lambda: warned().get(WarningKind.GUEST_EXCEEDS_NODE) == huge)
+        assert warned()[WarningKind.NODE_OVERCOMMITTED] == {MEMORY}
+        assert "Free memory -" in try_claim(agent, "instance")
+        libvirtd.virsh("undefine", "huge")
+        client.remove_container("huge", force=True)
+        agent.wait(lambda node: counts(node) == (2, 3))
+        wait_until(lambda: not {"guest_exceeds_node", "node_overcommitted"} & warned().keys())
+    finally:
+        client.close()
+        agent.stop()
