@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from oslo_db.exception import DBError
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.connection import engine
@@ -261,6 +262,33 @@ def test_claims_go_on_whichever_statement_a_client_of_the_ledger_freezes_at(
     for host in (clients[0][1].place.agent.host, clients[0][1].place.other):
         check_usage(store, host)
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
+    server: Any, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server cannot send the answer, which is larger than the buffers in between."""
+    place = make_host(store)
+    client = Client(server, place, None)
+    client.proxy.freeze_at(b"repeat(", is_forwarded=True)
+
+    def lock_and_read() -> None:
+        with client.store.engine.connect() as connection:
+            connection.execute(sa.text("SELECT id FROM services FOR UPDATE"))
+            connection.execute(sa.text("SELECT repeat('x', 15000000)"))
+
+    with ThreadPoolExecutor(1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "IDLE_TRANSACTION_SECONDS", 2)
+            call = pool.submit(lock_and_read)
+            assert client.proxy.frozen.wait(30)
+        started = time.monotonic()
+        follow(store, place)
+        assert time.monotonic() - started < 15
+        client.proxy.thaw()
+        with pytest.raises(DBError):
+            call.result(30)
+    client.close()
 
 
 def test_an_agent_that_is_stopped_at_its_commit_wakes_up_fenced(

@@ -40,7 +40,7 @@ LOG = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 10
 IDLE_TRANSACTION_SECONDS = 15
-"""How long the server waits for the next statement of a transaction.
+"""How long the server waits for the next statement of a transaction, or to send an answer.
 
 It then rolls the transaction back and closes the connection, so a client that is
 stopped or cut off holds no lock for longer. The statements of one batch of an audit
@@ -226,6 +226,7 @@ def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
             f"SET SESSION lock_timeout = {LOCK_WAIT_SECONDS * 1000}",
             f"SET SESSION idle_in_transaction_session_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
+            f"SET SESSION tcp_user_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
         ]
     idle_limit = (
         f"idle_transaction_timeout = {IDLE_TRANSACTION_SECONDS}"
@@ -236,6 +237,7 @@ def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
         f"SET SESSION {idle_limit}",
+        f"SET SESSION net_write_timeout = {IDLE_TRANSACTION_SECONDS}",
     ]
 
 

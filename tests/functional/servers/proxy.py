@@ -23,6 +23,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self._server_port = port
         self._freeze_at: bytes | None = None
+        self._is_forwarded = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.frozen = threading.Event()
@@ -34,9 +35,9 @@ class Proxy:
         """Forward nothing more on the connections that are open."""
         self.frozen.set()
 
-    def freeze_at(self, data: bytes) -> None:
-        """Freeze when a client sends something with these bytes, which is not forwarded."""
-        self._freeze_at = data
+    def freeze_at(self, data: bytes, is_forwarded: bool = False) -> None:
+        """Freeze when a client sends these bytes; only their answer is kept if they are forwarded."""
+        self._freeze_at, self._is_forwarded = data, is_forwarded
 
     def thaw(self) -> None:
         """Deliver what the server has sent, and end the connections that were frozen.
@@ -73,6 +74,8 @@ class Proxy:
         while data := _receive(client):
             if self._freeze_at is not None and self._freeze_at in data:
                 self.frozen.set()
+                if self._is_forwarded:
+                    _send(server, data)
             if self.frozen.is_set() and not self._thawed.is_set():
                 self._thawed.wait()
                 break
