@@ -1,0 +1,100 @@
+import queue
+import threading
+from math import inf
+
+import pytest
+
+from nodetracker.errors import DriverUnavailableError
+from nodetracker.virt.repeated_call import RepeatedCall
+
+OVERDUE = DriverUnavailableError("sock", "does not answer")
+
+
+class Source:
+    """Something whose calls return numbers, each after the gate has been opened."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+        self.number = 0
+        self.late = queue.Queue()
+        self.calls = RepeatedCall("test", self.answer, OVERDUE, lambda: self.late.put(self.number))
+
+    def answer(self):
+        self.number += 1
+        number = self.number
+        self.gate.wait()
+        if number < 0:
+            raise ValueError("negative")
+        return number
+
+    def ask(self, patience=0.01, budget=30.0):
+        self.calls.start()
+        latest = self.calls.latest(patience, budget)
+        return latest.outcome.value, latest.is_pending
+
+
+@pytest.fixture
+def source():
+    made = Source()
+    yield made
+    made.gate.set()
+
+
+def test_a_call_that_ends_in_time_is_the_outcome(source):
+    assert source.ask(inf) == (1, False)
+    assert source.ask(inf) == (2, False)
+    assert source.late.empty()
+
+
+def test_the_first_outcome_is_waited_for(source):
+    source.gate.clear()
+    threading.Timer(0.1, source.gate.set).start()
+    assert source.ask(patience=0.001) == (1, False)
+
+
+def test_a_late_call_leaves_the_outcome_before_it_until_it_ends(source):
+    source.ask(inf)
+    source.gate.clear()
+    assert source.ask() == (1, True)
+    assert source.ask() == (1, True)
+    assert source.number == 2
+    assert source.calls.is_busy
+    source.gate.set()
+    assert source.late.get(timeout=30) == 2
+    assert source.calls.is_busy  # until somebody has used it
+    latest = source.calls.latest(inf, 30.0)
+    assert (latest.outcome.value, latest.is_pending) == (2, False)
+    assert not source.calls.is_busy
+    assert source.late.empty()
+
+
+def test_an_error_is_the_outcome(source):
+    source.number = -5
+    source.calls.start()
+    assert isinstance(source.calls.latest(inf, 30.0).outcome.error, ValueError)
+
+
+def test_a_call_beyond_its_budget_fails_and_is_not_made_again_while_it_hangs(source):
+    source.gate.clear()
+    source.calls.start()
+    assert source.calls.latest(inf, 0.05).outcome.error is OVERDUE
+    for _ in range(3):
+        source.calls.start()
+        latest = source.calls.latest(inf, 30.0)
+        assert (latest.outcome.error, latest.is_pending) == (OVERDUE, False)
+    assert source.number == 1
+    source.gate.set()
+    while source.ask(inf) == (None, False):
+        pass
+    assert source.number == 2
+    assert source.late.empty()
+
+
+def test_a_call_without_a_thread_fails(source, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    source.calls.start()
+    assert str(source.calls.latest(inf, 30.0).outcome.error) == "can't start new thread"
