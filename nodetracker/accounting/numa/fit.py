@@ -81,10 +81,8 @@ def fit_numa(
         for guest in request.cells
     }
     candidates = [_candidates(fits[guest]) for guest in request.cells]
-    by_usage = _order_cells(request, cells, usage, is_packing)
-    order = sorted(
-        by_usage, key=lambda cell_id: free_devices.get(cell_id, 0), reverse=accepts is not None
-    )
+    order = _order_cells(request, cells, usage, is_packing)
+    order.sort(key=lambda cell_id: free_devices.get(cell_id, 0), reverse=accepts is not None)
     near_networks = _near_networks(request, cells)
 
     def accepts_both(chosen: tuple[int, ...]) -> bool:
