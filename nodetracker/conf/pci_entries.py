@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 from nodetracker.errors import ConfigError
 from nodetracker.model.pci import PciDeviceType
+from nodetracker.model.pci_class import normalize_resource_class, normalize_traits
 from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy
 from nodetracker.model.pci_spec import AddressGlob, AddressPatterns, DeviceSpec
+from nodetracker.rendering import render_value
 
 E = TypeVar("E", bound=enum.StrEnum)
 
@@ -28,8 +30,11 @@ _BOOLEAN_TAGS = frozenset(
 )
 _POOL_KEYS = frozenset({"count", "dev_type", "numa_node"})
 _ALIAS_KEYS = frozenset(
-    {"name", "vendor_id", "product_id", "device_type", "numa_policy", "live_migratable"}
-)
+    {
+        "name", "vendor_id", "product_id", "device_type", "numa_policy", "live_migratable",
+        "resource_class", "traits", "capability_type",
+    }
+)  # fmt: skip
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
 
@@ -123,7 +128,7 @@ def _parse_tag(key: str, value: Any) -> str | None:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise _EntryError(f"{key}: {value!r} is not a string")
+    raise _EntryError(f"{key}: {render_value(value)} is not a string")
 
 
 def _parse_boolean(key: str, value: Any) -> bool:
@@ -132,7 +137,7 @@ def _parse_boolean(key: str, value: Any) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise _EntryError(f"{key}: {value!r} is neither true nor false")
+    raise _EntryError(f"{key}: {render_value(value)} is neither true nor false")
 
 
 def _parse_address(value: Any) -> AddressGlob | AddressPatterns:
@@ -142,7 +147,7 @@ def _parse_address(value: Any) -> AddressGlob | AddressPatterns:
         return _parse_glob(value)
     if isinstance(value, dict):
         return _parse_patterns(value)
-    raise _EntryError(f"address: {value!r} is neither a string nor an object")
+    raise _EntryError(f"address: {render_value(value)} is neither a string nor an object")
 
 
 def _parse_glob(text: str) -> AddressGlob:
@@ -182,18 +187,33 @@ def _parse_alias(entry: Any) -> Alias:
     name = _text(entry, "name").strip()
     if not 0 < len(name) <= _LONGEST_ALIAS:
         raise _EntryError(f"name: must have 1 to {_LONGEST_ALIAS} characters")
-    spec = AliasSpec(
-        vendor_id=_parse_id(entry, "vendor_id"),
-        product_id=_parse_id(entry, "product_id"),
+    if entry.get("capability_type", "pci") != "pci":
+        raise _EntryError(f"capability_type: {render_value(entry['capability_type'])} is not pci")
+    return Alias(
+        name=name,
+        specs=(_parse_alias_spec(entry),),
+        device_type=_parse_choice(PciDeviceType, entry, "device_type"),
+        numa_policy=_parse_choice(PciNumaPolicy, entry, "numa_policy") or PciNumaPolicy.LEGACY,
+    )
+
+
+def _parse_alias_spec(entry: Mapping[str, Any]) -> AliasSpec:
+    """Parse what an alias matches: devices by class, by vendor and product, or by all of these."""
+    resource_class = _text(entry, "resource_class").strip()
+    required = () if resource_class else ("vendor_id", "product_id")
+    ids = {
+        key: _parse_id(entry, key)
+        for key in ("vendor_id", "product_id")
+        if key in entry or key in required
+    }
+    return AliasSpec(
+        vendor_id=ids.get("vendor_id"),
+        product_id=ids.get("product_id"),
         live_migratable=_parse_boolean("live_migratable", entry["live_migratable"])
         if "live_migratable" in entry
         else None,
-    )
-    return Alias(
-        name=name,
-        specs=(spec,),
-        device_type=_parse_choice(PciDeviceType, entry, "device_type"),
-        numa_policy=_parse_choice(PciNumaPolicy, entry, "numa_policy") or PciNumaPolicy.LEGACY,
+        resource_class=normalize_resource_class(resource_class) if resource_class else None,
+        traits=normalize_traits(_text(entry, "traits")),
     )
 
 
@@ -210,7 +230,7 @@ def _merge_alias(known: Alias | None, alias: Alias) -> Alias:
 def _text(entry: Mapping[str, Any], key: str, default: str = "") -> str:
     value = entry.get(key, default)
     if not isinstance(value, str):
-        raise _EntryError(f"{key}: {value!r} is not a string")
+        raise _EntryError(f"{key}: {render_value(value)} is not a string")
     return value
 
 
@@ -221,7 +241,7 @@ def _parse_choice(choices: type[E], entry: Mapping[str, Any], key: str) -> E | N
         return choices(entry[key])
     except ValueError as error:
         names = ", ".join(choices)
-        raise _EntryError(f"{key}: {entry[key]!r} is not one of {names}") from error
+        raise _EntryError(f"{key}: {render_value(entry[key])} is not one of {names}") from error
 
 
 def _parse_id(entry: Mapping[str, Any], key: str) -> str:

@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 
 from nodetracker.model.pci import PciDeviceType, TrackedDevice
+from nodetracker.model.pci_class import has_traits, resource_class_of
 from nodetracker.model.pci_spec import REMOTE_MANAGED_TAG
 
 
@@ -31,21 +32,27 @@ class AliasSpec:
     """One kind of device that an alias matches.
 
     Attributes:
-        vendor_id, product_id: four lower-case hex digits.
+        vendor_id, product_id: four lower-case hex digits, None = any.
         live_migratable: required value of the device's tag; None = any.
+        resource_class: normalized class of the device, None = any.
+        traits: normalized traits that the device must have.
     """
 
-    vendor_id: str
-    product_id: str
+    vendor_id: str | None
+    product_id: str | None
     live_migratable: bool | None = None
+    resource_class: str | None = None
+    traits: tuple[str, ...] = ()
 
     def matches(self, device: TrackedDevice) -> bool:
         """Return whether a device is of this kind."""
         is_live_migratable = (device.tags or {}).get("live_migratable") == "true"
         return (
-            device.vendor_id == self.vendor_id
-            and device.product_id == self.product_id
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
             and self.live_migratable in (None, is_live_migratable)
+            and self.resource_class in (None, resource_class_of(device))
+            and has_traits(device, self.traits)
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from nodetracker.model.pci import PciDevice, PciDeviceType, Tags
 
+_ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 REMOTE_MANAGED_TAG = "remote_managed"
 
 
@@ -61,7 +62,13 @@ class AddressPatterns:
     slot: re.Pattern[str]
     function: re.Pattern[str]
 
-    is_single = False
+    @property
+    def is_single(self) -> bool:
+        """Whether its parts are the full address of one function, without any pattern."""
+        parts = (self.domain, self.bus, self.slot, self.function)
+        return (
+            _ADDRESS.fullmatch("{}:{}:{}.{}".format(*(part.pattern for part in parts))) is not None
+        )
 
     def matches(self, address: str) -> bool:
         """Return whether every part of a full address matches."""

@@ -5,7 +5,7 @@ import pytest
 
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.errors import ConfigError
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci import PciDevice, PciDeviceType, track_device
 from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy
 from nodetracker.model.pci_spec import AddressGlob, DeviceSpec, find_tags
 
@@ -66,6 +66,14 @@ class TestDeviceSpecs:
             ({"address": {"domain": "1000"}}, NVME, True),
             ({"address": {"domain": "1000$"}}, NVME, False),
             ({"address": {"bus": "81", "slot": "00", "function": "0"}}, VF, False),
+            ({"address": {"domain": "0000", "bus": "81", "slot": "00", "function": "0"}}, PF, True),
+            ({"address": {"domain": "0000", "bus": "81", "slot": "00", "function": "0"}}, VF, True),
+            ({"address": {"domain": "0000", "bus": "81", "slot": "0", "function": "0"}}, VF, False),
+            (
+                {"address": {"domain": "0000", "bus": "81", "slot": "00", "function": "[0]"}},
+                VF,
+                False,
+            ),
             ({"devname": "eth0"}, PF, True),
             ({"devname": "eth0"}, VF, True),
             ({"devname": "eth0", "vendor_id": "15b3"}, PF, False),
@@ -127,7 +135,7 @@ class TestDeviceSpecs:
             ),
             ('{"devname": " "}', "devname: must not be empty"),
             ('{"trusted": "maybe"}', "trusted: 'maybe' is neither true nor false"),
-            ('{"managed": null}', "managed: None is neither true nor false"),
+            ('{"managed": null}', "managed: null is neither true nor false"),
             ('{"one_time_use": "yes"}', "one_time_use: requires [pci] report_in_placement"),
             ('{"mine": ["a"]}', "mine: ['a'] is not a string"),
             ('{"count": "3"}', "count: is reserved for pools"),
@@ -144,6 +152,35 @@ class TestAliases:
         assert parse_aliases([text]) == {
             "nic": Alias("nic", (AliasSpec("8086", "10ed"),), None, PciNumaPolicy.LEGACY)
         }
+
+    @pytest.mark.parametrize(
+        ("entry", "tags", "is_match"),
+        [
+            ({"resource_class": "CUSTOM_PCI_8086_10ED"}, {}, True),
+            ({"resource_class": "pci-8086-10ed"}, {}, True),
+            ({"resource_class": "CUSTOM_PCI_8086_10FB"}, {}, False),
+            ({"resource_class": "fast nic"}, {"resource_class": "CUSTOM_FAST_NIC"}, True),
+            ({"resource_class": "CUSTOM_PCI_8086_10ED"}, {"resource_class": "nic"}, False),
+            ({"resource_class": "nic", "vendor_id": "8086"}, {"resource_class": "nic"}, True),
+            ({"resource_class": "nic", "vendor_id": "15b3"}, {"resource_class": "nic"}, False),
+            ({"vendor_id": "8086", "product_id": "10ed", "traits": "gold"}, {}, False),
+            (
+                {"vendor_id": "8086", "product_id": "10ed", "traits": "gold,HW_NIC_DCB_ETS"},
+                {"traits": "HW_NIC_DCB_ETS, silver, CUSTOM_GOLD"},
+                True,
+            ),
+            (
+                {"vendor_id": "8086", "product_id": "10ed", "traits": "HW_PCI_LIVE_MIGRATABLE"},
+                {"live_migratable": "true"},
+                True,
+            ),
+            ({"vendor_id": "8086", "product_id": "10ed", "capability_type": "pci"}, {}, True),
+        ],
+        ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
+    )
+    def test_match_the_resource_class_and_the_traits_of_tags(self, entry, tags, is_match):
+        alias = parse_aliases([json.dumps({"name": "nic"} | entry)])["nic"]
+        assert alias.matches(track_device(VF, tags=tags)) is is_match
 
     def test_with_the_same_name_are_alternatives(self):
         one = {"name": "nic", "vendor_id": "8086", "product_id": "10ed", "device_type": "type-VF",
@@ -172,7 +209,10 @@ class TestAliases:
             ),
             ({"numa_policy": "near"}, "numa_policy: 'near' is not one of required, legacy"),
             ({"live_migratable": "x"}, "live_migratable: 'x' is neither true nor false"),
-            ({"resource_class": "GPU"}, "resource_class: unknown key"),
+            ({"resource": "GPU"}, "resource: unknown key"),
+            ({"resource_class": None}, "resource_class: null is not a string"),
+            ({"traits": ["GOLD"]}, "traits: ['GOLD'] is not a string"),
+            ({"capability_type": "usb"}, "capability_type: 'usb' is not pci"),
             ({"numa_policy": "socket"}, "numa_policy: differs from the first entry of 'nic'"),
             ({"device_type": "type-PF"}, "device_type: differs from the first entry of 'nic'"),
         ],
