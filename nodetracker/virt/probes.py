@@ -41,7 +41,7 @@ class Pending(Generic[T]):
     """A probe that runs, or one that was not started; `fact` waits for the outcome."""
 
     def __init__(
-        self, runner: "ProbeRunner", key: ProbeKey, task: Task[T] | None, refusal: str = ""
+        self, runner: "ProbeRunner", key: ProbeKey, task: Task[T] | None, refusal: str | None = None
     ) -> None:
         self._runner = runner
         self._key = key
@@ -53,11 +53,26 @@ class Pending(Generic[T]):
         """Whether `fact` returns immediately."""
         return self._task is None or self._task.is_done
 
-    def fact(self) -> Fact[T]:
-        """Return the fact, within the probe's timeout."""
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it was not started, as an earlier call of it or of its source hangs."""
+        return self._task is None
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether its call hangs, or an earlier one does, once `fact` has returned."""
+        return self._task is None or not self._task.is_done
+
+    def fact(self, patience_seconds: float | None = None) -> Fact[T]:
+        """Return the fact, within the probe's timeout.
+
+        Args:
+            patience_seconds: a shorter time than the timeout.
+        """
+        seconds = self._runner.timeout_seconds if patience_seconds is None else patience_seconds
         if self._task is None:
-            return self._runner.skip(self._key, self._refusal)
-        return self._runner.finish(self._key, self._task)
+            return self._runner.skip(self._key, self._refusal or _describe_timeout(seconds))
+        return self._runner.finish(self._key, self._task, seconds)
 
 
 class ProbeRunner:
@@ -80,7 +95,7 @@ class ProbeRunner:
         is_source_hung = self._count_hung(key.source) >= MAX_STUCK_CALLS
         if is_source_hung and not self._guard.is_blocked(key):
             return Pending(self, key, None, "not queried while other calls of it hang")
-        return Pending(self, key, self._guard.start(key, read), self._timeout_text)
+        return Pending(self, key, self._guard.start(key, read))
 
     def run(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
         """Run one probe and wait for its fact."""
@@ -92,11 +107,11 @@ class ProbeRunner:
             self._count(key, ProbeOutcome.SKIPPED)
         return failed(key.source, refusal)
 
-    def finish(self, key: ProbeKey, task: Task[T]) -> Fact[T]:
+    def finish(self, key: ProbeKey, task: Task[T], seconds: float) -> Fact[T]:
         """Wait for a probe, count it, and log it if its outcome has changed."""
-        if not task.wait(self._timeout):
+        if not task.wait(seconds):
             self._abandon(key, task)
-            return self._fail(key, self._timeout_text, ProbeOutcome.TIMED_OUT, self._timeout)
+            return self._fail(key, _describe_timeout(seconds), ProbeOutcome.TIMED_OUT, seconds)
         error = task.error
         if error is not None:
             return self._fail(key, _describe(key, error), ProbeOutcome.FAILED, task.seconds)
@@ -135,10 +150,6 @@ class ProbeRunner:
         """Number of the probes' threads, hung ones included."""
         return self._guard.thread_count
 
-    @property
-    def _timeout_text(self) -> str:
-        return f"no answer within {self._timeout:g} s"
-
     def _abandon(self, key: ProbeKey, task: Task[T]) -> None:
         with self._lock:
             hangs = self._guard.abandon(key, task)
@@ -162,6 +173,10 @@ class ProbeRunner:
         if is_news:
             LOG.warning("Probe %s failed: %s: %s", key, key.source, error)
         return failed(key.source, error)
+
+
+def _describe_timeout(seconds: float) -> str:
+    return f"no answer within {seconds:g} s"
 
 
 def _log_returned(key: ProbeKey) -> None:

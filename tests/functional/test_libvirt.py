@@ -22,6 +22,7 @@ from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
+from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
@@ -82,6 +83,13 @@ class RunningAgent:
         assert self.running is not None
         self.running.__exit__()
         self.store.close()
+
+    def restart(self) -> None:
+        """End the agent's process, and start another."""
+        assert self.running is not None
+        self.running.__exit__()
+        self.running = self.programs.start()
+        self.running.wait_for("is ready")
 
     @property
     def pid(self) -> int:
@@ -433,21 +441,88 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
         wait_until(lambda: agent.state() is PowerState.RUNNING)
 
 
-def test_a_frozen_qemu_does_not_hide_the_other_guests(
+def test_a_frozen_qemu_changes_no_amount_and_is_named(
     private_libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
-    private_libvirtd.define(domain_xml("web", FIRST))
+    def define(name: str, uuid: str, size: str) -> None:
+        disk = private_libvirtd.create_disk(f"{name}.qcow2", size)
+        private_libvirtd.define(domain_xml(name, uuid, disk=disk))
+
+    def is_whole() -> bool:
+        used = {guest.name: guest.disk_mb for guest in agent.node().guests.values()}
+        return used == {"web": 5120, "db": 2048} and agent.node().values.local_gb_used == 7
+
+    def is_held() -> bool:
+        fact = agent.node().values.facts["guests"]
+        return fact.state is FactState.HELD and "domain web" in str(fact.error)
+
+    define("web", FIRST, "5G")
     private_libvirtd.virsh("start", "web")
-    with RunningAgent(tmp_path, private_libvirtd.uri, interval=1, probe_timeout=2) as agent:
-        pid = int((private_libvirtd.directory / "run" / "qemu" / "web.pid").read_text())
+    options: dict[str, Any] = {"interval": 1, "probe_timeout": 4}
+    pid = int((private_libvirtd.directory / "run" / "qemu" / "web.pid").read_text())
+    with RunningAgent(tmp_path / "a", private_libvirtd.uri, **options) as agent:
+        wait_until(lambda: agent.state() is PowerState.RUNNING)
         os.kill(pid, signal.SIGSTOP)
         try:
-            private_libvirtd.define(domain_xml("db", SECOND))
-            wait_until(lambda: agent.guest(SECOND), 20)
-            assert agent.node().values.facts["guests"].state.value == "fresh"
+            define("db", SECOND, "2G")
+            wait_until(is_whole, 20)
+            wait_until(is_held, 20)
+            (message,) = agent.warnings()["guest_unreadable"]
+            assert message == "domain web: its emulator does not answer"
+            seen = len(agent.store.list_history("host-1"))
+            agent.restart()
+            wait_until(is_held, 20)
+            changes = [line.diff for line in agent.store.list_history("host-1")[seen:]]
+            assert not any("guests" in diff or "local_gb_used" in diff for diff in changes)
+            assert is_whole()
+            fresh = Programs(tmp_path / "b", host="host-2")
+            uri = f"other={private_libvirtd.uri}"
+            fresh.configure(driver="libvirt", extra=f"[libvirt]\nconnection_uris = {uri}\n")
+            fresh.make_schema()
+            once = fresh.run("nodetracker-compute", "--once")
+            assert once.returncode == 1
+            assert "domain web" in once.stdout + once.stderr
         finally:
             os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: "disk_unreadable" not in agent.warnings(), 30)
+        wait_until(lambda: agent.node().values.facts["guests"].state is FactState.FRESH, 40)
+        wait_until(lambda: "guest_unreadable" not in agent.warnings(), 30)
+        assert is_whole()
+
+
+def test_a_domain_that_is_defined_and_started_at_once_never_lacks_its_disk(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
+    for number in range(3):
+        name, uuid = f"vm-{number}", f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b1{number}"
+        xml = libvirtd.directory / f"{name}.xml"
+        xml.write_text(domain_xml(name, uuid, disk=libvirtd.create_disk(f"{name}.qcow2", "4G")))
+        libvirtd.virsh(f"define {xml}; start {name}")
+        agent.follows(lambda uuid=uuid: agent.state(uuid) is PowerState.RUNNING, "start")
+    changes = [line.diff.get("guests", {}) for line in agent.store.list_history("host-1")]
+    sizes = [guest["disk_mb"] for diff in changes for guest in diff.get("added", ())]
+    assert sizes == [4096] * 3
+    assert not any("disk_mb" in guest for diff in changes for guest in diff.get("changed", ()))
+
+
+def test_a_volume_of_a_domain_that_is_off_counts_as_its_pool_reports(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
+    target = libvirtd.directory / "images"
+    target.mkdir()
+    volume = """<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/>
+      <source pool='images' volume='web.qcow2'/><target dev='vda' bus='virtio'/></disk>"""
+    libvirtd.virsh("pool-create-as", "images", "dir", "--target", str(target))
+    try:
+        libvirtd.virsh("vol-create-as", "images", "web.qcow2", "6G", "--format", "qcow2")
+        libvirtd.define(domain_xml("web", FIRST, devices=volume))
+        agent.follows(lambda: agent.guest() is not None, "define")
+        assert agent.node().guests[FIRST].disk_mb == 6144
+        libvirtd.define(domain_xml("db", SECOND, devices=volume.replace("web.q", "lost.q")))
+        agent.follows(lambda: agent.guest(SECOND) is not None, "define without a volume")
+        (message,) = agent.warnings()["disk_unreadable"]
+        assert message.startswith("db/vda: volume lost.qcow2 of pool images: its size is unknown: ")
+    finally:
+        libvirtd.virsh("pool-destroy", "images")
 
 
 @pytest.mark.parametrize("interval", [-1, 1])

@@ -34,7 +34,7 @@ def track_facts(
     }
     guests = facts.get("guests")
     if guests is not None:
-        entries["guests"] = replace(entries["guests"], unseen_kinds=find_unseen_kinds(guests))
+        entries["guests"] = _evaluate_guests(entries["guests"], guests, stored.get("guests"), now)
     return entries
 
 
@@ -44,6 +44,21 @@ def find_unseen_kinds(guests: Fact[GuestListing]) -> tuple[WorkloadKind, ...]:
         return ()
     unseen = frozenset(WorkloadKind) if guests.value is None else guests.value.unseen_kinds
     return tuple(kind for kind in WorkloadKind if kind in unseen)
+
+
+def _evaluate_guests(
+    entry: FactEntry, fact: Fact[GuestListing], stored: FactEntry | None, now: datetime
+) -> FactEntry:
+    """Return the entry with the kinds that are not seen; held as long as all guests are listed.
+
+    The row then counts each guest, a few of them by their stored amounts. One
+    guest that hangs for long does not make the others unknown.
+    """
+    unseen_kinds = find_unseen_kinds(fact)
+    if stored is None or fact.value is None or fact.is_fresh or unseen_kinds:
+        return replace(entry, unseen_kinds=unseen_kinds)
+    since = stored.since if stored.state is FactState.HELD else now
+    return FactEntry(FactState.HELD, fact.source, since, fact.error)
 
 
 def _evaluate(

@@ -11,6 +11,7 @@ from typing import Any
 import libvirt
 
 from nodetracker.errors import HostDataError
+from nodetracker.virt.libvirt.disks import DiskSizes
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.event_loop import EventRegistration, start_event_loop
 from nodetracker.virt.libvirt.serialized import SerializedConnection, describe_error
@@ -70,12 +71,14 @@ class LibvirtClient(SerializedConnection):
         return self._statistics(libvirt.VIR_DOMAIN_STATS_STATE)
 
     def list_domain_resources(self) -> list[DomainStatistics]:
-        """Return CPUs, memory and disks of every domain, in one round trip.
+        """Return states, CPUs, memory and disks of every domain, in one round trip.
 
-        The call may hang while one domain's QEMU hangs.
+        Domains whose job is taken are reported without sizes. The call may
+        hang while another domain's QEMU hangs.
         """
         return self._statistics(
-            libvirt.VIR_DOMAIN_STATS_VCPU
+            libvirt.VIR_DOMAIN_STATS_STATE
+            | libvirt.VIR_DOMAIN_STATS_VCPU
             | libvirt.VIR_DOMAIN_STATS_BALLOON
             | libvirt.VIR_DOMAIN_STATS_BLOCK
         )
@@ -85,6 +88,32 @@ class LibvirtClient(SerializedConnection):
         return self.call_unless_missing(
             lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0))
         )
+
+    def get_disk_sizes(self, uuid: str, targets: Sequence[str]) -> Mapping[str, DiskSizes]:
+        """Return target -> sizes of a domain's disks, of none if it does not exist any more.
+
+        The call waits for the domain's QEMU, and for whatever else waits for that.
+        """
+        found = {}
+        for target in targets:
+            info = self.call_unless_missing(partial(_block_info, self._connection, uuid, target))
+            if info is not None:
+                used = [part for part in info[1:] if part > 0]
+                found[target] = DiskSizes(info[0], min(used) if used else 0)
+        return found
+
+    def get_volume_sizes(self, pool: str, volume: str) -> DiskSizes:
+        """Return the sizes of a volume of a storage pool, as the pool knows them.
+
+        Raises:
+            HostDataError: the pool or the volume does not exist, or the pool is not active.
+        """
+        info = self.call(
+            lambda: (
+                self._connection.storagePoolLookupByName(pool).storageVolLookupByName(volume).info()
+            )
+        )
+        return DiskSizes(int(info[1]), int(info[2]))
 
     def list_pci_names(self) -> list[str]:
         """Return the names of all PCI functions."""
@@ -144,6 +173,11 @@ def open_client(endpoint: HypervisorEndpoint) -> LibvirtClient:
         return LibvirtClient(endpoint, libvirt.open(endpoint.uri))
     except libvirt.libvirtError as error:
         raise HostDataError(endpoint.source, describe_error(error)) from error
+
+
+def _block_info(connection: Any, uuid: str, target: str) -> Sequence[int]:
+    """Return capacity, allocation and physical size of a disk, in bytes."""
+    return [int(part) for part in connection.lookupByUUIDString(uuid).blockInfo(target)]
 
 
 def _pool_info(pool: Any) -> PoolInfo | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodetracker.errors import DriverUnavailableError
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
+from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers, Identity
 from nodetracker.workers import Task, WorkerPool
@@ -27,14 +28,14 @@ class Session:
     """One open connection.
 
     Attributes:
-        bulk_client: a second client, for calls that may wait for one guest's
+        bulk_clients: further clients, for calls that may wait for one guest's
             emulator, as each client runs one call at a time.
         identity: the hypervisor that answered.
         number: sequence number of the attempt that opened it.
     """
 
     client: "LibvirtClient"
-    bulk_client: "LibvirtClient"
+    bulk_clients: BulkClients
     identity: Identity
     number: int
 
@@ -149,7 +150,7 @@ class HypervisorConnection:
         """Check the connection after a call failed; reopen it if it broke."""
         session = self._session
         if session is not None and not (
-            session.client.is_alive() and session.bulk_client.is_alive()
+            session.client.is_alive() and session.bulk_clients.is_alive()
         ):
             self._mark_lost("the connection broke", session.number)
 
@@ -200,10 +201,7 @@ class HypervisorConnection:
         number = self._number
         clients: list[LibvirtClient] = []
         try:
-            for _ in range(2):
-                client = self._open(self.endpoint)
-                clients.append(client)
-                client.set_keepalive(self._times.keepalive_interval, self._times.keepalive_count)
+            clients.extend(self._open_client() for _ in range(2))
             client, bulk_client = clients
             client.register_events(
                 EventHandlers(
@@ -212,11 +210,21 @@ class HypervisorConnection:
                     self._on_device_event,
                 )
             )
-            return Session(client, bulk_client, client.get_identity(), number)
+            bulk_clients = BulkClients(bulk_client, self._open_client)
+            return Session(client, bulk_clients, client.get_identity(), number)
         except BaseException:
             for client in clients:
                 client.close()
             raise
+
+    def _open_client(self) -> "LibvirtClient":
+        client = self._open(self.endpoint)
+        try:
+            client.set_keepalive(self._times.keepalive_interval, self._times.keepalive_count)
+        except BaseException:
+            client.close()
+            raise
+        return client
 
     def _wait_for(self, task: Task[Session]) -> None:
         while not (self._is_closing or task.is_done):
@@ -236,7 +244,7 @@ class HypervisorConnection:
             return
         self._reason = reason
         # Closing may hang while libvirtd does; nothing waits for it.
-        for client in (session.client, session.bulk_client):
+        for client in (session.client, *session.bulk_clients.end()):
             self._pool.submit(client.close)
         if not self._is_closing:
             LOG.warning("%s: %s", self.endpoint.source, reason)

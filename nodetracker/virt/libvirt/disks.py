@@ -1,15 +1,17 @@
 """Sizes of guests' disks, and which of them are in the node's storage."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nodetracker.virt.libvirt.domain import Domain
+from nodetracker.virt.libvirt.domain import Domain, DomainDisk
+
+DiskKey = tuple[str, DomainDisk]
+"""A guest's uuid and one of its disks; another image is another disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskSizes:
-    """Sizes of one disk from bulk statistics, in bytes; None = not reported.
+    """Sizes of one disk in bytes; None = unknown.
 
     Attributes:
         capacity: the size that the guest sees.
@@ -25,25 +27,38 @@ class GuestDisk:
     """One writable disk of a guest, in whatever storage it is.
 
     Attributes:
-        owner: the guest's name, for messages.
-        sizes: last known sizes; unknown when the file is missing.
-        uuid: the guest's uuid.
-        kind, protocol, pool: see `DomainDisk`.
+        uuid, owner: the guest's uuid, and its name for messages.
+        sizes: last known sizes.
+        problem: why its size is unknown, "" if no reason is known.
     """
 
+    uuid: str
     owner: str
-    target: str
-    kind: str
-    path: str
-    sizes: DiskSizes
-    uuid: str = ""
-    protocol: str = ""
-    pool: str = ""
+    device: DomainDisk
+    sizes: DiskSizes = DiskSizes()
+    problem: str = ""
+
+    @property
+    def key(self) -> DiskKey:
+        """The identity of the disk."""
+        return (self.uuid, self.device)
+
+    @property
+    def item(self) -> str:
+        """The guest and the disk, as warnings name them."""
+        return f"{self.owner}/{self.device.target}"
 
     @property
     def is_file(self) -> bool:
         """Whether it is a file, on a filesystem or in a pool of files."""
-        return self.kind in {"file", "volume"}
+        return self.device.kind in {"file", "volume"}
+
+    @property
+    def unknown_size(self) -> str:
+        """The message that its size is unknown, with its place and the reason."""
+        device = self.device
+        place = f"volume {device.volume} of pool {device.pool}" if device.volume else device.path
+        return ": ".join(filter(None, (place, "its size is unknown", self.problem)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +80,15 @@ class StorageScope:
     def contains(self, disk: GuestDisk) -> bool:
         """Return whether a disk is in this storage; while the pool is unknown, by its kind."""
         if self.images_type not in {"lvm", "rbd"}:
-            return disk.is_file and (disk.uuid, disk.target) not in self.elsewhere
-        if disk.kind == "volume":
-            return self.pool in {"", disk.pool}
+            return disk.is_file and (disk.uuid, disk.device.target) not in self.elsewhere
+        device = disk.device
+        if device.kind == "volume":
+            return self.pool in {"", device.pool}
         if self.images_type == "rbd":
-            is_ceph = disk.kind == "network" and disk.protocol == "rbd"
-            return is_ceph and self.source in {"", disk.pool}
+            is_ceph = device.kind == "network" and device.protocol == "rbd"
+            return is_ceph and self.source in {"", device.pool}
         is_known = bool(self.source)
-        return disk.kind == "block" and (not is_known or _is_in_group(disk.path, self.source))
+        return device.kind == "block" and (not is_known or _is_in_group(device.path, self.source))
 
 
 def _is_in_group(path: str, group: str) -> bool:
@@ -85,13 +101,17 @@ def _is_in_group(path: str, group: str) -> bool:
     return is_mapped or path.startswith(f"/dev/{group}/")
 
 
-def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> Counter[str]:
-    """Return guest's uuid -> capacity of its disks in the storage, in bytes."""
-    total: Counter[str] = Counter()
+def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> dict[str, int | None]:
+    """Return guest's uuid -> capacity of its disks in the storage, in bytes.
+
+    None = unknown, as that of one of them is; guests without such disks are left out.
+    """
+    totals: dict[str, int | None] = {}
     for disk in disks:
         if scope.contains(disk):
-            total[disk.uuid] += disk.sizes.capacity or 0
-    return total
+            total, capacity = totals.get(disk.uuid, 0), disk.sizes.capacity
+            totals[disk.uuid] = None if total is None or capacity is None else total + capacity
+    return totals
 
 
 def list_disks_elsewhere(disks: Iterable[GuestDisk], scope: StorageScope) -> dict[str, list[str]]:
@@ -99,7 +119,7 @@ def list_disks_elsewhere(disks: Iterable[GuestDisk], scope: StorageScope) -> dic
     found: dict[str, list[str]] = {}
     for disk in disks:
         if not scope.contains(disk):
-            found.setdefault(disk.uuid, []).append(disk.target)
+            found.setdefault(disk.uuid, []).append(disk.device.target)
     return found
 
 
@@ -119,18 +139,25 @@ def parse_disk_sizes(values: Mapping[str, object]) -> dict[str, DiskSizes]:
     return found
 
 
-def list_disks(domain: Domain, sizes: Mapping[str, DiskSizes]) -> list[GuestDisk]:
-    """Return the disks of a domain that are charged to it, with their last known sizes."""
+def list_disks(
+    domain: Domain,
+    sizes: Mapping[DiskKey, DiskSizes] | None = None,
+    problems: Mapping[DiskKey, str] | None = None,
+) -> list[GuestDisk]:
+    """Return the disks of a domain that are charged to it.
+
+    Args:
+        sizes: last known sizes.
+        problems: why sizes are unknown.
+    """
+    unknown = DiskSizes()
     return [
         GuestDisk(
-            domain.name,
-            disk.target,
-            disk.kind,
-            disk.path,
-            sizes.get(disk.target, DiskSizes()),
             domain.uuid,
-            disk.protocol,
-            disk.pool,
+            domain.name,
+            disk,
+            (sizes or {}).get((domain.uuid, disk), unknown),
+            (problems or {}).get((domain.uuid, disk), ""),
         )
         for disk in domain.disks
         if disk.is_charged

@@ -29,6 +29,8 @@ class DomainDisk:
         protocol: of a network disk, e.g. ``rbd``; "" for others.
         pool: the storage pool of a volume, or the first part of a network disk's
             name (the Ceph pool); "" for others.
+        volume: name of a volume in that storage pool, "" for others.
+        format: of the image, e.g. ``qcow2``.
     """
 
     target: str
@@ -37,6 +39,8 @@ class DomainDisk:
     is_charged: bool = True
     protocol: str = ""
     pool: str = ""
+    volume: str = ""
+    format: str = "raw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +126,13 @@ def _parse_disk(disk: Element, source: str) -> DomainDisk:
         raise HostDataError(source, "has a <disk> without <target dev>")
     kind = disk.get("type", "file")
     disk_source = Element("source") if disk_source is None else disk_source
-    protocol, pool = "", ""
+    protocol, pool, volume = "", "", ""
     if kind == "network":
         protocol = disk_source.get("protocol", "")
         pool = disk_source.get("name", "").partition("/")[0]
     elif kind == "volume":
-        pool = disk_source.get("pool", "")
+        pool, volume = disk_source.get("pool", ""), disk_source.get("volume", "")
+    driver = disk.find("driver")
     is_disk = disk.get("device", "disk") in {"disk", "lun"}
     return DomainDisk(
         target=name,
@@ -136,6 +141,8 @@ def _parse_disk(disk: Element, source: str) -> DomainDisk:
         is_charged=is_disk and disk.find("readonly") is None,
         protocol=protocol,
         pool=pool,
+        volume=volume,
+        format="raw" if driver is None else driver.get("type", "raw"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Build the listing of a node's guests from states, documents and bulk statistics.
+"""Read the documents of a node's guests, and build guests from them.
 
 A document is cached and read again only after an event for its domain, when
 bulk statistics show that it has changed, or when it is ten minutes old. So a
@@ -7,22 +7,16 @@ listing needs a fixed number of round trips.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nodetracker.errors import HostDataError
-from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, PartialGuest, PowerState, WorkloadKind
+from nodetracker.model.numa import NumaTopology
 from nodetracker.units import MILLI, usage_mib_from_bytes
-from nodetracker.virt.libvirt.disks import (
-    DiskSizes,
-    GuestDisk,
-    StorageScope,
-    list_disks,
-    parse_disk_sizes,
-    sum_capacities,
-)
 from nodetracker.virt.libvirt.domain import Domain, parse_domain
+from nodetracker.virt.libvirt.pins import derive_pins
 from nodetracker.virt.libvirt.types import DomainStatistics
 
 REREAD_SECONDS = 600.0
@@ -44,17 +38,17 @@ _STARTING_UP = (3, 11)
 
 
 @dataclass(frozen=True, slots=True)
-class GuestReading:
-    """One listing, with the data from which disk usage and pins are derived.
+class ListedDomain:
+    """One domain of a listing.
 
     Attributes:
-        listing: the disk usage of guests counts all disks in the node's storage.
-        domains: parsed documents by uuid.
+        domain: its parsed document, None if that is invalid.
+        error: what is invalid.
     """
 
-    listing: GuestListing
-    disks: tuple[GuestDisk, ...]
-    domains: Mapping[str, Domain]
+    state: DomainStatistics
+    domain: Domain | None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,87 +61,56 @@ class _CachedDocument:
     fingerprint: tuple[object, ...] | None = None
 
 
-class GuestReader:
-    """Reads guests and caches the documents of one connection's domains between listings.
+class DomainReader:
+    """Reads domains and caches the documents of one connection's domains between listings.
 
     Args:
         read_xml: returns a domain's document, None when the domain does not exist any more.
         monotonic: monotonic clock, in seconds.
-        scope: decides which disks are in the node's storage.
     """
 
     def __init__(
         self,
         read_xml: Callable[[str], str | None],
         monotonic: Callable[[], float] = time.monotonic,
-        scope: StorageScope | None = None,
     ) -> None:
         self._read_xml = read_xml
         self._monotonic = monotonic
-        self._scope = scope or StorageScope()
         self._lock = threading.Lock()
         self._documents: dict[str, _CachedDocument] = {}
-        self._disks: dict[str, dict[str, DiskSizes]] = {}
 
     def read(
         self,
         states: Sequence[DomainStatistics],
-        resources: Sequence[DomainStatistics] | None,
+        bulk: Sequence[DomainStatistics] | None,
         changed: Iterable[str],
-    ) -> GuestReading:
-        """Build the listing; read the documents that are missing or out of date.
+    ) -> tuple[ListedDomain, ...]:
+        """Return all domains; read the documents that are missing or out of date.
 
         Args:
             states: every domain, with its state.
-            resources: bulk statistics, None when they could not be read. The
-                last known disk sizes are used then, and a guest with a disk of
-                unknown size is unreadable instead of too small.
+            bulk: bulk statistics, None when they could not be read.
             changed: uuids of domains that had events.
 
         Raises:
             HostDataError: libvirt does not answer.
         """
         with self._lock:
-            return self._read(states, resources, set(changed))
+            return tuple(self._read(states, bulk or (), set(changed)))
 
     def _read(
         self,
         states: Sequence[DomainStatistics],
-        resources: Sequence[DomainStatistics] | None,
+        bulk: Sequence[DomainStatistics],
         changed: set[str],
-    ) -> GuestReading:
+    ) -> Iterator[ListedDomain]:
         known = {state.uuid for state in states}
-        fingerprints = {item.uuid: _fingerprint(item.values) for item in resources or ()}
+        fingerprints = {item.uuid: _fingerprint(item.values) for item in bulk}
         self._documents = {uuid: entry for uuid, entry in self._documents.items() if uuid in known}
-        self._disks = {uuid: disks for uuid, disks in self._disks.items() if uuid in known}
-        for item in resources or ():
-            self._disks.setdefault(item.uuid, {}).update(parse_disk_sizes(item.values))
-        guests, unreadable, disks = [], [], []
-        domains: dict[str, Domain] = {}
         for state in states:
             entry = self._get_document(state, fingerprints.get(state.uuid), state.uuid in changed)
-            if entry is None:
-                continue  # undefined since it was listed
-            if entry.domain is None:
-                unreadable.append(entry.error)
-                continue
-            domain = entry.domain
-            own = list_disks(domain, self._disks.get(domain.uuid, {}))
-            unknown = [
-                disk.target
-                for disk in own
-                if disk.sizes.capacity is None and self._scope.contains(disk)
-            ]
-            if resources is None and unknown:
-                unreadable.append(f"domain {domain.name}: the size of disk {unknown[0]} is unknown")
-                continue
-            domains[domain.uuid] = domain
-            disks += own
-            guests.append(_guest(domain, state, sum_capacities(own, self._scope)[domain.uuid]))
-        listing = GuestListing(
-            tuple(sorted(guests, key=lambda guest: guest.uuid)), tuple(unreadable)
-        )
-        return GuestReading(listing, tuple(disks), domains)
+            if entry is not None:  # else it was undefined since it was listed
+                yield ListedDomain(state, entry.domain, entry.error)
 
     def _get_document(
         self, state: DomainStatistics, fingerprint: tuple[object, ...] | None, has_changed: bool
@@ -202,25 +165,49 @@ def _power_state(values: Mapping[str, object]) -> PowerState:
     return _POWER_STATES.get(number if isinstance(number, int) else 0, PowerState.NOSTATE)
 
 
-def _guest(domain: Domain, state: DomainStatistics, disk_bytes: int) -> Guest:
-    return Guest(
-        uuid=domain.uuid,
-        name=domain.name,
-        kind=WorkloadKind.INSTANCE,
-        vcpu_milli=domain.vcpus * MILLI,
-        memory_mb=usage_mib_from_bytes(domain.memory_bytes),
-        disk_mb=usage_mib_from_bytes(disk_bytes),
-        power_state=_power_state(state.values),
-        project_id=domain.project_id,
-        details=_details(domain),
-    )
+def build_guest(
+    listed: ListedDomain,
+    disk_bytes: int | None,
+    problem: str,
+    disks_elsewhere: Sequence[str],
+    topology: NumaTopology,
+) -> Guest | PartialGuest:
+    """Return a domain as a guest, partial if its document, disk or emulator cannot be read.
+
+    Args:
+        disk_bytes: capacity of its disks in the node's storage, None = unknown.
+        problem: why its emulator does not answer, "" if it does.
+        disks_elsewhere: targets of its disks that are not in the node's storage.
+    """
+    domain, power_state = listed.domain, _power_state(listed.state.values)
+    if domain is None:
+        state = listed.state
+        return PartialGuest(
+            state.uuid, state.name, WorkloadKind.INSTANCE, power_state, problem=listed.error
+        )
+    known: dict[str, Any] = {
+        "uuid": domain.uuid,
+        "name": domain.name,
+        "kind": WorkloadKind.INSTANCE,
+        "power_state": power_state,
+        "vcpu_milli": domain.vcpus * MILLI,
+        "memory_mb": usage_mib_from_bytes(domain.memory_bytes),
+        "disk_mb": None if disk_bytes is None else usage_mib_from_bytes(disk_bytes),
+        "project_id": domain.project_id,
+        "pins": derive_pins(domain, topology),
+        "details": _details(domain, disks_elsewhere),
+    }
+    is_partial = disk_bytes is None or bool(problem)
+    return PartialGuest(**known, problem=problem) if is_partial else Guest(**known)
 
 
-def _details(domain: Domain) -> Mapping[str, Any]:
+def _details(domain: Domain, disks_elsewhere: Sequence[str]) -> Mapping[str, Any]:
     """Return further data of a domain for operators; keys without a value are omitted."""
     details: dict[str, Any] = {}
     if domain.vcpus_max != domain.vcpus:
         details["vcpus_max"] = domain.vcpus_max
     if domain.other_devices:
         details["host_devices"] = list(domain.other_devices)
+    if disks_elsewhere:
+        details["disks_elsewhere"] = list(disks_elsewhere)
     return details

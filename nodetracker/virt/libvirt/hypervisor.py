@@ -15,22 +15,24 @@ from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.virt.libvirt.bulk import BulkReader
 from nodetracker.virt.libvirt.capabilities import parse_capabilities
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.disks import GuestDisk, StorageScope
 from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
-from nodetracker.virt.libvirt.guests import GuestReader, GuestReading
+from nodetracker.virt.libvirt.guests import DomainReader, ListedDomain
 from nodetracker.virt.libvirt.node_facts import (
     HostReading,
     build_hypervisor_info,
+    build_listing,
     build_warnings,
-    complete_listing,
     derive_cpu,
     derive_node_uuid,
     derive_numa,
     map_fact,
 )
+from nodetracker.virt.libvirt.sizes import DiskSizeReader, SizeReading
 from nodetracker.virt.libvirt.storage import (
     POOL_TYPES_BY_IMAGES_TYPE,
     NodeStorage,
@@ -82,7 +84,6 @@ class _Probes:
     features: Pending[HostFeatures]
     memory: Pending[MemoryInfo]
     states: Pending[list[DomainStatistics]]
-    resources: Pending[list[DomainStatistics]]
     pci: Pending[_PciReading]
     system: Pending[SystemInfo] | None
 
@@ -111,7 +112,15 @@ class HypervisorReader:
         self._source = connection.endpoint.source
         self._is_local = connection.endpoint.is_local
         self._scope = StorageScope(settings.images_type)
-        self._guests = GuestReader(session.client.get_domain_xml, scope=self._scope)
+        self._bulk = BulkReader(self._source, session.bulk_clients, environment.probes)
+        self._domains = DomainReader(session.client.get_domain_xml)
+        self._sizes = DiskSizeReader(
+            self._source,
+            self._is_local,
+            session.client.get_volume_sizes,
+            session.bulk_clients,
+            environment.probes,
+        )
         self._devices = DeviceReader(session.client.get_device_xml)
         self._feature_reader = FeatureReader(
             session.client.get_capabilities,
@@ -119,12 +128,17 @@ class HypervisorReader:
             session.client.expand_cpu_features,
             self._source,
         )
-        self._disks: tuple[GuestDisk, ...] = ()
+        self._last_sizes = SizeReading(())
         self._topology = NumaTopology()
 
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact; facts that do not depend on each other are read in parallel."""
         probes = self._start_probes(nodename)
+        states = probes.states.fact()
+        bulk = self._read_bulk(nodename, states)
+        domains = self._read_domains(nodename, states, bulk)
+        if domains.value is not None:
+            self._last_sizes = self._sizes.read(nodename, domains.value, bulk.value, self._scope)
         host = probes.host.fact()
         document = map_fact(host, lambda value: parse_capabilities(value.capabilities))
         features_fact = probes.features.fact()
@@ -132,10 +146,8 @@ class HypervisorReader:
         features = self.features or HostFeatures()
         cpu = derive_cpu(host, document, features.cpu)
         numa = derive_numa(document, cpu)
-        resources = probes.resources.fact()
-        guests = self._read_guests(nodename, probes.states.fact(), resources)
         self._topology = numa.value or self._topology
-        storage = self._read_storage(nodename, guests)
+        storage = self._read_storage(nodename, self._last_sizes.disks)
         memory = probes.memory.fact()
         functions = probes.pci.fact()
         pci = map_fact(functions, lambda value: value.devices)
@@ -155,16 +167,14 @@ class HypervisorReader:
             pci=pci,
             gpus=self._probe_gpus(nodename, pci),
             system=self._await_system(probes.system),
-            guests=map_fact(
-                guests, lambda reading: complete_listing(reading, self._scope, self._topology)
-            ),
+            guests=build_listing(domains, self._last_sizes, bulk, self._scope, self._topology),
             netdevs=functions.value.netdevs if functions.value else {},
             mdev_types=functions.value.mdev_types if functions.value else {},
             pci_problems=functions.value.problems if functions.value else (),
             traits=()
             if cpu.value is None
             else derive_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
-            warnings=build_warnings(nodename, own_memory, memory, resources, storage),
+            warnings=build_warnings(nodename, own_memory, memory, bulk, storage),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
             self._connection.check_alive()
@@ -173,13 +183,10 @@ class HypervisorReader:
     def _start_probes(self, nodename: str) -> _Probes:
         client = self.session.client
         return _Probes(
+            states=self._start(nodename, "domains", client.list_domain_states),
             host=self._start(nodename, "host", lambda: _read_host(client)),
             features=self._start(nodename, "features", self._feature_reader.read),
             memory=self._start(nodename, "memory", lambda: self._read_memory(client)),
-            states=self._start(nodename, "domains", client.list_domain_states),
-            resources=self._start(
-                nodename, "amounts", self.session.bulk_client.list_domain_resources
-            ),
             pci=self._start(nodename, "pci", lambda: self._read_pci(client)),
             system=self._start_system(nodename),
         )
@@ -225,33 +232,38 @@ class HypervisorReader:
             (*devices.problems, *netdevs.problems),
         )
 
-    def _read_guests(
+    def _read_bulk(
+        self, nodename: str, states: Fact[list[DomainStatistics]]
+    ) -> Fact[list[DomainStatistics]]:
+        if states.value is None:
+            return states
+        return self._bulk.read(nodename, len(states.value))
+
+    def _read_domains(
         self,
         nodename: str,
         states: Fact[list[DomainStatistics]],
-        resources: Fact[list[DomainStatistics]],
-    ) -> Fact[GuestReading]:
+        bulk: Fact[list[DomainStatistics]],
+    ) -> Fact[tuple[ListedDomain, ...]]:
         if states.value is None:
             return failed(self._source, states.error or "")
-        listed, listed_resources = states.value, resources.value
+        listed, statistics = states.value, bulk.value
         return self._start(
-            nodename, "guests", lambda: self._list_guests(listed, listed_resources)
+            nodename, "guests", lambda: self._list_domains(listed, statistics)
         ).fact()
 
-    def _list_guests(
-        self, states: list[DomainStatistics], resources: list[DomainStatistics] | None
-    ) -> GuestReading:
+    def _list_domains(
+        self, states: list[DomainStatistics], bulk: list[DomainStatistics] | None
+    ) -> tuple[ListedDomain, ...]:
         changed = self._connection.pop_changed_domains()
         try:
-            return self._guests.read(states, resources, changed)
+            return self._domains.read(states, bulk, changed)
         except BaseException:
             self._connection.requeue_changed_domains(changed)
             raise
 
-    def _read_storage(self, nodename: str, guests: Fact[GuestReading]) -> Fact[NodeStorage]:
-        if guests.value is not None:
-            self._disks = guests.value.disks
-        storage = self._probe_storage(nodename, self._disks)
+    def _read_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
+        storage = self._probe_storage(nodename, disks)
         if storage.value is not None:
             self._scope = storage.value.scope
         return storage

@@ -2,21 +2,20 @@
 
 import uuid as uuid_module
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 from xml.etree.ElementTree import Element
 
 from nodetracker.errors import HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
-from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.guest import Guest, GuestListing, PartialGuest
 from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
-from nodetracker.units import usage_mib_from_bytes
 from nodetracker.virt.libvirt import capabilities
 from nodetracker.virt.libvirt.disks import StorageScope, list_disks_elsewhere, sum_capacities
-from nodetracker.virt.libvirt.guests import GuestReading
-from nodetracker.virt.libvirt.pins import derive_pins
+from nodetracker.virt.libvirt.guests import ListedDomain, build_guest
+from nodetracker.virt.libvirt.sizes import SizeReading
 from nodetracker.virt.libvirt.storage import NodeStorage
 from nodetracker.virt.libvirt.types import DomainStatistics, Identity
 
@@ -87,32 +86,46 @@ def derive_node_uuid(root: Element, identity: Identity) -> str | None:
     return str(uuid_module.uuid5(_NAMESPACE, name))
 
 
-def complete_listing(
-    reading: GuestReading, scope: StorageScope, topology: NumaTopology
-) -> GuestListing:
-    """Return the listing with each guest's pins and disk usage."""
-    capacities = sum_capacities(reading.disks, scope)
-    elsewhere = list_disks_elsewhere(reading.disks, scope)
+def build_listing(
+    domains: Fact[tuple[ListedDomain, ...]],
+    sizes: SizeReading,
+    bulk: Fact[list[DomainStatistics]],
+    scope: StorageScope,
+    topology: NumaTopology,
+) -> Fact[GuestListing]:
+    """Return all domains as guests; read in part if bulk statistics could not be read.
 
-    def complete(guest: Guest) -> Guest:
-        details = guest.details
-        if guest.uuid in elsewhere:
-            details = dict(details) | {"disks_elsewhere": elsewhere[guest.uuid]}
-        return replace(
-            guest,
-            disk_mb=usage_mib_from_bytes(capacities[guest.uuid]),
-            details=details,
-            pins=derive_pins(reading.domains[guest.uuid], topology),
+    Args:
+        sizes: of all their disks.
+        scope: only disks in it count.
+    """
+    if domains.value is None:
+        return failed(domains.source, domains.error or "")
+    capacities = sum_capacities(sizes.disks, scope)
+    elsewhere = list_disks_elsewhere(sizes.disks, scope)
+    guests = [
+        build_guest(
+            listed,
+            capacities.get(listed.state.uuid, 0),
+            sizes.silent.get(listed.state.uuid, ""),
+            elsewhere.get(listed.state.uuid, ()),
+            topology,
         )
-
-    return replace(reading.listing, guests=tuple(map(complete, reading.listing.guests)))
+        for listed in sorted(domains.value, key=lambda listed: listed.state.uuid)
+    ]
+    listing = GuestListing(
+        tuple(guest for guest in guests if isinstance(guest, Guest)),
+        partial=tuple(guest for guest in guests if isinstance(guest, PartialGuest)),
+    )
+    error = None if bulk.error is None else f"disk sizes: {bulk.error}"
+    return Fact(domains.source, listing, error)
 
 
 def build_warnings(
     nodename: str,
     own_memory: HostReading | None,
     memory: Fact[MemoryInfo],
-    resources: Fact[list[DomainStatistics]],
+    bulk: Fact[list[DomainStatistics]],
     storage: Fact[NodeStorage],
 ) -> tuple[HostWarning, ...]:
     """Return the warnings of one reading.
@@ -130,11 +143,8 @@ def build_warnings(
                 f"{total} MiB; using the kernel's value"
             )
             found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, "node info", message))
-    if resources.error is not None:
-        message = (
-            "disk sizes cannot be read, using the last known ones: "
-            f"{resources.source}: {resources.error}"
-        )
+    if bulk.error is not None:
+        message = f"disk sizes cannot be read, using the last known ones: {bulk.error}"
         found.append(HostWarning(WarningKind.DISK_UNREADABLE, nodename, NO_ITEM, message))
     if storage.value is not None:
         found += [

@@ -98,7 +98,7 @@ def _node_storage(
     info: StorageInfo, disks: Sequence[GuestDisk], scope: StorageScope, overcommit: Overcommit
 ) -> NodeStorage:
     unknown = tuple(
-        (f"{disk.owner}/{disk.target}", "its size is unknown, so it is counted as 0")
+        (disk.item, disk.unknown_size)
         for disk in disks
         if not disk.is_file and disk.sizes.capacity is None and scope.contains(disk)
     )
@@ -126,20 +126,19 @@ def measure_overcommit(
     for disk in disks:
         if not disk.is_file:
             continue
-        item = f"{disk.owner}/{disk.target}"
-        capacity, taken = disk.sizes.capacity, disk.sizes.allocation
-        if is_local and disk.path:
+        path, capacity, taken = disk.device.path, disk.sizes.capacity, disk.sizes.allocation
+        if is_local and path:
             try:
-                found = Path(disk.path).stat()
+                found = Path(path).stat()
             except OSError as error:
-                problems.append((item, f"{disk.path}: {describe_os_error(error)}"))
+                problems.append((disk.item, f"{path}: {describe_os_error(error)}"))
                 continue
             if filesystem is not None and found.st_dev != filesystem.device_id:
-                elsewhere.add((disk.uuid, disk.target))
+                elsewhere.add((disk.uuid, disk.device.target))
                 continue
             taken = found.st_blocks * _BLOCK_BYTES
         if capacity is None:
-            problems.append((item, f"{disk.path or disk.target}: its size is unknown"))
+            problems.append((disk.item, disk.unknown_size))
             continue
         total += max(0, capacity - (taken or 0))
     return Overcommit(usage_mib_from_bytes(total), tuple(problems), frozenset(elsewhere))
@@ -194,7 +193,7 @@ def choose_pool(
     }
     uses: Counter[str] = Counter()
     for disk in disks:
-        parents = {str(parent) for parent in PurePosixPath(disk.path).parents}
+        parents = {str(parent) for parent in PurePosixPath(disk.device.path).parents}
         uses.update(name for name, target in targets.items() if target and target in parents)
     pool = max(candidates, key=lambda pool: (uses[pool.name], pool.name == "default"))
     used = pool.capacity_bytes - pool.available_bytes

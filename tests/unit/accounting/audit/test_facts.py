@@ -57,3 +57,24 @@ def test_a_failing_fact_is_held_and_unknown_after_its_expiry(stored, fact, expec
 )
 def test_kinds_are_unseen_while_their_source_lists_none(fact, expected):
     assert find_unseen_kinds(fact) == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (None, (FactState.UNKNOWN, NOW)),
+        (FRESH, (FactState.HELD, NOW)),
+        (HELD, (FactState.HELD, HELD.since)),
+        (FactEntry(FactState.HELD, "s", later(-9000), "boom"), (FactState.HELD, later(-9000))),
+        (UNKNOWN, (FactState.HELD, NOW)),
+    ],
+)
+def test_guests_that_are_all_listed_are_held_without_expiry_though_one_is_unreadable(
+    stored, expected
+):
+    fact = Fact("s", GuestListing(), "domain web: its emulator does not answer")
+    entry = track_facts({"guests": fact}, {} if stored is None else {"guests": stored}, NOW, 600)
+    assert (entry["guests"].state, entry["guests"].since) == expected
+    part = Fact("s", GuestListing(unseen_kinds=frozenset({WorkloadKind.CONTAINER})), "boom")
+    old = {"guests": FactEntry(FactState.HELD, "s", later(-9000), "boom")}
+    assert track_facts({"guests": part}, old, NOW, 600)["guests"].state is FactState.UNKNOWN

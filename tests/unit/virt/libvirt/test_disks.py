@@ -6,8 +6,10 @@ import pytest
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
+from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.connection import Session
 from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
+from nodetracker.virt.libvirt.domain import DomainDisk
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSettings
 from nodetracker.virt.libvirt.types import DomainStatistics, Identity, PoolInfo
@@ -22,7 +24,8 @@ RBD = StorageScope("rbd", "ceph", "vms")
 
 
 def disk(kind, path="", protocol="", pool=""):
-    return GuestDisk("web", "vda", kind, path, DiskSizes(GIB), UUID, protocol, pool)
+    device = DomainDisk("vda", kind, path, protocol=protocol, pool=pool)
+    return GuestDisk(UUID, "web", device, DiskSizes(GIB))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,9 @@ def disk(kind, path="", protocol="", pool=""):
         (disk("block", "/dev/sdb"), []),
     ],
     ids=lambda value: (
-        f"{value.kind} {value.path or value.pool}" if isinstance(value, GuestDisk) else ""
+        f"{value.device.kind} {value.device.path or value.device.pool}"
+        if isinstance(value, GuestDisk)
+        else ""
     ),
 )
 def test_a_disk_is_in_the_scope_of_its_storage(found, scopes):
@@ -120,7 +125,8 @@ def read(client, images_type=None, uri="qemu+ssh://far/system", instances_path="
         requeue_changed_domains=lambda dirty: None,
     )
     environment = DriverEnvironment("host-1", str(instances_path), Roots(), ProbeRunner(5))
-    session = Session(client, client, Identity("far", "QEMU", 8002001), 1)
+    clients = BulkClients(client, lambda: client)
+    session = Session(client, clients, Identity("far", "QEMU", 8002001), 1)
     settings = LibvirtSettings(images_type=images_type)
     return HypervisorReader(connection, session, environment, settings).read("far")
 
@@ -150,7 +156,8 @@ def test_a_disk_of_unknown_size_raises_a_warning():
         "vda": 1
     }  # as for a guest that is off, whose other images were never opened
     snapshot = read(client, "rbd")
-    assert [guest.disk_mb for guest in snapshot.guests.value.guests] == [0]
+    assert [guest.disk_mb for guest in snapshot.guests.value.partial] == [None]
+    assert snapshot.guests.is_fresh  # libvirt answers: it does not know the size
     (warning,) = [warning for warning in snapshot.warnings if warning.item == "web/vdb"]
     assert "its size is unknown" in warning.message
 

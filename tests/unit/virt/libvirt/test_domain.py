@@ -72,7 +72,7 @@ def test_disks_are_parsed_with_their_source_and_whether_they_are_charged():
         DomainDisk("vda", "file", "/a.qcow2"),
         DomainDisk("vdb", "block", "/dev/sdb"),
         DomainDisk("vdc", "network", protocol="rbd", pool="p"),
-        DomainDisk("vdd", "volume", pool="p"),
+        DomainDisk("vdd", "volume", pool="p", volume="v"),
         DomainDisk("sda", "file", "/cd.iso", is_charged=False),
         DomainDisk("vde", "file", "/ro.img", is_charged=False),
         DomainDisk("sdb", "file", "", is_charged=False),

@@ -7,6 +7,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.settings import Policy
+from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.connection import ConnectionTimes, Session
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
@@ -58,7 +59,7 @@ class Client:
     def list_storage_pools(self):
         raise HostDataError("stub", "storage pools are not supported")
 
-    get_domain_xml = get_device_xml = None
+    get_domain_xml = get_device_xml = get_volume_sizes = None
 
 
 class Connection:
@@ -73,7 +74,9 @@ class Connection:
 
     def reconnect(self):
         identity = Identity("far", "QEMU", 9000000)
-        self.current = Session(self.client, self.client, identity, next(self.numbers))
+        self.current = Session(
+            self.client, BulkClients(self.client, lambda: self.client), identity, next(self.numbers)
+        )
 
     def session(self):
         return self.current

@@ -1,9 +1,10 @@
-"""Guest listings: caching of documents, sizes of disks, invalid documents."""
+"""Guests: caching of documents, states, invalid documents."""
 
 import pytest
 
 from nodetracker.model.guest import PowerState
-from nodetracker.virt.libvirt.guests import REREAD_SECONDS, GuestReader
+from nodetracker.model.numa import NumaTopology
+from nodetracker.virt.libvirt.guests import REREAD_SECONDS, DomainReader, build_guest
 from nodetracker.virt.libvirt.types import DomainStatistics
 
 
@@ -21,7 +22,7 @@ class Hypervisor:
         self.vcpus_max = {}
         self.broken = set()
         self.read_names = []
-        self.reader = GuestReader(self.read_xml, lambda: self.now)
+        self.reader = DomainReader(self.read_xml, lambda: self.now)
 
     def read_xml(self, uuid):
         name = next((name for name in self.vcpus if uuid_of(name) == uuid), None)
@@ -62,10 +63,11 @@ class Hypervisor:
     def read(self, *changed, has_resources=True):
         self.read_names.clear()
         resources = self.resources() if has_resources else None
-        return self.reader.read(self.listed(), resources, {uuid_of(name) for name in changed})
+        domains = self.reader.read(self.listed(), resources, {uuid_of(name) for name in changed})
+        return [build_guest(listed, 0, "", (), NumaTopology()) for listed in domains]
 
-    def vcpus_seen(self, **more):
-        return {guest.name: guest.vcpu_milli for guest in self.read(**more).listing.guests}
+    def vcpus_seen(self):
+        return {guest.name: guest.vcpu_milli for guest in self.read()}
 
 
 def test_documents_are_read_once():
@@ -103,48 +105,30 @@ def test_every_document_is_read_again_at_its_maximum_age():
     assert host.read_names == ["a"]
 
 
-def test_without_statistics_the_last_documents_and_sizes_are_used():
+def test_without_statistics_the_last_documents_are_used():
     host = Hypervisor("a")
-    host.disks["a"] = {"block.0.capacity": 5 * 2**30}
-    assert host.read().listing.guests[0].disk_mb == 5120
-    assert host.read(has_resources=False).listing.guests[0].disk_mb == 5120
-    assert host.read_names == []
-
-
-def test_without_statistics_a_guest_of_unknown_size_is_unreadable():
-    host = Hypervisor("a")
-    listing = host.read(has_resources=False).listing
-    assert listing.guests == ()
-    assert listing.unreadable == ("domain a: the size of disk vda is unknown",)
-    host.disks["a"] = {"block.0.capacity": 2**30}
-    assert host.read().listing.guests[0].disk_mb == 1024
-
-
-def test_a_capacity_that_is_not_reported_any_more_keeps_its_last_value():
-    host = Hypervisor("a")
-    host.disks["a"] = {"block.0.capacity": 2**30}
     host.read()
-    host.disks["a"] = {}
-    assert host.read().listing.guests[0].disk_mb == 1024
+    assert [guest.vcpu_milli for guest in host.read(has_resources=False)] == [1000]
+    assert host.read_names == []
 
 
 def test_an_invalid_document_is_reported_and_the_other_guests_are_listed():
     host = Hypervisor("a", "b")
     host.broken = {"a"}
-    listing = host.read().listing
-    assert [guest.name for guest in listing.guests] == ["b"]
-    assert listing.unreadable == ("domain a: has no <name>",)
-    assert not listing.is_complete
+    broken, whole = host.read()
+    assert (broken.name, broken.problem) == ("a", "domain a: has no <name>")
+    assert (broken.vcpu_milli, broken.memory_mb, broken.disk_mb) == (None, None, None)
+    assert broken.power_state is PowerState.RUNNING
+    assert (whole.name, whole.vcpu_milli) == ("b", 1000)
     host.broken = set()
-    assert host.read("a").listing.is_complete
+    assert [guest.vcpu_milli for guest in host.read("a")] == [1000, 1000]
 
 
 def test_a_domain_that_disappears_while_it_is_read_is_left_out():
     host = Hypervisor("a")
     host.states["b"] = (1, 1)
-    listing = host.reader.read(host.listed("b"), [], set()).listing
-    assert [guest.name for guest in listing.guests] == ["a"]
-    assert listing.is_complete
+    domains = host.reader.read(host.listed("b"), [], set())
+    assert [listed.domain.name for listed in domains] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +149,7 @@ def test_a_domain_that_disappears_while_it_is_read_is_left_out():
 def test_domain_states_map_to_nova_s_power_states(state, power_state):
     host = Hypervisor("a")
     host.states["a"] = state
-    (guest,) = host.read().listing.guests
+    (guest,) = host.read()
     assert guest.power_state is power_state
 
 
@@ -174,7 +158,7 @@ def test_details_have_the_maximum_of_vcpus_and_other_host_devices():
     host.vcpus_max["a"] = 8
     host.devices["a"] = """<hostdev mode='subsystem' type='usb'><source>
       <vendor id='0x1'/><product id='0x2'/></source></hostdev>"""
-    guests = {guest.name: guest for guest in host.read().listing.guests}
+    guests = {guest.name: guest for guest in host.read()}
     assert guests["a"].details == {"vcpus_max": 8, "host_devices": ["usb 0x1 0x2"]}
     assert guests["a"].vcpu_milli == 1000
     assert guests["b"].details == {}

@@ -8,6 +8,7 @@ import pytest
 from nodetracker.errors import HostDataError
 from nodetracker.model.host import Filesystem
 from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
+from nodetracker.virt.libvirt.domain import DomainDisk
 from nodetracker.virt.libvirt.storage import (
     choose_pool,
     measure_image_cache,
@@ -20,7 +21,7 @@ MIB = 2**20
 
 def disk(path="", capacity=100, allocation=0, kind="file", target="vda"):
     sizes = DiskSizes(None if capacity is None else capacity * MIB, allocation * MIB)
-    return GuestDisk("web", target, kind, str(path), sizes)
+    return GuestDisk("uuid", "web", DomainDisk(target, kind, str(path)), sizes)
 
 
 def sparse(path, written=0):
