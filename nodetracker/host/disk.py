@@ -87,7 +87,10 @@ def _list_devices(roots: Roots, problems: Problems) -> list[Path]:
 
 def _read_disk(directory: Path, problems: Problems) -> Disk | None:
     """Return one disk, None for a device that is excluded or has been removed."""
-    if not path_exists(directory) or path_exists(directory / "partition"):
+    if not path_exists(directory):
+        list_directory(directory)  # raises unless the device has been removed
+        return None
+    if path_exists(directory / "partition"):
         return None
     if read_label(directory / "hidden") == "1":
         return None

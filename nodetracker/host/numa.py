@@ -222,6 +222,8 @@ def _read_distances(
             possible_path = base / "possible"
             possible = read_optional_text(possible_path)
             columns = sorted(parse_cpu_list(possible or "", str(possible_path)))
+            if possible is not None and not columns:
+                raise HostDataError(str(possible_path), "lists no cell")
             if columns and len(text.split()) == len(columns):
                 distances = parse_distances(text, columns, str(path))
                 return {other: distances[other] for other in online if other in distances}

@@ -152,14 +152,15 @@ def list_directory(path: Path) -> tuple[str, ...] | None:
     """Return the names in a directory in ascending order, None when it does not exist.
 
     Raises:
-        HostDataError: the directory exists and cannot be listed.
+        HostDataError: the directory cannot be listed, or is a file.
     """
     observer = _OBSERVER.get()
     try:
         names = tuple(sorted(os.listdir(path)))  # noqa: PTH208 names are twice as fast as paths
     except OSError as error:
         _notify_failure(observer, path, error)
-        if error.errno in _ABSENT:
+        is_file = error.errno == errno.ENOTDIR and os.path.lexists(path)
+        if error.errno in _ABSENT and not is_file:
             return None
         raise HostDataError(str(path), describe_os_error(error)) from error
     if observer is not None:

@@ -78,7 +78,9 @@ def test_a_directory_is_listed_in_order_and_its_absence_is_none(tmp_path: Path) 
         (tmp_path / name).touch()
     assert list_directory(tmp_path) == ("a", "b")
     assert list_directory(tmp_path / "absent") is None
-    assert list_directory(tmp_path / "a") is None
+    assert list_directory(tmp_path / "a" / "below a file") is None
+    with pytest.raises(HostDataError, match="a: Not a directory"):
+        list_directory(tmp_path / "a")
 
 
 def test_a_link_is_read_by_its_last_name_and_a_file_is_no_link(tmp_path: Path) -> None:
