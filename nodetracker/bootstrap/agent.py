@@ -24,7 +24,8 @@ from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.monitors.loader import load_monitor
 from nodetracker.notifying_store import AuditNotifier, notifying_store
-from nodetracker.ports import AuditObserver, Driver, DriverCapability, Store
+from nodetracker.ports import AuditObserver, CallServer, Driver, DriverCapability, Store
+from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer
 from nodetracker.settings import AgentSettings
 from nodetracker.virt.composite import CompositeDriver
 from nodetracker.virt.loader import load_plugin
@@ -81,7 +82,7 @@ def build_agent(
         observers: notified of every audit.
         store: used instead of the configured one.
         is_served: whether it serves metrics and health, if ``[metrics]`` enables
-            them, and RPC calls, if ``transport_url`` is set.
+            them, audits over a socket, and RPC calls, if ``transport_url`` is set.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
@@ -104,6 +105,7 @@ def build_agent(
     def read_status() -> AgentStatus:
         return replace(
             manager.status(),
+            has_broker=broker.is_configured,
             rpc_error=None if server is None else server.error,
             notifications_error=None if notifier is None else notifier.error,
         )
@@ -114,10 +116,15 @@ def build_agent(
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers
     )
-    if is_served and broker.is_configured:
+    servers: list[CallServer] = []
+    if is_served:
         operations = HostOperations(settings.host, manager, driver, store)
-        server = broker.serve_agent(settings.host, operations, manager.database_clock, store.now)
-    service = ComputeService(settings, manager, server)
+        servers.append(AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations))
+        if broker.is_configured:
+            clock = manager.database_clock
+            server = broker.serve_agent(settings.host, operations, clock, store.now)
+            servers.append(server)
+    service = ComputeService(settings, manager, servers)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
 
 

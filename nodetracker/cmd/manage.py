@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cliff.app import App
@@ -12,6 +13,7 @@ from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
 from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.settings import read_host_name
 from nodetracker.bootstrap.stores import build_sql_store, build_store, require_database
 from nodetracker.cmd.program import (
     PROJECT,
@@ -19,7 +21,7 @@ from nodetracker.cmd.program import (
     load_configuration,
 )
 from nodetracker.daemon import EXIT_USAGE
-from nodetracker.ports import AgentDirectory, Store
+from nodetracker.ports import AgentDirectory, AuditAgent, Store
 
 if TYPE_CHECKING:  # imported late: not every command needs them
     from nodetracker.db.store import SqlStore
@@ -163,6 +165,20 @@ class ManageApp(App):
         agents = self.broker.find_agents()
         self.broker.caller.clock.set(self.store.now())
         return agents
+
+    def find_audit_agent(self, host: str) -> AuditAgent:
+        """Return a host's agent for audits: over its socket on its own machine, or the broker.
+
+        Raises:
+            ConfigError: it is not on this machine, and ``transport_url`` is not set.
+        """
+        from nodetracker.rpc.audit_socket import SOCKET_FILE, SocketAuditAgent
+
+        if host == read_host_name(self.conf):
+            agent = SocketAuditAgent(Path(self.conf.state_path) / SOCKET_FILE)
+            if agent.is_listening or not self.broker.is_configured:
+                return agent
+        return self.agents.agent_of(host)
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.errors import ConfigError, IdentityError, StoppingError
@@ -28,19 +28,19 @@ class ComputeService:
     driver sends any.
 
     Args:
-        server: answers calls after the first audit was tried; it runs in its own
-            threads, so neither audits nor heartbeats wait for it.
+        servers: answer calls after the first audit was tried, in their own
+            threads, so neither audits nor heartbeats wait for them.
     """
 
     def __init__(
         self,
         settings: AgentSettings,
         manager: ComputeManager,
-        server: CallServer | None = None,
+        servers: Sequence[CallServer] = (),
     ) -> None:
         self._settings = settings
         self._manager = manager
-        self._server = server
+        self._servers = servers
         self._started = threading.Event()
         self._on_fatal: Callable[[BaseException], None] | None = None
         self._audits = PeriodicLoop(
@@ -95,14 +95,14 @@ class ComputeService:
         """Stop after a running audit or heartbeat; return False if one runs at the timeout."""
         deadline = time.monotonic() + self._settings.graceful_shutdown_timeout
         self._manager.prepare_stop()
-        is_answered = self._server is None or self._server.stop(deadline - time.monotonic())
+        is_answered = [server.stop(deadline - time.monotonic()) for server in self._servers]
         for loop in self._loops:
             loop.stop()
         has_started = self._started.wait(max(0.0, deadline - time.monotonic()))
         joined = [loop.join(deadline - time.monotonic()) for loop in self._loops]
         run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._manager.report_end)
         self._manager.cleanup_host()
-        return has_started and all(joined) and is_answered
+        return has_started and all(joined) and all(is_answered)
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings, starting with an audit."""
@@ -129,8 +129,8 @@ class ComputeService:
             self._audits.start()
             if self._manager.has_events:
                 self._events.start()
-            if self._server is not None:
-                self._server.start()
+            for server in self._servers:
+                server.start()
             on_started()
         except StoppingError:
             pass

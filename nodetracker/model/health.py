@@ -22,7 +22,7 @@ class HealthCheck:
     """The result of one check.
 
     Attributes:
-        output: the problem, None without one.
+        output: the problem, or why nothing is checked; None without either.
         details: the evaluated data as plain JSON; ages in seconds.
     """
 

@@ -22,6 +22,7 @@ class AgentStatus:
         service_down_time: seconds without a heartbeat after which the host is down.
         report_count: number of heartbeats, as stored in the services row.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
+        has_broker: whether a message broker is configured.
         rpc_error: why calls are not served yet; None = they are, or RPC is not configured.
         notifications_error: why notifications cannot be sent, None while they can.
     """
@@ -39,6 +40,7 @@ class AgentStatus:
     service_down_time: float = 60.0
     report_count: int = 0
     clock_skew_seconds: float | None = None
+    has_broker: bool = True
     rpc_error: str | None = None
     notifications_error: str | None = None
 

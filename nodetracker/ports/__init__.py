@@ -7,7 +7,14 @@ Value types that only ports exchange are exported with them.
 
 from nodetracker.model.change import ApplyResult
 from nodetracker.model.service import AgentKey
-from nodetracker.ports.agent import AgentDirectory, AuditObserver, CallServer, HostAgent, Notifier
+from nodetracker.ports.agent import (
+    AgentDirectory,
+    AuditAgent,
+    AuditObserver,
+    CallServer,
+    HostAgent,
+    Notifier,
+)
 from nodetracker.ports.agent_store import AgentStore
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
 from nodetracker.ports.fleet_store import FleetStore
@@ -25,6 +32,7 @@ __all__ = [
     "AgentKey",
     "AgentStore",
     "ApplyResult",
+    "AuditAgent",
     "AuditObserver",
     "CallServer",
     "Driver",

@@ -26,10 +26,10 @@ class Notifier(Protocol):
         """Queue one notification, to be sent as soon as possible."""
 
 
-class HostAgent(Protocol):
-    """Operations of one host's agent for other processes, served over RPC; see `AgentDirectory`.
+class AuditAgent(Protocol):
+    """Audits of one host on request.
 
-    Every method may raise StoreError: the agent's database operation failed.
+    Raises StoreError: the agent's database operation failed.
     """
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
@@ -41,6 +41,13 @@ class HostAgent(Protocol):
         Raises:
             NotFoundError: the driver lists no such node, and no row of it exists.
         """
+
+
+class HostAgent(AuditAgent, Protocol):
+    """Operations of one host's agent for other processes, served over RPC; see `AgentDirectory`.
+
+    Every method may raise StoreError: the agent's database operation failed.
+    """
 
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
         """Claim what a workload requests on a node of this host; see `LedgerStore.create_claim`.

@@ -4,14 +4,13 @@ from typing import Any
 
 from nodetracker.ports import HostAgent
 from nodetracker.ports.methods import delegated
+from nodetracker.rpc.audit_socket import AUDIT_SECONDS
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Interface
 
 COMPUTE = Interface(HostAgent, topic="compute", version="1.0")
 
 CALL_SECONDS = 30.0
-AUDIT_SECONDS = 120.0
-"""Timeout of an audit, which takes that long while probes hang."""
 
 
 class RpcAgentDirectory:

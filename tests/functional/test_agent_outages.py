@@ -27,7 +27,7 @@ SERVERS: dict[str, Callable[..., Any]] = {"mariadb": MariaDB, "postgresql": Post
 SECRETS = (mariadb.PASSWORD, postgresql.PASSWORD)
 BEGINS, ENDS = "The database: ", "The database is back after "
 POOLED = 2  # connections that the agent keeps
-THREADS = 7  # main, audits, heartbeats, and two that read each of two nodes
+THREADS = 8  # main, audits, heartbeats, audit-socket, and two that read each of two nodes
 
 _numbers = itertools.count(1)
 

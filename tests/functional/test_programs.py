@@ -593,3 +593,20 @@ class TestConfig:
 
     def test_the_sample_in_the_tree_is_up_to_date(self, programs):
         assert programs.manage("config", "sample").stdout == SAMPLE.read_text()
+
+
+def test_an_agent_without_a_broker_audits_on_request(programs):
+    programs.make_schema()
+    with programs.start() as agent:
+        agent.wait_for("is ready")
+        write_inventory(programs, NODE | {"vcpus": 8})
+        audited = programs.ask("node", "audit", "host-1")
+        assert audited == [{"host": "host-1", "nodename": "node-1", "outcome": "update"}]
+        assert programs.ask("node", "list")[0]["vcpus"] == 8
+        failed = programs.manage("node", "audit", "host-1", "node-9")
+        assert (failed.returncode, "node-9" in failed.stderr) == (1, True)
+        assert agent.stop() == 0
+    assert list((programs.directory / "state").glob("*.sock")) == []
+    gone = programs.manage("node", "audit", "host-1")
+    assert gone.returncode == 1
+    assert gone.stderr.strip().endswith("state/agent.sock: no agent listens here")

@@ -53,7 +53,11 @@ class Fleet:
     def copy(self, machine: Programs, name: str, host: str = "host-1") -> Programs:
         """Return a machine with a copy of another's state directory, as a cloned disk has it."""
         copied = self.machine(name, host)
-        shutil.copytree(machine.directory / "state", copied.directory / "state")
+        shutil.copytree(
+            machine.directory / "state",
+            copied.directory / "state",
+            ignore=shutil.ignore_patterns("agent.sock"),
+        )
         return copied
 
 

@@ -29,8 +29,8 @@ def evaluate_health(status: AgentStatus) -> Health:
             "heartbeat": _evaluate_heartbeat(status),
             "nodes": _evaluate_nodes(status),
             "clock": _evaluate_clock(status),
-            "rpc": _evaluate_optional(status.rpc_error),
-            "notifications": _evaluate_optional(status.notifications_error),
+            "rpc": _evaluate_optional(status.has_broker, status.rpc_error),
+            "notifications": _evaluate_optional(status.has_broker, status.notifications_error),
         }
     )
 
@@ -92,8 +92,10 @@ def _evaluate_clock(status: AgentStatus) -> HealthCheck:
     return HealthCheck(HealthState.WARN, output, details)
 
 
-def _evaluate_optional(error: str | None) -> HealthCheck:
+def _evaluate_optional(is_configured: bool, error: str | None) -> HealthCheck:
     """Evaluate a subsystem that audits and heartbeats do not depend on."""
+    if not is_configured:
+        return HealthCheck(output="not configured")
     return HealthCheck() if error is None else HealthCheck(HealthState.WARN, error)
 
 

@@ -107,7 +107,10 @@ class NodeStats(StoreCommand, ShowOne):
 
 
 class AuditNode(StoreCommand, Lister):
-    """Request an audit from a host's agent, and show the outcome for each node."""
+    """Request an audit from a host's agent, and show the outcome for each node.
+
+    On the agent's own machine no message broker is needed.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
@@ -117,7 +120,7 @@ class AuditNode(StoreCommand, Lister):
         """Call the agent."""
         host = parsed_args.host
         find_compute_service(self.store, host)
-        outcome = self.agents.agent_of(host).update_available_resource(parsed_args.nodename)
+        outcome = self.app.find_audit_agent(host).update_available_resource(parsed_args.nodename)
         if outcome.listing_error is not None:
             self.app.stderr.write(f"not all nodes could be listed: {outcome.listing_error}\n")
         rows = [

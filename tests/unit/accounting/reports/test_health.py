@@ -42,6 +42,13 @@ def test_a_healthy_agent_passes_and_shows_its_ages():
     }
 
 
+def test_without_a_broker_its_checks_pass_as_not_configured():
+    health = evaluate(has_broker=False).as_json()
+    assert health["status"] == "pass"
+    for check in ("rpc", "notifications"):
+        assert health["checks"][check] == {"status": "pass", "output": "not configured"}
+
+
 @pytest.mark.parametrize(
     ("state", "check", "output", "changes"),
     [
