@@ -1,5 +1,6 @@
 """Base of all test servers: a directory, a free port, one child process."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -152,7 +153,8 @@ class ServerProcess:
 
     def _signal_children(self, number: signal.Signals) -> None:
         for child in psutil.Process(self.pid).children(recursive=True):
-            child.send_signal(number)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                child.send_signal(number)
 
     def remove(self) -> None:
         """Kill all processes and delete the directory."""
