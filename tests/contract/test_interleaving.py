@@ -144,7 +144,7 @@ def test_a_confirmation_that_waited_for_an_audit_sees_the_guest_that_it_found(
     rival.execute(
         sa.update(tables.compute_nodes)
         .where(tables.compute_nodes.c.host == "alpha")
-        .values(generation=9)
+        .values(generation=9, memory_mb_used=512 + guest.memory_mb)
     )
     listed = codec.encode_guest(dataclasses.replace(guest, claim_uuid=claim.uuid))
     rival.execute(

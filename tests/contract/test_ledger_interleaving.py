@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.usage import Charge
+from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.ledger import claims
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.claim import Claim
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, claim, make_node
+from tests.contract.test_ledger import ADMISSION_POLICY, RESERVED, ask, claim, make_node
 from tests.contract.values import make_guest
 from tests.oracle import check_usage
 
@@ -75,7 +75,9 @@ def test_an_abort_charges_a_guest_that_appeared_meanwhile(
 ) -> None:
     make_node(store)
     granted = claim(store, ask(GUEST.uuid, VCPU=2, MEMORY_MB=5))
-    rival.execute(sa.update(tables.compute_nodes).values(generation=3))
+    # As an audit writes it: the workload is charged the larger of its claim and its guest.
+    usage = usage_columns(CHARGE, RESERVED, 8192, 100)
+    rival.execute(sa.update(tables.compute_nodes).values(generation=3, **usage))
     rival.execute(
         sa.insert(tables.guests).values(
             compute_node_id=granted.node_id,
