@@ -16,7 +16,7 @@ from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint, parse_endpoints
-from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+from nodetracker.virt.libvirt.types import LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation, take_service

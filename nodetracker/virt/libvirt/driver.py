@@ -16,7 +16,9 @@ from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LibvirtSettings
+from nodetracker.virt.libvirt.hypervisor import HypervisorReader
+from nodetracker.virt.libvirt.local_facts import LocalFacts
+from nodetracker.virt.libvirt.types import LibvirtSettings
 from nodetracker.virt.machine import read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 
@@ -74,7 +76,11 @@ class LibvirtDriver:
     def get_available_nodes(self) -> NodeListing:
         """Return the nodes whose names are known, and the hypervisors that do not answer.
 
+        A local node whose name is known exists even while no hypervisor answers.
         Only the first listing waits for answers, `FIRST_LISTING_SECONDS` at most.
+
+        Raises:
+            DriverUnavailableError: none answers, and none of a known name is local.
         """
         if not self._has_listed:
             deadline = time.monotonic() + FIRST_LISTING_SECONDS
@@ -83,17 +89,32 @@ class LibvirtDriver:
             self._has_listed = True
         problems = [connection.problem for connection in self._connections]
         unreachable = tuple(problem for problem in problems if problem is not None)
-        if len(unreachable) == len(self._connections):
+        nodes = self._by_nodename()
+        is_ready = len(unreachable) < len(self._connections)
+        if not is_ready and not any(node.endpoint.is_local for node in nodes.values()):
             source, _, reason = unreachable[0].partition(": ")
             if len(unreachable) > 1:
                 source, reason = "libvirt", "; ".join(unreachable)
             raise DriverUnavailableError(source, reason)
-        return NodeListing(tuple(self._by_nodename()), unreachable)
+        return NodeListing(tuple(nodes), unreachable, is_ready)
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Read one node over its connection."""
+        """Read one node over its connection; without it, only what are this machine's files.
+
+        Raises:
+            DriverUnavailableError: a remote hypervisor does not answer.
+        """
         connection = self._connection(nodename)
-        session = connection.session()
+        with self._lock:
+            reader = self._readers.get(connection)
+        try:
+            session = connection.session()
+        except DriverUnavailableError as error:
+            if not connection.endpoint.is_local:
+                raise
+            local = LocalFacts(self._environment, self._settings)
+            disks = None if reader is None else reader.disks
+            return local.read_without_hypervisor(nodename, error, disks)
         with self._lock:
             reader = self._readers.get(connection)
             if reader is None or reader.session is not session:

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.pci import read_netdevs
 from nodetracker.host.problems import Partial
-from nodetracker.host.system import read_system_info
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
@@ -22,6 +20,7 @@ from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.disks import GuestDisk, StorageScope
 from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
 from nodetracker.virt.libvirt.guests import DomainReader, ListedDomain
+from nodetracker.virt.libvirt.local_facts import LocalFacts
 from nodetracker.virt.libvirt.node_facts import (
     HostReading,
     build_hypervisor_info,
@@ -34,14 +33,11 @@ from nodetracker.virt.libvirt.node_facts import (
 )
 from nodetracker.virt.libvirt.sizes import DiskSizeReader, SizeReading
 from nodetracker.virt.libvirt.storage import (
-    POOL_TYPES_BY_IMAGES_TYPE,
     NodeStorage,
-    read_local_storage,
     read_pool_storage,
 )
 from nodetracker.virt.libvirt.traits import derive_traits
-from nodetracker.virt.libvirt.types import DomainStatistics
-from nodetracker.virt.machine import start_gpus
+from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 
@@ -49,21 +45,6 @@ if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class LibvirtSettings:
-    """Driver options that affect how a node is read.
-
-    Attributes:
-        file_backed_memory: MiB that the node offers to guests, 0 = its own memory.
-        images_type: how guests' disks are stored, None = as files.
-        reserve_image_cache: reserve the space that the image cache uses.
-    """
-
-    file_backed_memory: int = 0
-    images_type: str | None = None
-    reserve_image_cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +91,14 @@ class HypervisorReader:
         self._environment = environment
         self._settings = settings
         self._source = connection.endpoint.source
-        self._is_local = connection.endpoint.is_local
+        is_local = connection.endpoint.is_local
+        self._local = LocalFacts(environment, settings) if is_local else None
         self._scope = StorageScope(settings.images_type)
         self._bulk = BulkReader(self._source, session.bulk_clients, environment.probes)
         self._domains = DomainReader(session.client.get_domain_xml)
         self._sizes = DiskSizeReader(
             self._source,
-            self._is_local,
+            is_local,
             session.client.get_volume_sizes,
             session.bulk_clients,
             environment.probes,
@@ -128,8 +110,13 @@ class HypervisorReader:
             session.client.expand_cpu_features,
             self._source,
         )
-        self._last_sizes = SizeReading(())
+        self._last_sizes: SizeReading | None = None
         self._topology = NumaTopology()
+
+    @property
+    def disks(self) -> tuple[GuestDisk, ...] | None:
+        """The guests' disks as last known, None if they were never read."""
+        return None if self._last_sizes is None else self._last_sizes.disks
 
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact; facts that do not depend on each other are read in parallel."""
@@ -139,6 +126,7 @@ class HypervisorReader:
         domains = self._read_domains(nodename, states, bulk)
         if domains.value is not None:
             self._last_sizes = self._sizes.read(nodename, domains.value, bulk.value, self._scope)
+        sizes = self._last_sizes or SizeReading(())
         host = probes.host.fact()
         document = map_fact(host, lambda value: parse_capabilities(value.capabilities))
         features_fact = probes.features.fact()
@@ -147,7 +135,7 @@ class HypervisorReader:
         cpu = derive_cpu(host, document, features.cpu)
         numa = derive_numa(document, cpu)
         self._topology = numa.value or self._topology
-        storage = self._read_storage(nodename, self._last_sizes.disks)
+        storage = self._read_storage(nodename, sizes.disks)
         memory = probes.memory.fact()
         functions = probes.pci.fact()
         pci = map_fact(functions, lambda value: value.devices)
@@ -167,7 +155,7 @@ class HypervisorReader:
             pci=pci,
             gpus=self._probe_gpus(nodename, pci),
             system=self._await_system(probes.system),
-            guests=build_listing(domains, self._last_sizes, bulk, self._scope, self._topology),
+            guests=build_listing(domains, sizes, bulk, self._scope, self._topology),
             netdevs=functions.value.netdevs if functions.value else {},
             mdev_types=functions.value.mdev_types if functions.value else {},
             pci_problems=functions.value.problems if functions.value else (),
@@ -188,21 +176,14 @@ class HypervisorReader:
             features=self._start(nodename, "features", self._feature_reader.read),
             memory=self._start(nodename, "memory", lambda: self._read_memory(client)),
             pci=self._start(nodename, "pci", lambda: self._read_pci(client)),
-            system=self._start_system(nodename),
+            system=None if self._local is None else self._local.start_system(nodename),
         )
 
     def _start(self, nodename: str, name: str, read: Callable[[], T]) -> Pending[T]:
         return self._environment.probes.start(ProbeKey(self._source, nodename, name), read)
 
-    def _start_system(self, nodename: str) -> Pending[SystemInfo] | None:
-        """Start the probe of this machine; of a remote one only the hostname is known."""
-        if not self._is_local:
-            return None
-        roots = self._environment.roots
-        key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
-        return self._environment.probes.start(key, lambda: read_system_info(roots))
-
     def _await_system(self, pending: Pending[SystemInfo] | None) -> Fact[SystemInfo]:
+        """Return the system; of a remote one only the hostname is known."""
         if pending is None:
             return fresh(self._source, SystemInfo(self.session.identity.hostname, "", "", ""))
         return pending.fact()
@@ -224,7 +205,7 @@ class HypervisorReader:
     def _read_pci(self, client: "LibvirtClient") -> _PciReading:
         have_changed = self._connection.pop_devices_changed()
         devices = self._devices.read(client.list_pci_names(), have_changed)
-        netdevs = read_netdevs(self._environment.roots) if self._is_local else Partial({})
+        netdevs = Partial({}) if self._local is None else read_netdevs(self._environment.roots)
         return _PciReading(
             devices.value,
             netdevs.value,
@@ -269,26 +250,23 @@ class HypervisorReader:
         return storage
 
     def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
-        images = self._settings.images_type
-        client, roots = self.session.client, self._environment.roots
-        path = Path(self._environment.instances_path)
-        if self._is_local and images not in POOL_TYPES_BY_IMAGES_TYPE:
-            has_cache = self._settings.reserve_image_cache
-            key = ProbeKey(str(path), nodename, "storage")
-            return self._environment.probes.run(
-                key, lambda: read_local_storage(path, roots, disks, images, has_cache)
-            )
+        if self._local is not None and self._local.has_storage:
+            return self._local.probe_storage(nodename, disks)
+        client, images_type = self.session.client, self._settings.images_type
         return self._start(
             nodename,
             "storage",
-            lambda: read_pool_storage(client.list_storage_pools(), disks, images, self._source),
+            lambda: read_pool_storage(
+                client.list_storage_pools(), disks, images_type, self._source
+            ),
         ).fact()
 
     def _probe_gpus(self, nodename: str, pci: Fact[tuple[PciDevice, ...]]) -> Fact[tuple[Gpu, ...]]:
-        if not self._is_local:
-            return fresh(self._source, ())
-        pending = start_gpus(nodename, self._environment.roots, self._environment.probes, pci)
-        return failed(pci.source, pci.error or "") if pending is None else pending.fact()
+        return (
+            fresh(self._source, ())
+            if self._local is None
+            else self._local.probe_gpus(nodename, pci)
+        )
 
 
 def _read_host(client: "LibvirtClient") -> HostReading:

@@ -66,7 +66,7 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
         from nodetracker.virt.libvirt.client import open_client
         from nodetracker.virt.libvirt.connection import ConnectionTimes
         from nodetracker.virt.libvirt.driver import LibvirtDriver
-        from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+        from nodetracker.virt.libvirt.types import LibvirtSettings
     except ImportError as error:
         raise ConfigError(
             "[compute] compute_driver: libvirt needs the package libvirt-python "

@@ -1,4 +1,4 @@
-"""Value types of the libvirt client."""
+"""Value types of the libvirt driver."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -56,3 +56,18 @@ class EventHandlers:
     on_close: Callable[[str], None]
     on_guest_event: Callable[[EventKind, str], None]
     on_device_event: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LibvirtSettings:
+    """Driver options that affect how a node is read.
+
+    Attributes:
+        file_backed_memory: MiB that the node offers to guests, 0 = its own memory.
+        images_type: how guests' disks are stored, None = as files.
+        reserve_image_cache: reserve the space that the image cache uses.
+    """
+
+    file_backed_memory: int = 0
+    images_type: str | None = None
+    reserve_image_cache: bool = True

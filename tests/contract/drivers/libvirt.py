@@ -16,6 +16,7 @@ class Source:
 
     def __init__(self):
         self.is_cut = False
+        self.has_devices = True
         self.hanging = None
         self.connections = {}
 
@@ -31,7 +32,7 @@ def make_case(tmp_path):
     from nodetracker.virt.libvirt.client import LibvirtClient, open_client
     from nodetracker.virt.libvirt.connection import ConnectionTimes
     from nodetracker.virt.libvirt.driver import LibvirtDriver
-    from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+    from nodetracker.virt.libvirt.types import LibvirtSettings
 
     source = Source()
 
@@ -42,6 +43,11 @@ def make_case(tmp_path):
 
         def is_alive(self):
             return not source.is_cut
+
+        def list_pci_names(self):
+            if not source.has_devices:
+                raise HostDataError(self.source, "devices cannot be listed")
+            return super().list_pci_names()
 
         def call(self, call):
             source.check(self.endpoint)
@@ -66,12 +72,7 @@ def make_case(tmp_path):
         )
         for number in range(3)
     ]
-    size = tmp_path / "sys" / "block" / "vda" / "size"
-    size.parent.mkdir(parents=True)
-    size.write_text("2048\n")
-    environment = DriverEnvironment(
-        "host-1", str(tmp_path), Roots(sysfs=tmp_path / "sys"), ProbeRunner(0.5)
-    )
+    environment = DriverEnvironment("host-1", str(tmp_path), Roots(), ProbeRunner(0.5))
     driver = LibvirtDriver(
         parse_endpoints(uris), environment, LibvirtSettings(), ConnectionTimes(5, 0, 3), open_
     )
@@ -79,7 +80,7 @@ def make_case(tmp_path):
     def mend():
         source.is_cut = False
         source.hanging = None
-        size.write_text("2048\n")
+        source.has_devices = True
         deadline = time.monotonic() + 20
         while True:
             try:
@@ -93,14 +94,17 @@ def make_case(tmp_path):
     def cut():
         source.is_cut = True
 
+    def break_fact():
+        source.has_devices = False
+
     def hang(released):
         driver.get_available_nodes()  # waits until all are connected
         source.hanging = released
 
     return DriverCase(
         driver,
-        break_fact=lambda: size.write_text("garbage"),
-        broken_fact="storage",
+        break_fact=break_fact,
+        broken_fact="pci",
         cut=cut,
         mend=mend,
         hang=hang,

@@ -11,8 +11,7 @@ from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.connection import ConnectionTimes, Session
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
-from nodetracker.virt.libvirt.types import Identity
+from nodetracker.virt.libvirt.types import Identity, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_record

@@ -17,7 +17,7 @@ def driver(tmp_path):
     from nodetracker.virt.libvirt.client import LibvirtClient, open_client
     from nodetracker.virt.libvirt.connection import ConnectionTimes
     from nodetracker.virt.libvirt.driver import LibvirtDriver
-    from nodetracker.virt.libvirt.hypervisor import LibvirtSettings
+    from nodetracker.virt.libvirt.types import LibvirtSettings
 
     (here,) = parse_endpoints(["test:///default"])
     driver = LibvirtDriver(
