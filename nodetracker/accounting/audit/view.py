@@ -22,6 +22,7 @@ from nodetracker.accounting.ledger.reconcile import (
     reconcile_claims,
 )
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings
+from nodetracker.accounting.numa.overlap import locate_devices
 from nodetracker.accounting.numa.usage import decode_host_cells, restrict_pins
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
 from nodetracker.cpuset import render_cpu_set
@@ -30,7 +31,7 @@ from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
-from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
@@ -103,6 +104,7 @@ def _with_usable_facts(
     snapshot = replace(
         snapshot,
         cpu=_usable_cpu(snapshot.cpu, policy),
+        pci=_located_devices(snapshot, before),
         guests=_bound_guests(complete_listing(snapshot.guests, stored), policy),
     )
     return _with_known_engine(snapshot, before)
@@ -164,6 +166,17 @@ def _usable_cpu(cpu: Fact[CpuInfo], policy: Policy) -> Fact[CpuInfo]:
         if none_left:
             return failed(cpu.source, f"{option}: none of {render_cpu_set(lacking)} is online")
     return cpu
+
+
+def _located_devices(snapshot: HostSnapshot, before: NodeValues) -> Fact[tuple[PciDevice, ...]]:
+    devices, topology = snapshot.pci.value, snapshot.numa.value
+    if devices is None:
+        return snapshot.pci
+    if topology is None:
+        cell_ids = [cell.id for cell in decode_host_cells(before.numa_topology)]
+    else:
+        cell_ids = [cell.id for cell in topology.cells]
+    return replace(snapshot.pci, value=locate_devices(devices, cell_ids))
 
 
 def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing]:

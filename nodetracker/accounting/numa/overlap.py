@@ -1,12 +1,14 @@
 """Treat a host as one NUMA cell when its cells cannot be distinguished by their CPUs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from nodetracker.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.host import HostProblem
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.model.pci import PciDevice
 
 
 def merge_overlapping_cells(
@@ -29,6 +31,24 @@ def merge_overlapping_cells(
     text = f"several cells have CPU {render_cpu_set(shared)}; the node is treated as one cell"
     return NumaTopology(
         (_merge(topology.cells, cores),), (*topology.problems, HostProblem(source, text))
+    )
+
+
+def locate_devices(devices: Iterable[PciDevice], cell_ids: Sequence[int]) -> tuple[PciDevice, ...]:
+    """Return devices with their NUMA cells: on a host of one cell, all are in that cell.
+
+    The cell that the kernel names may have been merged. A device whose cell is
+    unknown is unchanged.
+
+    Args:
+        cell_ids: ids of the host's cells.
+    """
+    if len(cell_ids) != 1:
+        return tuple(devices)
+    (only,) = cell_ids
+    return tuple(
+        device if device.numa_node in {None, only} else replace(device, numa_node=only)
+        for device in devices
     )
 
 

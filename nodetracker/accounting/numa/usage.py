@@ -1,7 +1,7 @@
 """Compute the usage of a node's NUMA cells from stored placements."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,14 +46,15 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
 
 
 def sum_usage(
-    cells: Iterable[HostCell], placements: Iterable[NumaPlacement]
+    cells: Collection[HostCell], placements: Iterable[NumaPlacement]
 ) -> dict[int, CellUsage]:
     """Add up the placements of claims and the pins of unclaimed guests.
 
     The sum is always computed from scratch, so removed placements leave no
     remainder. A pinned CPU counts for the cell that contains it, whatever cell
     its placement names, as firmware may renumber cells. A CPU that two
-    placements pin counts once; `find_conflicts` reports it.
+    placements pin counts once; `find_conflicts` reports it. On a host of one
+    cell everything counts for it: placements remain when cells are merged.
 
     Returns:
         Host cell id -> its usage, for each of `cells`.
@@ -62,7 +63,8 @@ def sum_usage(
     exclusive = frozenset[int]().union(*(part.exclusive_cpus for part in parts))
     return {
         cell.id: _sum_parts(
-            [part for part in parts if part.host_cell == cell.id], exclusive & cell.cpus
+            [part for part in parts if part.host_cell == cell.id or len(cells) == 1],
+            exclusive & cell.cpus,
         )
         for cell in cells
     }
