@@ -176,11 +176,12 @@ class LedgerMachine(RuleBasedStateMachine):
         }
 
     def lacking(self, number, body):
-        """Return the resources that a claim must be refused for."""
+        """Return the second word of each reason that a claim must be refused for."""
         room = self.room(GUESTS[number].uuid)
         used = self.used()
         overhead = {"memory": 30 if GUESTS[number].kind is WorkloadKind.INSTANCE else 0}
-        return {
+        unseen = self.record().values.facts["guests"].unseen_kinds
+        return {"have" for kind in unseen if kind is GUESTS[number].kind} | {  # "… have not been"
             name
             for name, amount in self.asked(body).items()
             if amount
