@@ -1,0 +1,518 @@
+"""A write of any store changes the rows that it is about, and no others.
+
+Each write is made in a scene whose hosts, nodes, guests, devices, claims and
+migrations share every name (`scene.py`). All rows are compared before and
+after, and the changes with those that the store in memory makes.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    AuditState,
+    ServiceChange,
+)
+from nodetracker.model.warning import WarningKind
+from nodetracker.ports import AgentKey, Store
+from tests.builders import take_service
+from tests.contract.dumps import Delta, Rows, compare, without_varying
+from tests.contract.scene import (
+    ADDRESSES,
+    CPU,
+    CUT_OFF,
+    NAMES,
+    PAST,
+    PLACES,
+    POLICY,
+    Scene,
+    ask,
+    ask_move,
+    build,
+    expire,
+    fail,
+    list_devices,
+    list_guests,
+    node_uuid,
+    uuid_of,
+)
+from tests.contract.stores import StoreMaker
+from tests.contract.values import (
+    create,
+    delete,
+    key_of,
+    make_device,
+    make_guest,
+    make_incarnation,
+    measure,
+    update,
+)
+from tests.oracle import check_usage
+
+ALWAYS_DOWN = -1
+READS = ("list_", "load_", "now", "close")
+Touched = dict[str, set[str] | None]
+
+
+@dataclass(frozen=True)
+class Write:
+    """A call of a store.
+
+    Attributes:
+        touched: pattern of rows that it changes -> the columns that change,
+            None = any.
+        is_audit: the row is what an audit decided, so its usage is not checked.
+    """
+
+    method: str
+    case: str
+    call: Callable[[Scene], Any]
+    touched: Touched
+    is_audit: bool = False
+
+
+def rows(*patterns: str) -> Touched:
+    return dict.fromkeys(patterns)
+
+
+def conductor_of(scene: Scene, host: str) -> AgentKey:
+    return key_of(scene.service(host, CONDUCTOR_BINARY))
+
+
+def register(scene: Scene, binary: str) -> None:
+    take_service(scene.store, "alpha", make_incarnation("another"), binary)
+
+
+def update_children(scene: Scene) -> None:
+    record = scene.record("a1")
+    bare, queue = record.guests[uuid_of("bare")], record.guests[uuid_of("queue")]
+    changed, removed = (record.devices[address] for address in ADDRESSES[:2])
+    guests = ItemDiff(
+        (make_guest("added", uuid=uuid_of("added")),),
+        (dataclasses.replace(queue, name="Queue"),),
+        (bare,),
+    )
+    devices = ItemDiff(
+        (make_device("0000:82:00.0"),), (dataclasses.replace(changed, driver="new"),), (removed,)
+    )
+    scene.apply(update(record, guests, devices))
+
+
+def expire_claim(scene: Scene) -> None:
+    record = scene.record("a1")
+    scene.apply(dataclasses.replace(update(record), claims=(expire(record, "new a1"),)))
+
+
+def fail_move(scene: Scene) -> None:
+    record = scene.record("a1")
+    scene.apply(dataclasses.replace(update(record), moves=(fail(record, "web"),)))
+
+
+def create_node(scene: Scene, nodename: str, uuid: str) -> None:
+    """Create a node of alpha, or take it over from another host."""
+    guests, devices = list_guests("a1"), list_devices("a1")
+    change = create(scene.agents["alpha"], nodename, None, guests, devices, uuid)
+    scene.apply(change, down_time=ALWAYS_DOWN)
+
+
+def rename(scene: Scene) -> None:
+    scene.store.rename_host("alpha", "omega", COMPUTE_BINARY, scene.service("alpha"))
+
+
+def claim(name: str, label: str) -> Callable[[Scene], None]:
+    return lambda scene: scene.claim(ask(name), label)
+
+
+def of_claim(method: str, name: str) -> Callable[[Scene], Any]:
+    return lambda scene: getattr(scene.store, method)(uuid_of(name))
+
+
+GENERATION = {"generation"}
+CHILDREN_OF_G1 = rows("guest g1 *", "device g1 *", "claim past g1", "claim passed g1")
+PAST_CLAIMS = rows("claim past *", "claim moved a2", "claim moved b2", "move of moved")
+WRITES = [
+    Write(
+        "register_agent",
+        "agent",
+        lambda scene: register(scene, COMPUTE_BINARY),
+        {**rows("service alpha compute"), "node a1": {"epoch"}, "node a2": {"epoch"}},
+    ),
+    Write(
+        "register_agent",
+        "conductor",
+        lambda scene: register(scene, CONDUCTOR_BINARY),
+        rows("service alpha conductor"),
+    ),
+    Write(
+        "report_state",
+        "agent",
+        lambda scene: scene.store.report_state(
+            scene.agents["alpha"], 2, AuditState(1.0, by_broker=True)
+        ),
+        rows("service alpha compute"),
+    ),
+    Write(
+        "report_state",
+        "conductor",
+        lambda scene: scene.store.report_state(
+            conductor_of(scene, "alpha"), 2, AuditState(1.0, by_broker=True)
+        ),
+        rows("service alpha conductor"),
+    ),
+    Write(
+        "mark_service",
+        "agent",
+        lambda scene: scene.store.mark_service(scene.agents["alpha"], "AUTO: away"),
+        {"service alpha compute": {"disabled", "disabled_reason", "updated_at"}},
+    ),
+    Write(
+        "set_service",
+        "conductor",
+        lambda scene: scene.store.set_service(
+            "alpha", CONDUCTOR_BINARY, ServiceChange(maintenance=True)
+        ),
+        {"service alpha conductor": {"maintenance", "updated_at"}},
+    ),
+    Write(
+        "delete_service",
+        "agent",
+        lambda scene: scene.store.delete_service("gamma", COMPUTE_BINARY, ALWAYS_DOWN),
+        rows("service gamma compute", "node g1", "warning gamma *", "history gamma n1 delete 1")
+        | CHILDREN_OF_G1,
+    ),
+    Write(
+        "delete_service",
+        "conductor",
+        lambda scene: scene.store.delete_service("gamma", CONDUCTOR_BINARY, ALWAYS_DOWN),
+        rows("service gamma conductor"),
+    ),
+    Write(
+        "rename_host",
+        "agent",
+        rename,
+        rows(
+            *("service alpha compute", "service omega compute", "node a1", "node a2"),
+            *("history alpha *", "history omega *", "warning alpha *", "warning omega *"),
+        ),
+    ),
+    Write(
+        "delete_node",
+        "idle",
+        lambda scene: scene.store.delete_node("gamma", "n1"),
+        rows("node g1", "history gamma n1 delete 1") | CHILDREN_OF_G1,
+    ),
+    Write(
+        "apply_changes",
+        "update",
+        update_children,
+        rows(
+            *("node a1", "guest a1 added", "guest a1 queue", "guest a1 bare"),
+            *(f"device a1 {address}" for address in (*ADDRESSES[:2], "0000:82:00.0")),
+            "history alpha n1 update *",
+        ),
+        is_audit=True,
+    ),
+    Write(
+        "apply_changes",
+        "measurement",
+        lambda scene: scene.apply(measure(scene.record("a1"), mem_available=1)),
+        {"node a1": {"mem_available", "updated_at"}},
+    ),
+    Write(
+        "apply_changes",
+        "expired claim",
+        expire_claim,
+        rows("node a1", "claim new a1", "history alpha n1 update *"),
+        is_audit=True,
+    ),
+    Write(
+        "apply_changes",
+        "move in error",
+        fail_move,
+        {"move of web": {"status", "updated_at"}} | rows("node a1", "history alpha n1 update *"),
+    ),
+    Write(
+        "apply_changes",
+        "creation",
+        lambda scene: create_node(scene, "n3", uuid_of("a3")),
+        rows("node a3", "guest a3 *", "device a3 *", "history alpha n3 create 1"),
+        is_audit=True,
+    ),
+    Write(
+        "apply_changes",
+        "deletion",
+        lambda scene: scene.apply(delete(scene.record("a2"))),
+        rows(
+            *("node a2", "guest a2 *", "device a2 *", "history alpha n2 delete 1"),
+            *("claim stray a2", "claim astray a2", "claim moved a2"),
+        ),
+    ),
+    Write(
+        "apply_changes",
+        "node of a host that is down",
+        lambda scene: create_node(scene, "n3", node_uuid("b2")),
+        rows("node b2", "guest b2 *", "device b2 *", "history alpha n3 update 1"),
+        is_audit=True,
+    ),
+    Write(
+        "sync_warnings",
+        "one kept, one resolved, one raised again",
+        lambda scene: scene.store.sync_warnings(scene.agents["alpha"], [CPU, PAST]),
+        {
+            "warning alpha clock_skew": {"resolved_at"},
+            "warning alpha fact_held n2 cpu": {"count", "last_seen", "resolved_at"},
+        },
+    ),
+    Write(
+        "raise_warning",
+        "again",
+        lambda scene: scene.store.raise_warning("alpha", CUT_OFF),
+        {"warning alpha agent_unreachable": {"count", "last_seen"}},
+    ),
+    Write(
+        "resolve_warnings",
+        "of one kind",
+        lambda scene: scene.store.resolve_warnings(WarningKind.AGENT_UNREACHABLE),
+        {"warning * agent_unreachable": {"resolved_at"}},
+    ),
+    Write(
+        "create_claim",
+        "of a guest",
+        claim("queue a2", "a2"),
+        rows("claim queue a2", "node a2", "guest a2 queue", "device a2 *"),
+    ),
+    Write(
+        "create_claim",
+        "without a guest",
+        claim("fresh b2", "b2"),
+        rows("claim fresh b2", "node b2", "device b2 *"),
+    ),
+    Write(
+        "try_claim",
+        "of a guest",
+        lambda scene: scene.store.try_claim(ask("queue a2"), "alpha", "n2", POLICY),
+        {},
+    ),
+    Write(
+        "confirm_claim",
+        "held",
+        of_claim("confirm_claim", "new a1"),
+        rows("claim new a1", "node a1", "device a1 *"),
+    ),
+    Write(
+        "renew_claim",
+        "held",
+        lambda scene: scene.store.renew_claim(uuid_of("new a1"), POLICY),
+        {"claim new a1": {"expires_at", "updated_at"}, "node a1": GENERATION},
+    ),
+    Write(
+        "abort_claim",
+        "of a guest with claims elsewhere",
+        of_claim("abort_claim", "web b2"),
+        rows("claim web b2", "node b2", "guest b2 web", "device b2 *"),
+    ),
+    Write(
+        "abort_claim",
+        "of a guest and a device that are missing",
+        of_claim("abort_claim", "lost a1"),
+        rows("claim lost a1", "node a1", "guest a1 lost", "device a1 *"),
+    ),
+    Write(
+        "abort_claim",
+        "destination of a move",
+        of_claim("abort_claim", "web b1"),
+        rows("claim web b1", "node b1", "guest b1 web", "device b1 *", "move of web"),
+    ),
+    Write(
+        "create_migration",
+        "to another host",
+        lambda scene: scene.claim(ask_move("queue a2", "queue b1"), "a2"),
+        {"node b1": GENERATION}
+        | rows("claim queue a2", "move of queue", "node a2", "guest a2 queue", "device a2 *"),
+    ),
+    Write(
+        "confirm_migration",
+        "between two hosts",
+        of_claim("confirm_migration", "move of web"),
+        rows(
+            *("move of web", "claim web a1", "claim web b1", "node a1", "node b1"),
+            *("guest a1 web", "device a1 *"),
+        ),
+    ),
+    Write(
+        "revert_migration",
+        "between two hosts",
+        of_claim("revert_migration", "move of web"),
+        {"node a1": GENERATION}
+        | rows("move of web", "claim web b1", "node b1", "guest b1 web", "device b1 *"),
+    ),
+    Write(
+        "set_migration_status",
+        "between two hosts",
+        lambda scene: scene.store.set_migration_status(
+            uuid_of("move of web"), MigrationStatus.MIGRATING
+        ),
+        {
+            "move of web": {"status", "updated_at"},
+            "node a1": GENERATION,
+            "node b1": GENERATION,
+        },
+    ),
+    Write(
+        "purge",
+        "of the past",
+        lambda scene: scene.store.purge(scene.cut),
+        {"node *": GENERATION}
+        | PAST_CLAIMS
+        | rows("history * create 1", "warning * fact_held n2 cpu"),
+    ),
+    Write(
+        "purge",
+        "of everything that has ended",
+        lambda scene: scene.store.purge(scene.store.now() + timedelta(seconds=1)),
+        {"node *": GENERATION}
+        | PAST_CLAIMS
+        | rows("claim passed *", "history *", "warning * fact_held n2 *"),
+    ),
+]
+
+_scenes: dict[str, tuple[Scene, Any]] = {}
+
+
+@pytest.fixture
+def opened(stores: StoreMaker) -> Iterator[Rows]:
+    found = Rows(stores, NAMES)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def scene(stores: StoreMaker, opened: Rows) -> Scene:
+    """The scene in one of the stores; it is built once for each and then restored."""
+    return enter_scene(stores, opened)
+
+
+def enter_scene(stores: StoreMaker, opened: Rows) -> Scene:
+    store = stores.open()
+    if stores.backend not in _scenes:
+        _scenes[stores.backend] = build(store), opened.save()
+    built, saved = _scenes[stores.backend]
+    opened.restore(saved)
+    return dataclasses.replace(built, store=store)
+
+
+def observe(scene: Scene, opened: Rows, write: Write) -> Delta:
+    before = opened.dump()
+    write.call(scene)
+    return compare(before, opened.dump())
+
+
+@functools.cache
+def changes_in_memory(number: int) -> Delta:
+    stores = StoreMaker("memory", None)
+    opened = Rows(stores, NAMES)
+    return without_varying(observe(enter_scene(stores, opened), opened, WRITES[number]))
+
+
+@pytest.mark.parametrize(
+    "number",
+    range(len(WRITES)),
+    ids=[f"{write.method}-{write.case.replace(',', '').replace(' ', '-')}" for write in WRITES],
+)
+def test_a_write_touches_nothing_but_its_own_rows(scene: Scene, opened: Rows, number: int) -> None:
+    write = WRITES[number]
+    delta = observe(scene, opened, write)
+    assert list_untouched(write.touched, delta) == []
+    assert list_unexpected(write.touched, delta) == []
+    assert without_varying(delta) == changes_in_memory(number)
+    for host in () if write.is_audit else ("alpha", "beta", "gamma", "omega"):
+        check_usage(scene.store, host)
+
+
+def list_untouched(touched: Touched, delta: Delta) -> list[str]:
+    """Return the patterns that no row meets."""
+    return [p for p in touched if not any(fnmatchcase(label, p) for label in delta)]
+
+
+def list_unexpected(touched: Touched, delta: Delta) -> list[str]:
+    """Return the rows that no pattern includes, and those with other columns."""
+    return [
+        f"{label}: {sorted(row)}"
+        for label, row in delta.items()
+        if not any(
+            fnmatchcase(label, pattern) and columns in (None, row.keys())
+            for pattern, columns in touched.items()
+        )
+    ]
+
+
+def test_every_write_of_a_store_is_among_these() -> None:
+    methods = {name for name in dir(Store) if not name.startswith(("_", *READS))}
+    assert methods == {write.method for write in WRITES}
+
+
+class TestReads:
+    """What is read of one host or node is nothing of another."""
+
+    @pytest.mark.parametrize("host", ["alpha", "beta", "gamma"])
+    def test_of_one_host(self, scene: Scene, host: str) -> None:
+        store = scene.store
+        for read in (store.list_services, store.list_nodes, store.list_claims, store.list_warnings):
+            every: list[Any] = read()  # type: ignore[operator]
+            assert read(host) == [found for found in every if found.host == host] != []  # type: ignore[operator]
+        moves = store.list_migrations()
+        assert store.list_migrations(host) == [
+            move for move in moves if host in (move.source_host, move.dest_host)
+        ]
+        assert {entry.host for entry in store.list_history(host)} == {host}
+        assert {entry.nodename for entry in store.list_history(host, "n1")} == {"n1"}
+        records = store.load_nodes(host)
+        versions = store.load_versions(host, COMPUTE_BINARY)
+        assert {name: item.id for name, item in versions.by_nodename.items()} == {
+            record.nodename: record.id for record in records
+        }
+        assert versions.service_uuid == scene.service(host).uuid
+
+    def test_of_one_node(self, scene: Scene) -> None:
+        active = [claim for claim in scene.store.list_claims() if claim.is_active]
+        for label in PLACES:
+            record = scene.record(label)
+            (found,) = scene.store.load_ledger_nodes([record.id])
+            mine = [claim for claim in active if claim.node_id == record.id]
+            assert list(found.claims) == mine
+            assert {uuid: c for uuid, c in record.claims.items() if c.is_active} == {
+                claim.uuid: claim for claim in mine
+            }
+            assert found.devices == record.devices
+            assert {guest.details["node"] for guest in record.guests.values()} == {label}
+            assert found.unclaimed == {
+                uuid: guest for uuid, guest in record.guests.items() if guest.claim_uuid is None
+            }
+            assert {NAMES[move.migration.uuid] for move in record.moves} == MOVES.get(label, set())
+
+    def test_of_all_agents(self, scene: Scene) -> None:
+        services = scene.store.load_ledger_versions().services
+        assert {host: service.disabled for host, service in services.items()} == {
+            "alpha": False,
+            "beta": False,
+            "gamma": True,
+        }
+
+
+MOVES = {
+    "a1": {"move of web", "move of db"},
+    "b1": {"move of web", "move of db"},
+    "a2": {"move of stray"},
+    "b2": {"move of stray", "move of astray"},
+}
+"""Label of a node -> open migrations of its active and expired claims."""
