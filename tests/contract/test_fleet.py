@@ -6,17 +6,25 @@ from concurrent.futures import ThreadPoolExecutor
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.node import admission_values
 from nodetracker.model.pci_request import Alias, AliasSpec
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    AuditState,
+    ServiceChange,
+)
 from nodetracker.ports import Store
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
+from tests.builders import take_service
 from tests.contract.stores import StoreMaker
 from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node, node
 from tests.contract.values import (
     create,
     delete,
+    key_of,
     make_device,
     make_guest,
+    make_incarnation,
     make_values,
     register,
     update,
@@ -48,6 +56,24 @@ def test_versions_are_those_of_all_hosts_with_their_services(store: Store) -> No
     assert (beta.disabled, beta.disabled_reason) == (True, "disk")
     (service,) = store.list_services("alpha")
     assert alpha.last_seen_up == service.last_seen_up
+
+
+def test_a_host_without_an_agent_has_versions_and_no_service(store: Store) -> None:
+    agent = key_of(take_service(store, "alpha", make_incarnation(), "another-binary"))
+    store.apply_changes(agent, [create(agent, "n1")], 60)
+    versions = store.load_ledger_versions()
+    assert [version.nodename for version in versions.nodes] == ["n1"]
+    assert versions.services == {}
+
+
+def test_a_conductor_of_the_host_is_not_its_agent(store: Store) -> None:
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, "n1")], 60)
+    take_service(store, "alpha", make_incarnation("conductor"), CONDUCTOR_BINARY)
+    store.set_service("alpha", CONDUCTOR_BINARY, ServiceChange(disabled=True))
+    versions = store.load_ledger_versions()
+    assert [version.nodename for version in versions.nodes] == ["n1"]
+    assert not versions.services["alpha"].disabled
 
 
 def test_changes_of_the_ledger_raise_the_version_and_measurements_do_not(store: Store) -> None:

@@ -10,8 +10,9 @@ from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.ledger import claims
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.claim import Claim
+from nodetracker.model.service import COMPUTE_BINARY
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import ADMISSION_POLICY, RESERVED, ask, claim, make_node
 from tests.contract.values import make_guest
@@ -27,7 +28,7 @@ def claim_by(rival: sa.Connection, request: Any) -> Claim:
     return claims.create_claim(rival, request, "alpha", "node-1", ADMISSION_POLICY)
 
 
-def assert_waits(future: "Future[Claim]") -> None:
+def assert_waits(future: "Future[Any]") -> None:
     with pytest.raises(TimeoutError):
         future.result(timeout=WAIT_SECONDS)
 
@@ -111,3 +112,20 @@ def test_a_claim_that_waited_is_refused_by_a_service_that_was_disabled_meanwhile
     rival.commit()
     with pytest.raises(ClaimRefusedError, match="alpha is disabled: disk"):
         future.result()
+
+
+@pytest.mark.parametrize("what", ["service", "node"])
+def test_a_deletion_that_waited_for_a_claim_is_refused(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor, what: str
+) -> None:
+    make_node(store)
+    granted = claim_by(rival, ask(VCPU=1))
+    if what == "service":
+        future = pool.submit(store.delete_service, "alpha", COMPUTE_BINARY, -1)
+    else:
+        future = pool.submit(store.delete_node, "alpha", "node-1")
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(RefusedError, match=f"holds 1 claims.*: {granted.uuid}$"):
+        future.result()
+    assert store.list_claims(uuid=granted.uuid) == [granted]

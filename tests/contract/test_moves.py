@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
+from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import (
     ClaimConflictError,
@@ -577,6 +579,24 @@ class TestAudits:
         assert node(store, "beta").claims == {}
         assert node(store, "beta").values.vcpus_used == 1
 
+    def test_a_move_whose_destination_s_node_was_deleted_is_reverted(self, store: Store) -> None:
+        make_node(store)
+        beta = make_node(store, host="beta")
+        migration = move(store, ask_move(claim(store, ask())))
+        record = node(store, "beta")
+        expired = dataclasses.replace(
+            record.claims[migration.dest_claim], state=ClaimState.RELEASED, reason="expired"
+        )
+        change = update(record, vcpus_used=1, cpu_used=0.0)
+        store.apply_changes(beta, [dataclasses.replace(change, claims=(expired,))], 60)
+        store.delete_node("beta", "node-1")
+        with pytest.raises(RefusedError, match="its destination claim .* no longer exists"):
+            store.confirm_migration(migration.uuid)
+        ended = store.revert_migration(migration.uuid)
+        assert (ended.status, ended.dest_host) == (MigrationStatus.REVERTED, "beta")
+        assert store.list_migrations() == [ended]
+        assert find(store, migration.source_claim).is_active
+
 
 class TestMeeting:
     def test_one_of_a_concurrent_confirm_and_abort_prevails(self, stores: StoreMaker) -> None:
@@ -705,3 +725,14 @@ def test_a_destination_without_heartbeats_refuses(store: Store, source: Claim) -
     silent = AdmissionPolicy(service_down_time=-1, claim_timeout=600)
     with pytest.raises(ClaimRefusedError, match="host beta is down"):
         store.create_migration(ask_move(source), "beta", "node-1", silent)
+
+
+@pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
+def test_a_move_waits_for_no_node_but_its_own_two(store: SqlStore, rival: sa.Connection) -> None:
+    nodes = tables.compute_nodes.c
+    for host in ("alpha", "beta", "gamma"):
+        make_node(store, host=host)
+    source = claim(store, ask())
+    rival.execute(sa.select(nodes.id).where(nodes.host == "gamma").with_for_update())
+    for end in (store.revert_migration, store.confirm_migration):
+        end(move(store, ask_move(source)).uuid)

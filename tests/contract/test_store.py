@@ -552,6 +552,20 @@ class TestAgents:
             store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), seen)
         assert store.list_services()[0].incarnation.agent_id == "agent-c"
 
+    def test_a_row_that_the_same_agent_took_again_meanwhile_is_a_conflict(
+        self, store: Store
+    ) -> None:
+        register(store)
+        (seen,) = store.list_services()
+        register(store)  # the same agent, and no heartbeat yet: only the epoch differs
+        with pytest.raises(ConflictError):
+            store.register_agent("alpha", COMPUTE_BINARY, "c", "1", make_incarnation("b"), seen)
+        with pytest.raises(ConflictError):
+            store.rename_host("alpha", "omega", COMPUTE_BINARY, seen)
+        (service,) = store.list_services()
+        assert (service.host, service.epoch) == ("alpha", 2)
+        assert service.incarnation.agent_id == seen.incarnation.agent_id
+
     def test_a_row_with_a_heartbeat_meanwhile_is_a_conflict(self, store: Store) -> None:
         agent = register(store)
         (seen,) = store.list_services()
