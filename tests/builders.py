@@ -4,6 +4,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nodetracker.db.memory import MemoryStore
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (
@@ -113,4 +114,5 @@ def take_service(store, host, incarnation, binary=COMPUTE_BINARY, version="0"):
 
 def forget_history(store):
     """Drop the history of a memory store, which copies it at every call."""
-    store._tables.history.clear()
+    if isinstance(store, MemoryStore):
+        store._tables.history.clear()

@@ -23,6 +23,7 @@ from nodetracker.ports import Store
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.server import RpcServer
 from nodetracker.rpc.transport import Transport
+from tests.database_clock import set_clock
 from tests.programs import wait_until
 
 SQL_BACKENDS = ("sqlite", "mariadb", "postgresql")
@@ -55,10 +56,21 @@ class StoreMaker:
         self._opened.append(store)
         return store
 
+    def open_empty(self, clock: Clock) -> Store:
+        """Delete all rows and open a store whose database has a test's clock."""
+        if self.url is None:
+            return MemoryStore(clock)
+        self.close()
+        empty_database(self.url)
+        store = open_store(DatabaseSettings(self.url), clock)
+        set_clock(store.engine, clock)
+        self._opened.append(store)
+        return store
+
     def close(self) -> None:
         """Close all opened stores."""
-        for store in self._opened:
-            store.close()
+        while self._opened:
+            self._opened.pop().close()
 
 
 class Conductor:
@@ -115,7 +127,7 @@ def make_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> st
         _migrate(url)
         _databases[backend, server.process.port] = url
     else:
-        _empty(url)
+        empty_database(url)
     return url
 
 
@@ -125,7 +137,8 @@ def _migrate(url: str) -> None:
     store.close()
 
 
-def _empty(url: str) -> None:
+def empty_database(url: str) -> None:
+    """Delete all rows."""
     engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
     with engine.begin() as connection:
         for table in reversed(metadata.sorted_tables):

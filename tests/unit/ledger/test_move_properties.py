@@ -80,10 +80,10 @@ class StubDriver:
 class MoveMachine(RuleBasedStateMachine):
     """Workloads are claimed and moved while guests appear and vanish and agents restart."""
 
-    def __init__(self):
+    def __init__(self, open_store=MemoryStore):
         super().__init__()
         self.seconds = 0.0
-        self.store = MemoryStore(self.now)
+        self.store = open_store(self.now)  # without rows, with this clock
         self.driver = StubDriver()
         self.reports = 0
         self.last_uuid = 0

@@ -122,10 +122,10 @@ class StubDriver:
 class LedgerMachine(RuleBasedStateMachine):
     """Claims while guests appear and vanish and the agent restarts."""
 
-    def __init__(self):
+    def __init__(self, open_store=MemoryStore):
         super().__init__()
         self.seconds = 0.0
-        self.store = MemoryStore(self.now)
+        self.store = open_store(self.now)  # without rows, with this clock
         self.driver = StubDriver()
         self.running = set()  # numbers of guests that the hypervisor has
         self.bodies = {}  # claim uuid -> the request that was granted
