@@ -112,6 +112,39 @@ class TestMeasurements:
         assert [change.kind for change in changes] == ([ChangeKind.MEASURE] if is_written else [])
         assert all(change.diff == {} for change in changes)
 
+    @pytest.mark.parametrize(
+        ("column", "before", "after", "is_significant"),
+        [
+            ("disk_available_least", 1000, 1010, False),
+            ("disk_available_least", 1000, 1011, True),
+            ("disk_available_least", 1000, 990, False),
+            ("disk_available_least", 1000, 989, True),
+            ("disk_available_least", -1000, -1010, False),
+            ("disk_available_least", -1000, -1011, True),
+            ("disk_available_least", None, 0, True),
+            ("disk_available_least", 0, None, True),
+            ("metrics", {"a": 1000}, {"a": 1010}, False),
+            ("metrics", {"a": 1000}, {"a": 1011}, True),
+            ("metrics", {"a": 1}, {"a": 1, "b": 1}, True),
+            ("metrics", {"a": 1, "b": 1}, {"a": 1}, True),
+            ("metrics", {"a": None}, {"a": 1}, True),
+        ],
+    )
+    def test_are_significant_beyond_a_hundredth_or_when_they_appear(
+        self, column, before, after, is_significant
+    ):
+        record, wanted = (
+            dataclasses.replace(
+                holder, values=dataclasses.replace(holder.values, **{column: value})
+            )
+            for holder, value in (
+                (stored(make_snapshot()), before),
+                (account(make_snapshot(), None, Policy(), NOW), after),
+            )
+        )
+        changes = plan("host-1", [wanted], {"node-1": record}, UUIDS, later(300))
+        assert [change.columns for change in changes] == ([(column,)] if is_significant else [])
+
     def test_are_written_with_any_structural_change(self):
         record = stored(make_snapshot())
         snapshot = make_snapshot(

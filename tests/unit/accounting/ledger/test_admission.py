@@ -152,6 +152,12 @@ def test_a_further_class_is_counted_by_its_claims():
     assert ask(EMPTY, held={"CUSTOM_FPGA": 2}, resources={"CUSTOM_FPGA": 1}).reasons != ()
 
 
+def test_a_further_class_has_neither_reservation_nor_ratio_by_default():
+    node = replace(EMPTY, inventory={"CUSTOM_FPGA": {"total": 2}})
+    assert reasons(node, resources={"CUSTOM_FPGA": 2}) == ()
+    assert reasons(node, resources={"CUSTOM_FPGA": 3}) == ("Free CUSTOM_FPGA 2.00 < requested 3",)
+
+
 def test_an_unknown_total_refuses_every_amount():
     lost = FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")
     held = replace(lost, state=FactState.HELD)

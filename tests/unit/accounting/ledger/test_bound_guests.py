@@ -1,5 +1,7 @@
 """Resources that unclaimed guests are bound to, in the row and across audits."""
 
+import dataclasses
+
 import pytest
 
 from nodetracker.accounting.audit.view import account
@@ -7,13 +9,15 @@ from nodetracker.accounting.numa.usage import restrict_pins
 from nodetracker.accounting.pci.state import assign_to_guests
 from nodetracker.accounting.usage import Charge, charge_of_guest
 from nodetracker.cpuset import parse_cpu_set
-from nodetracker.model.fact import fresh
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.settings import Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
+from tests.unit.accounting.ledger.fakes import make_claim
 
 CELLS = NumaTopology(
     (NumaCell(0, parse_cpu_set("0-7"), 32768, pages=(PagePool(4, 8388608), PagePool(2048, 512))),)
@@ -75,6 +79,23 @@ def test_passed_through_devices_are_assigned_to_their_guest():
     assert assign_to_guests(devices, [guest], []) == devices
     assert held(assign_to_guests(devices, [make_guest()], [])) == (PciStatus.AVAILABLE, None)
     assert held(assign_to_guests(devices, [], [])) == (PciStatus.AVAILABLE, None)
+
+
+def test_a_missing_guest_has_no_device():
+    claim = make_claim(state=ClaimState.CONFIRMED, expires_at=None)
+    guest = make_guest(pins=GuestPins((), (VF.address,)), claim_uuid=claim.uuid)
+    devices = track(status=PciStatus.ALLOCATED, claim_uuid=guest.uuid)
+    snapshot = make_snapshot(pci=failed("t", "boom"))  # so the devices are as stored
+    for missing_since, expected in (
+        (None, (PciStatus.ALLOCATED, guest.uuid)),
+        (NOW, (PciStatus.AVAILABLE, None)),
+    ):
+        stored = make_record(
+            guests={guest.uuid: dataclasses.replace(guest, missing_since=missing_since)},
+            claims={claim.uuid: claim},
+            devices=devices,
+        )
+        assert held(account(snapshot, stored, POLICY, NOW).devices) == expected
 
 
 def test_a_claim_keeps_its_device_even_when_a_guest_reports_it():

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.ledger.grants import decide_grant
+from nodetracker.accounting.ledger.grants import decide_grant, evaluate_claim
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.claim import ClaimKind, ClaimState
@@ -166,6 +166,26 @@ def test_claims_of_further_classes_count(used, reasons):
     with pytest.raises(ClaimRefusedError) as caught:
         decide_grant(ask(CUSTOM_FPGA=1), node, POLICY)
     assert caught.value.reasons == reasons
+
+
+def test_a_request_is_evaluated_in_full_whatever_refuses_it():
+    request = ask(
+        PCPU=3, MEMORY_MB=99999, CUSTOM_FPGA=3, pci_requests=[{"alias": "nic", "count": 2}]
+    )
+    found = evaluate_claim(request, make_node(), ALIASES)
+    assert [refusal.check.value for refusal in found.refusals] == [
+        "pcpu", "ram", "classes", "numa", "pci",
+    ]  # fmt: skip
+    assert (found.numa, found.devices) == (None, ())
+    assert found.numa_reasons
+
+
+def test_an_admission_has_the_cells_and_the_devices_of_a_request():
+    request = ask(PCPU=1, MEMORY_MB=512, pci_requests=[{"alias": "nic"}])
+    found = evaluate_claim(request, make_node(), ALIASES)
+    assert (found.reasons, found.devices) == ((), (ADDRESS,))
+    assert found.numa is not None
+    assert found.pci is not None
 
 
 def test_a_node_that_tracks_no_resources_grants_any_size():

@@ -230,6 +230,19 @@ class TestEnding:
             decide(lock(**sides))
 
     @pytest.mark.parametrize(
+        ("decide", "lost", "message"),
+        [
+            (decide_move_confirm, "claim-2", "its destination claim claim-2 no longer exists"),
+            (decide_move_revert, "claim-1", "its source claim claim-1 no longer exists"),
+        ],
+    )
+    def test_an_end_at_a_side_that_was_deleted_is_refused(self, decide, lost, message):
+        locked = lock()
+        claims = {uuid: claim for uuid, claim in locked.claims.items() if uuid != lost}
+        with pytest.raises(RefusedError, match=message):
+            decide(dataclasses.replace(locked, claims=claims))
+
+    @pytest.mark.parametrize(
         ("state", "reasons"),
         [
             pytest.param(EXPIRED, ["reverted"], id="expired"),

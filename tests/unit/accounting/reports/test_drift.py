@@ -103,6 +103,20 @@ def test_a_difference_without_a_workload_is_attributed_to_the_row():
     assert found["DISK_GB"][4] == ""
 
 
+def test_the_row_s_whole_units_count_where_its_fractions_disagree():
+    assert lines((), (WEB,), local_gb_used=20)["DISK_GB"] == (20, 11, 11, 9, "row +9")
+    assert lines((), (WEB,), disk_used=19.0)["DISK_GB"] == (11, 11, 11, 0, "")
+
+
+def test_further_classes_are_those_of_active_claims_and_of_the_inventory():
+    released = make_claim(2, state=ClaimState.RELEASED, resources={"CUSTOM_FPGA": 2, "CUSTOM_X": 1})
+    assert lines((released,)) == lines()
+    found = lines((released, make_claim(resources={"CUSTOM_OLD": 1})))
+    assert found["CUSTOM_FPGA"] == (None, 1, None, None, "")
+    assert found["CUSTOM_OLD"] == (None, 1, None, None, "")
+    assert "CUSTOM_X" not in found
+
+
 def test_every_workload_that_differs_is_named_in_order():
     claims = tuple(make_claim(number, vcpu_milli=number * 1000) for number in (2, 1))
     texts = [f"{make_guest(number).uuid} +{number}" for number in (1, 2)]

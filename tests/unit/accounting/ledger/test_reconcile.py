@@ -1,0 +1,188 @@
+"""Claims after a listing: confirmed, expired, reopened or released."""
+
+import dataclasses
+
+import pytest
+
+from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
+from nodetracker.model.claim import ClaimState, Workload
+from nodetracker.model.fact import failed, fresh
+from nodetracker.model.guest import GuestListing, GuestPins, WorkloadKind
+from nodetracker.model.numa import PagePool
+from nodetracker.model.numa_host import HostCell
+from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.pci import PciStatus
+from nodetracker.model.warning import WarningKind
+from tests.builders import NOW, later, make_guest
+from tests.unit.accounting.ledger.fakes import ADDRESS, GUEST, VF, make_claim
+
+EXPIRED = {"state": ClaimState.RELEASED, "reason": "expired", "expires_at": None}
+CONFIRMED = {"state": ClaimState.CONFIRMED, "expires_at": None}
+CELL = HostCell(0, frozenset(range(4)), frozenset({4, 5}), 8192, pages=(PagePool(2048, 1024),))
+PINNED = CellPlacement(0, pins={0: 4})
+PAGES = CellPlacement(0, memory_mb=1200, page_size_kb=2048, pages=600)
+OTHER = make_guest(2)
+
+
+def reconcile(*claims, guests=(), stored=(), unreadable=(), time=None, **more):
+    listing = fresh("test", GuestListing(tuple(guests), tuple(unreadable)))
+    return reconcile_claims(
+        "node-1",
+        {claim.uuid: claim for claim in claims},
+        {guest.uuid: guest for guest in stored},
+        listing,
+        time or ListingTime(later(900)),
+        (CELL,),
+        **more,
+    )
+
+
+def state_of(found, uuid="claim-1"):
+    claim = found.claims[uuid]
+    return claim.state, claim.reason
+
+
+def bind(guest, *cells, devices=()):
+    return dataclasses.replace(guest, pins=GuestPins(cells, tuple(devices)))
+
+
+def place(*cells):
+    return NumaPlacement(cells)
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("guests", "unreadable", "started_at", "state"),
+        [
+            pytest.param([GUEST], [], 0, ("confirmed", ""), id="listed"),
+            pytest.param([], [], 601, ("released", "expired"), id="not listed"),
+            pytest.param([], [], 600, ("held", ""), id="listed until its expiry"),
+            pytest.param([], ["one"], 601, ("held", ""), id="an incomplete listing"),
+            pytest.param([GUEST], ["one"], 601, ("held", ""), id="in an incomplete listing"),
+        ],
+    )
+    def test_a_held_claim_is_confirmed_or_expires(self, guests, unreadable, started_at, state):
+        time = ListingTime(later(started_at))
+        found = reconcile(make_claim(), guests=guests, unreadable=unreadable, time=time)
+        assert state_of(found) == state
+
+    def test_a_confirmed_claim_is_released_once_its_guest_is_deleted(self):
+        claim = make_claim(**CONFIRMED)
+        for absences, deleted, state in (
+            ({"claim-1": 1}, {GUEST.uuid}, ("released", "deleted")),
+            ({"claim-1": 1}, set(), ("confirmed", "")),
+            ({}, {GUEST.uuid}, ("confirmed", "")),  # created after the listing started
+        ):
+            time = ListingTime(later(900), absences, frozenset(deleted))
+            assert state_of(reconcile(claim, time=time)) == state
+
+    def test_a_listing_that_failed_changes_nothing(self):
+        claims, stored = {"claim-1": make_claim()}, {GUEST.uuid: GUEST}
+        time = ListingTime(later(900))
+        found = reconcile_claims("node-1", claims, stored, failed("test", "boom"), time)
+        assert (found.claims, found.guests, found.warnings) == (claims, stored, ())
+
+    def test_a_guest_has_the_newest_of_its_claims(self):
+        newer = make_claim("claim-2", created_at=later(1))
+        found = reconcile(newer, make_claim(), guests=[GUEST])
+        assert found.guests[GUEST.uuid].claim_uuid == "claim-2"
+
+
+class TestLateGuests:
+    """A guest that appears after its claim has expired reopens it if all of it is still free."""
+
+    def late(self, guest, others=(), guests=(), devices=None, held=(), numa=None):
+        expired = make_claim(devices=held, numa=numa, **EXPIRED)
+        found = reconcile(expired, *others, guests=[guest, *guests], devices=devices)
+        kinds = [warning.kind for warning in found.warnings]
+        assert kinds in ([], [WarningKind.CLAIM_LOST])
+        assert (state_of(found) == ("confirmed", "")) == (kinds == [])
+        assert found.guests[guest.uuid].claim_uuid == (None if kinds else "claim-1")
+        return not kinds
+
+    def test_the_newest_expired_claim_is_reopened(self):
+        older = make_claim("claim-0", created_at=later(-1), **EXPIRED)
+        assert self.late(GUEST, [older])
+
+    def test_a_claim_that_was_aborted_is_not_reopened(self):
+        aborted = make_claim(**EXPIRED | {"reason": "aborted"})
+        found = reconcile(aborted, guests=[GUEST])
+        assert (state_of(found), found.warnings) == (("released", "aborted"), ())
+
+    def test_its_own_pins_are_its_claim_s(self):
+        assert self.late(bind(GUEST, PINNED), numa=place(PINNED))
+
+    def test_a_cpu_of_an_unclaimed_guest_is_in_use(self):
+        assert not self.late(GUEST, guests=[bind(OTHER, PINNED)], numa=place(PINNED))
+
+    def test_a_cpu_of_another_claim_is_in_use(self):
+        holder = make_claim(
+            "claim-2", numa=place(PINNED), workload=Workload(OTHER.uuid), **CONFIRMED
+        )
+        assert not self.late(GUEST, [holder], numa=place(PINNED))
+
+    @pytest.mark.parametrize(("pages", "is_reopened"), [(424, True), (425, False)])
+    def test_pages_of_a_guest_that_has_a_claim_count_once(self, pages, is_reopened):
+        holder = make_claim(
+            "claim-2", numa=place(PAGES), workload=Workload(OTHER.uuid), **CONFIRMED
+        )
+        placement = dataclasses.replace(PAGES, pages=pages)
+        found = self.late(GUEST, [holder], [bind(OTHER, PAGES)], numa=place(placement))
+        assert found == is_reopened
+
+    @pytest.mark.parametrize(
+        ("assignee", "is_reopened"),
+        [
+            pytest.param(None, True, id="free"),
+            pytest.param(GUEST.uuid, True, id="its guest"),
+            pytest.param("claim-2", False, id="another claim"),
+            pytest.param(OTHER.uuid, False, id="another guest"),
+        ],
+    )
+    def test_its_devices_are_free_or_its_guest_s(self, assignee, is_reopened):
+        status = PciStatus.AVAILABLE if assignee is None else PciStatus.ALLOCATED
+        device = dataclasses.replace(VF, status=status, claim_uuid=assignee)
+        devices = {ADDRESS: device}
+        assert self.late(GUEST, devices=devices, held=(ADDRESS,)) == is_reopened
+
+    def test_a_device_that_does_not_exist_is_lost(self):
+        assert not self.late(GUEST, devices={}, held=(ADDRESS,))
+
+
+class TestAbsences:
+    def test_each_complete_listing_without_the_guest_counts(self):
+        claim = make_claim()
+        counts = {}
+        for number in (1, 2):
+            counts = count_absences([claim], fresh("test", GuestListing()), counts)
+            assert counts == {"claim-1": number}
+        assert count_absences([claim], failed("test", "boom"), counts) == counts
+        unread = fresh("test", GuestListing((), ("one",)))
+        assert count_absences([claim], unread, counts) == counts
+        assert count_absences([claim], fresh("test", GuestListing((GUEST,))), counts) == {}
+
+    def test_a_guest_is_missing_after_two_listings_and_listed_again_it_is_not(self):
+        claim = make_claim(**CONFIRMED)
+        stored = dataclasses.replace(GUEST, claim_uuid="claim-1")
+        for absences, since in ((1, None), (2, later(900))):
+            time = ListingTime(later(900), {"claim-1": absences})
+            found = reconcile(claim, stored=[stored], time=time)
+            assert found.guests[GUEST.uuid].missing_since == since
+            assert len(found.warnings) == (since is not None)
+        missing = dataclasses.replace(stored, missing_since=NOW)
+        found = reconcile(claim, stored=[missing], guests=[GUEST])
+        assert (found.guests[GUEST.uuid].missing_since, found.warnings) == (None, ())
+
+    def test_a_guest_that_departs_is_missing_without_a_warning(self):
+        stored = dataclasses.replace(GUEST, claim_uuid="claim-1", missing_since=NOW)
+        found = reconcile(make_claim(**CONFIRMED), stored=[stored], departing=["claim-1"])
+        assert (found.guests[GUEST.uuid].missing_since, found.warnings) == (NOW, ())
+
+    def test_only_guests_of_kinds_that_were_listed_completely_are_removed(self):
+        container = dataclasses.replace(OTHER, kind=WorkloadKind.CONTAINER)
+        listing = GuestListing((), ("libvirt",), frozenset({WorkloadKind.INSTANCE}))
+        stored = {guest.uuid: guest for guest in (GUEST, container)}
+        found = reconcile_claims(
+            "node-1", {}, stored, fresh("test", listing), ListingTime(later(900))
+        )
+        assert found.guests == {GUEST.uuid: GUEST}
