@@ -75,6 +75,25 @@ def test_an_abandoned_call_that_did_not_start_is_removed_from_the_queue(gate):
     assert not queued.is_done
 
 
+def test_a_call_takes_no_time_until_it_has_ended(gate):
+    pool = WorkerPool("t", 1)
+    running, queued = pool.submit(gate.wait), pool.submit(lambda: 1)
+    assert not running.wait(0.01)
+    assert (running.seconds, queued.seconds) == (0.0, 0.0)
+    gate.set()
+    assert queued.wait_until(time.monotonic() + 5)
+    assert running.seconds > 0
+
+
+def test_threads_are_numbered_and_do_not_keep_the_process(gate):
+    pool = WorkerPool("t", 2)
+    tasks = [pool.submit(threading.current_thread) for _ in range(2)]
+    assert all(task.wait(5) for task in tasks)
+    threads = {task.result() for task in tasks}
+    assert {thread.name for thread in threads} <= {"t-1", "t-2"}
+    assert all(thread.daemon for thread in threads)
+
+
 def test_a_call_that_has_ended_cannot_be_abandoned():
     pool = WorkerPool("t", 1)
     task = pool.submit(lambda: 1)

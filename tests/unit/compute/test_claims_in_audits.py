@@ -1,5 +1,7 @@
 """Claims and guests as audits see them: confirmed, expired, late, vanished, adopted."""
 
+import dataclasses
+
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
@@ -232,6 +234,18 @@ class TestInstanceClaim:
         assert claimed_host.store.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
         assert claimed_host.store.abort_claim(claim.uuid).state is ClaimState.RELEASED
         assert claimed_host.used == 0
+
+    @pytest.mark.parametrize(
+        ("requested", "given", "used"),
+        [(None, "node-2", "node-2"), ("node-2", None, "node-2"), ("node-1", "node-2", "node-2")],
+    )
+    def test_the_caller_s_nodename_comes_before_the_request_s(
+        self, claimed_host, requested, given, used
+    ):
+        claimed_host.audit(node(1), node(2))
+        request = dataclasses.replace(self.REQUEST, nodename=requested)
+        with claimed_host.tracker.instance_claim(request, given) as claim:
+            assert claim.nodename == used
 
     def test_a_host_with_several_nodes_requires_a_nodename(self, claimed_host):
         claimed_host.audit(node(1), node(2))

@@ -103,6 +103,13 @@ def test_deleted_guests_are_returned_with_their_node(events):
     assert events.take_after(1) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})
 
 
+@pytest.mark.parametrize("kind", [EventKind.STOPPED, EventKind.GONE])
+def test_a_guest_that_stopped_after_it_was_deleted_is_deleted(events, kind):
+    events.add(EventKind.GONE, "a")
+    events.add(kind, "a")
+    assert events.take_after(1).deleted == {"n1": frozenset({"a"})}
+
+
 def test_a_guest_that_was_defined_again_is_not_deleted(events):
     events.add(EventKind.GONE, "a")
     events.add(EventKind.CHANGED, "a")

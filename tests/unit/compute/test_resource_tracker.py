@@ -13,7 +13,14 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import ConfigError, FencedError, StoreError, StoreUnavailableError
+from nodetracker.errors import (
+    ConfigError,
+    ConflictError,
+    FencedError,
+    SchemaError,
+    StoreError,
+    StoreUnavailableError,
+)
 from nodetracker.loops import Progress
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.event import EventKind, NodeEvent
@@ -383,6 +390,22 @@ def test_a_row_that_the_database_rejects_does_not_affect_other_rows(clock, tmp_p
     assert report.errors == {"node-7": "statement rejected: DataError 1406"}
     (warning,) = agent.store.list_warnings(HOST)
     assert (warning.warning.kind, warning.warning.nodename) == ("row_refused", "node-7")
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError, SchemaError, ConflictError])
+def test_a_database_that_fails_rejects_no_row(clock, tmp_path, error):
+    agent = TrackedHost(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock)
+    calls = []
+
+    def fail(*arguments):
+        calls.append(arguments)
+        raise error("down")
+
+    agent.store.apply_changes = fail
+    with pytest.raises(error):
+        agent.audit(node(1), node(2))
+    assert len(calls) == 1
+    assert agent.store.list_warnings() == []
 
 
 class FaultyDriver:

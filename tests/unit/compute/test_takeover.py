@@ -225,6 +225,12 @@ class TestOtherHostNames:
         assert starting.start().epoch == 3
         assert starting.seconds == 0
 
+    def test_a_stale_row_elsewhere_is_an_error_where_another_agent_was(self, starting):
+        starting.hold(GONE, "old-name")
+        starting.hold(run_of(agent_id=OTHER_ID, process_started_at=1))
+        with pytest.raises(IdentityError, match=f"host rename old-name {HOST}'"):
+            starting.start()
+
     def test_a_stale_row_elsewhere_does_not_affect_an_agent_that_is_known_here(self, starting):
         starting.hold(GONE, "old-name")
         starting.hold(GONE)
@@ -250,6 +256,16 @@ class TestRefusals:
 
         starting.store.raise_warning = refuse
         with pytest.raises(DuplicateAgentError):
+            starting.start(run_of(pid=4_000_000))
+
+    def test_an_address_that_cannot_be_read_does_not_change_the_refusal(self, starting):
+        starting.hold(MINE)
+
+        def refuse(host):
+            raise StoreUnavailableError("gone")
+
+        starting.store.list_nodes = refuse
+        with pytest.raises(DuplicateAgentError, match="already has an agent"):
             starting.start(run_of(pid=4_000_000))
 
 

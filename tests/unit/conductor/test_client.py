@@ -8,7 +8,13 @@ import pytest
 from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.client import ConductorStore, open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.errors import NotFoundError, RpcUnavailableError, StoreUnavailableError
+from nodetracker.errors import (
+    NotFoundError,
+    RpcError,
+    RpcUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+)
 from nodetracker.model.service import AgentKey, AuditState
 from nodetracker.notifying_store import NotifyingStore
 from nodetracker.ports import HostAgent, Store
@@ -92,6 +98,14 @@ def test_a_write_whose_answer_is_lost_is_not_repeated():
     caller = RecordingCaller(RpcUnavailableError("late"))
     with pytest.raises(StoreUnavailableError, match="late"):
         open_store(caller).delete_node("alpha", "n1")
+
+
+def test_a_fault_of_a_conductor_is_an_error_of_the_store_and_not_an_outage():
+    caller = RecordingCaller(RpcError("c-1 failed at list_nodes: KeyError; see its log"), [])
+    with pytest.raises(StoreError, match="failed at list_nodes") as caught:
+        open_store(caller).list_nodes()
+    assert not isinstance(caught.value, StoreUnavailableError)
+    assert len(caller.calls) == 1
 
 
 def test_the_stores_own_errors_are_raised_as_they_are():

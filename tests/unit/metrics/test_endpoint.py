@@ -211,9 +211,12 @@ def test_the_end_frees_the_address_and_ends_the_threads():
     wait_until(lambda: threading.active_count() <= before)
 
 
-def test_it_can_be_stopped_while_it_waits_for_its_address():
+def test_it_can_be_stopped_while_it_waits_for_its_address(caplog):
+    before = threading.active_count()
     with Served("192.0.2.1", retry_seconds=3600):
-        pass  # stopping does not wait for the next retry
+        wait_until(lambda: "retrying every 3600 s" in caplog.text)
+        assert threading.active_count() > before
+    wait_until(lambda: threading.active_count() <= before)  # before the next retry
 
 
 def test_requests_are_not_logged(caplog):

@@ -1,5 +1,6 @@
 """What comes back from a process of another version."""
 
+import dataclasses
 import threading
 import time
 from typing import Any
@@ -22,21 +23,78 @@ from nodetracker.ports import AgentKey
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.serializer import encode
-from tests.builders import NOW, make_incarnation, take_service
+from tests.builders import NOW, later, make_incarnation, take_service
 
 
 class Answering:
-    """The messaging library, whose every call gets one answer."""
+    """What a caller uses of the messaging library; answers calls from a list, and its last again.
+
+    Attributes:
+        sent: the calls, each with its target, its options and its context.
+    """
 
     def __init__(self, *answers: dict[str, Any]) -> None:
         self.library = self.rpc = self
         self.answers = list(answers)
+        self.sent: list[dict[str, Any]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **named: self
+    def Target(self, topic: str, version: str) -> dict[str, Any]:  # noqa: N802 - the library's name
+        return {"topic": topic, "version": version}
 
-    def call(self, context: Any, method: str, **arguments: Any) -> Any:
+    def TransportOptions(self, at_least_once: bool) -> dict[str, Any]:  # noqa: N802 - as above
+        return {"at_least_once": at_least_once}
+
+    def get_rpc_client(
+        self, transport: Any, target: dict[str, Any], transport_options: dict[str, Any]
+    ) -> Any:
+        assert transport is self.rpc
+        return _Client(self, target | transport_options)
+
+    def answer(self, sent: dict[str, Any]) -> Any:
+        self.sent.append(sent)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@dataclasses.dataclass
+class _Client:
+    library: Answering
+    options: dict[str, Any]
+
+    def prepare(
+        self, server: str | None, timeout: float, call_monitor_timeout: float | None
+    ) -> "_Client":
+        more = {"server": server, "timeout": timeout, "monitor": call_monitor_timeout}
+        return _Client(self.library, self.options | more)
+
+    def call(self, context: dict[str, Any], method: str, **arguments: Any) -> Any:
+        sent = {"context": context, "method": method, "arguments": arguments}
+        return self.library.answer(self.options | sent)
+
+
+@pytest.mark.parametrize(("seconds", "monitor"), [(5.0, None), (30.0, 10)])
+def test_a_call_names_its_server_its_version_and_its_expiry(
+    seconds: float, monitor: int | None
+) -> None:
+    transport: Any = Answering({"value": []})
+    clock = DatabaseClock(lambda: 0.0)
+    caller = RpcCaller(lambda: transport, clock)
+    method = CONDUCTOR.methods["list_services"]
+    for _ in range(2):
+        assert caller.call(CONDUCTOR, "c-1", method, {"host": "alpha"}, seconds) == []
+        clock.set(NOW)
+    first, second = transport.sent
+    assert second == first | {"context": {"expires_at": later(seconds).isoformat()}}
+    assert first == {
+        "topic": "conductor",
+        "version": CONDUCTOR.version,
+        "at_least_once": True,
+        "server": "c-1",
+        "timeout": seconds,
+        "monitor": monitor,
+        "context": {},
+        "method": "list_services",
+        "arguments": {"host": "alpha"},
+    }
 
 
 def make_caller(value: Any) -> RpcCaller:
@@ -97,10 +155,10 @@ def test_while_eight_calls_hang_no_further_one_is_made(monkeypatch: pytest.Monke
     calls: list[str] = []
 
     class Hanging(Answering):
-        def call(self, context: Any, method: str, **arguments: Any) -> Any:
-            calls.append(method)
+        def answer(self, sent: dict[str, Any]) -> Any:
+            calls.append(sent["method"])
             gate.wait()
-            return super().call(context, method, **arguments)
+            return super().answer(sent)
 
     transport: Any = Hanging({"value": []})
     caller = RpcCaller(lambda: transport, DatabaseClock())

@@ -111,6 +111,13 @@ def test_what_does_not_fit_is_refused_with_its_path(hint: Any, plain: Any, said:
     assert str(caught.value) == said
 
 
+@pytest.mark.parametrize("plain", [5, "five", None])
+def test_a_value_of_one_of_several_types_is_read_by_the_one_that_fits(plain: object) -> None:
+    assert make_reader(int | str | None)(plain, "") == plain
+    with pytest.raises(RequestError, match=r"invalid value 1\.5: expected str"):
+        make_reader(int | str | None)(1.5, "")
+
+
 def test_a_field_that_an_older_sender_does_not_know_has_its_default() -> None:
     assert make_reader(Point)({"x": 1}, "") == Point(1)
 

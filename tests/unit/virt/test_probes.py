@@ -59,6 +59,18 @@ def test_a_probe_that_raises_is_a_failed_fact(runner, error, text):
     assert runner.run(KEY, raising(error)) == failed("/proc/meminfo", text)
 
 
+def test_a_pending_probe_is_done_once_its_fact_returns_immediately(runner, gate):
+    hung = runner.start(KEY, gate.wait)
+    assert not hung.is_done
+    assert hung.fact() == failed("/proc/meminfo", TIMEOUT)
+    refused = runner.start(KEY, lambda: 5)
+    assert refused.is_done
+    assert refused.fact() == failed("/proc/meminfo", TIMEOUT)
+    gate.set()
+    wait_until_nothing_hangs(runner)
+    assert hung.is_done
+
+
 def test_probes_run_concurrently():
     runner = ProbeRunner(5)
     barrier = threading.Barrier(3)
