@@ -13,6 +13,8 @@ from nodetracker.ports import AgentKey, AgentStore
 
 LOG = logging.getLogger(__name__)
 
+_LOGGED_ELSEWHERE = frozenset({WarningKind.FACT_HELD, WarningKind.DRIVER_NOT_READY})
+
 
 class WarningRegistry:
     """The active warnings of one host, as they were last stored.
@@ -113,8 +115,8 @@ def explain_split_brain(found: SplitBrain) -> HostWarning:
 
 
 def _log(level: int, host: str, warning: HostWarning, prefix: str) -> None:
-    # A held fact has been logged by its probe; otherwise a source that fails
-    # would cause a line for each of its nodes.
-    level = logging.DEBUG if warning.kind is WarningKind.FACT_HELD else level
+    # A held fact has been logged by its probe, and a lost source by its driver; otherwise
+    # a source that fails would cause a line for each of its nodes.
+    level = logging.DEBUG if warning.kind in _LOGGED_ELSEWHERE else level
     subject = host if warning.nodename == WHOLE_HOST else warning.nodename
     LOG.log(level, "%s: %s%s", subject, prefix, warning.message)

@@ -155,7 +155,7 @@ class ProbeRunner:
             hangs = self._guard.abandon(key, task)
             is_source_hung = hangs and self._count_hung(key.source) == MAX_STUCK_CALLS
         if is_source_hung:
-            LOG.warning("%s is not queried until one of its hung calls returns", key.source)
+            LOG.debug("%s is not queried until one of its hung calls returns", key.source)
 
     def _count_hung(self, source: str) -> int:
         return sum(1 for key in self._guard.hung_keys() if key.source == source)

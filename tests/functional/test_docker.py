@@ -1,5 +1,6 @@
 """The agent on real engines: a dockerd and a podman service."""
 
+import re
 import signal
 import subprocess
 import time
@@ -315,6 +316,11 @@ def test_a_frozen_engine_delays_no_heartbeat_and_recovers(
         engine.thaw()
     found = agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
     print(f"\n{engine.name}: freeze noticed in {lost:.2f} s, thaw in {found:.2f} s")
+    lines = [line for line in agent.running.output().splitlines() if " WARNING " in line]
+    about = [line for line in lines if engine.url in line]
+    probes = re.findall(r"Probe (\w+) of", "\n".join(about))
+    assert len(probes) == len(set(probes)) > 0, about
+    assert len(about) <= len(probes) + 1, about  # the stream of events ends, once
     client = engine.client()
     container = create(client, "after")
     agent.wait(is_in("after", PowerState.SHUTDOWN))

@@ -443,6 +443,13 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
         wait_until(lambda: agent.node().values.facts["guests"].state.value == "fresh", 30)
         private_libvirtd.virsh("start", "web")
         wait_until(lambda: agent.state() is PowerState.RUNNING)
+        assert agent.running is not None
+        lines = [line for line in agent.running.output().splitlines() if " WARNING " in line]
+        about = [line for line in lines if private_libvirtd.uri in line]
+        probes = re.findall(r"Probe (\w+) of", "\n".join(about))
+        assert probes
+        assert len(probes) == len(set(probes)), about
+        assert len(about) <= len(probes) + 1, about  # the connection breaks, once
 
 
 def test_a_frozen_qemu_changes_no_amount_and_is_named(

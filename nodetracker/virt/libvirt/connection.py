@@ -85,6 +85,7 @@ class HypervisorConnection:
         self._session: Session | None = None
         self._reason = "is not connected yet"
         self._lost: str | None = None
+        self._is_lost = False
         self._hostname: str | None = None
         self._number = 0
         self._changed_domains: set[str] = set()
@@ -173,7 +174,7 @@ class HypervisorConnection:
         self._lost = None
         task = self._pool.submit(self._open_session)
         if not task.wait(self._times.open):
-            self._record_failure(f"no answer within {self._times.open:g} s")
+            self._record_failure(f"no answer within {self._times.open:g} s", is_hung=True)
             self._wait_for(task)
         if not task.is_done:
             self._pool.abandon(task)  # the process ends
@@ -190,7 +191,7 @@ class HypervisorConnection:
             )  # fmt: skip
         self._hostname = self._hostname or session.identity.hostname
         self._have_devices_changed = True
-        self._session = session
+        self._session, self._is_lost = session, False
         LOG.info("Connected to %s", self.endpoint.source)
         self._first_attempt_done.set()
         self._notify_source()
@@ -247,14 +248,16 @@ class HypervisorConnection:
         for client in (session.client, *session.bulk_clients.end()):
             self._pool.submit(client.close)
         if not self._is_closing:
+            self._is_lost = True
             LOG.warning("%s: %s", self.endpoint.source, reason)
             self._notify_source()
 
-    def _record_failure(self, reason: str) -> None:
-        has_changed = self._reason != reason
+    def _record_failure(self, reason: str, is_hung: bool = False) -> None:
+        # The loss of a session has been logged, and a hung attempt adds nothing to it.
+        is_news = self._reason != reason and not (is_hung and self._is_lost)
         self._reason = reason
         self._first_attempt_done.set()
-        if has_changed:
+        if is_news:
             LOG.warning("%s: %s", self.endpoint.source, reason)
 
     # Events, on libvirt's thread.
