@@ -1,4 +1,4 @@
-"""``node diff`` beside a running agent, with a claim that its guest outgrew and one without guest."""
+"""``node diff`` next to a running agent, with a guest larger than its claim and a claim without one."""
 
 import json
 from pathlib import Path
@@ -26,10 +26,10 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
                 json.dumps({"workload": {"uuid": workload}, "resources": wanted, "disk": disk})
             )
             programs.ask("claim", "create", str(request), "--host", "host-1")
-        wait_until(lambda: programs.ask("node", "diff", "host-1")[0]["ledger"] == 5)
+        wait_until(lambda: programs.ask("node", "diff", "host-1")[0]["ledger"] == 7)
         assert programs.ask("node", "diff", "host-1", "node-1") == [
-            {"resource": "VCPU", "row_used": 5, "ledger": 5, "hypervisor": 5, "difference": 0,
-             "workloads": f"{DB} +2, web ({WEB}) -2"},
+            {"resource": "VCPU", "row_used": 7, "ledger": 7, "hypervisor": 5, "difference": 2,
+             "workloads": f"{DB} +2"},
             {"resource": "PCPU", "row_used": 0, "ledger": 0, "hypervisor": None, "difference": 0,
              "workloads": ""},
             {"resource": "MEMORY_MB", "row_used": 4864, "ledger": 4864, "hypervisor": 2816,
@@ -37,6 +37,9 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
             {"resource": "DISK_GB", "row_used": 21.5, "ledger": 21.5, "hypervisor": 21,
              "difference": 0.5, "workloads": f"{DB} +0.5"},
         ]  # fmt: skip
+        drift = {row["item"]: row["message"] for row in programs.ask("warning", "list")}
+        assert "is larger than its claim" in drift[WEB]
+        assert "4 CPUs instead of 2" in drift[WEB]
         assert agent.stop() == 0
     missing = programs.manage("node", "diff", "host-1", "ghost")
     assert (missing.returncode, missing.stderr.strip()) == (
