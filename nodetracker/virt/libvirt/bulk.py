@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # the module imports libvirt-python
 MAX_CONNECTIONS = 4
 """How many connections are used at most, so how many of these calls may hang in libvirtd."""
 
-_MAX_WAITS = 2
 _PATIENCE_SECONDS = 3.0
 _PATIENCE_PER_DOMAIN_SECONDS = 0.05
 
@@ -89,10 +88,8 @@ class BulkReader:
         Args:
             domains: how many there are, which determines how long a call may take.
         """
-        patience = min(
-            _PATIENCE_SECONDS + _PATIENCE_PER_DOMAIN_SECONDS * domains,
-            self._probes.timeout_seconds / _MAX_WAITS,
-        )
+        timeout = self._probes.timeout_seconds
+        patience = min(_PATIENCE_SECONDS + _PATIENCE_PER_DOMAIN_SECONDS * domains, timeout / 2)
         waits = number = 0
         while True:
             source = f"{self._source}, connection {number + 1}" if number else self._source
@@ -102,7 +99,8 @@ class BulkReader:
             fact = pending.fact(patience)
             number += 1
             waits += not pending.is_skipped
-            if not pending.is_hung or number == MAX_CONNECTIONS or waits == _MAX_WAITS:
+            is_late = (waits + 1) * patience > timeout
+            if not pending.is_hung or number == MAX_CONNECTIONS or is_late:
                 return fact
 
     def _list(self, number: int) -> list[DomainStatistics]:

@@ -37,6 +37,8 @@ MAX_QUERIED_GUESTS = 4
 """How many guests are queried concurrently, so how many of these calls may hang in libvirtd."""
 
 _PATIENCE_SECONDS = 2.0
+_PATIENCE_WITH_SILENT_SECONDS = 0.2
+"""For a guest that did not answer the last time, so that it does not delay every reading."""
 
 # Source: libvirt's virDomainState.
 _PAUSED = 3
@@ -96,6 +98,7 @@ class DiskSizeReader:
         self._probes = probes
         self._monotonic = monotonic
         self._known: dict[DiskKey, _KnownSizes] = {}
+        self._silent: Mapping[str, str] = {}
 
     def read(
         self,
@@ -114,7 +117,9 @@ class DiskSizeReader:
         domains = [entry.domain for entry in listed if entry.domain is not None]
         self._update(domains, bulk or ())
         problems = self._measure(nodename, self._list_unknown(domains, scope))
-        silent = {} if bulk is None else self._query_guests(nodename, domains, bulk, scope)
+        if bulk is not None:
+            self._silent = self._query_guests(nodename, domains, bulk, scope)
+        silent = {} if bulk is None else self._silent
         return SizeReading(tuple(self._list(domains, problems)), silent)
 
     def _update(self, domains: Iterable[Domain], bulk: Iterable[DomainStatistics]) -> None:
@@ -203,7 +208,7 @@ class DiskSizeReader:
                 (domain, self._start_query(nodename, domain, disks)) for domain, disks in queried
             ]
             for domain, query in pending:
-                fact = query.fact(min(_PATIENCE_SECONDS, self._probes.timeout_seconds / 2))
+                fact = query.fact(self._patience_with(domain))
                 self._remember(fact.value or {})
                 if fact.value is None:
                     error = "its emulator does not answer" if query.is_hung else fact.error
@@ -213,6 +218,11 @@ class DiskSizeReader:
             for domain, _ in waiting
             if domain.uuid in unknown
         }
+
+    def _patience_with(self, domain: Domain) -> float:
+        if domain.uuid in self._silent:
+            return _PATIENCE_WITH_SILENT_SECONDS
+        return min(_PATIENCE_SECONDS, self._probes.timeout_seconds / 2)
 
     def _start_query(
         self, nodename: str, domain: Domain, disks: Sequence[GuestDisk]

@@ -55,11 +55,11 @@ class Client:
 def make():
     made = []
 
-    def build(hung=0):
+    def build(hung=0, timeout=0.2):
         hypervisor = Hypervisor(hung)
         made.append(hypervisor)
         clients = BulkClients(hypervisor.open(), hypervisor.open)
-        return hypervisor, clients, BulkReader("stub", clients, ProbeRunner(0.2))
+        return hypervisor, clients, BulkReader("stub", clients, ProbeRunner(timeout))
 
     yield build
     for hypervisor in made:
