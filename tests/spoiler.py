@@ -103,6 +103,15 @@ class Machine:
         return [Target(name, ways) for name, ways in sorted(requests.ways.items())]
 
     @contextmanager
+    def rewritten(self, name: str, text: str) -> Iterator[None]:
+        """Give one file other content while the context is open."""
+        path = self.root / name
+        kept = path.read_bytes()
+        path.write_text(text)
+        yield
+        path.write_bytes(kept)
+
+    @contextmanager
     def spoiled(self, name: str, way: Way) -> Iterator[None]:
         """Spoil one path while the context is open."""
         path = self.root / name

@@ -5,6 +5,7 @@ folder. With NODETRACKER_SPOIL=all it is every file of all machines, those of
 ``../shared/hosts`` beside the checkout included (``tox -e hosts``).
 """
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from nodetracker.accounting.audit.view import account
+from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.node import NODE_COLUMNS, NodeView
 from nodetracker.settings import Policy
 from tests.builders import NOW, make_record
@@ -135,3 +137,39 @@ def test_one_bad_file_costs_what_it_describes(archives: list[Path], tmp_path: Pa
                 found = find_faults(machine, target, way, replace(good, missing=first.missing))
                 faults += [f"{archive.name}: {target.name} {way}: {fault}" for fault in found]
     assert not faults, "\n".join(faults)
+
+
+ARCHIVES = {path.name.partition(".")[0]: path for group in GROUPS.values() for path in group}
+
+
+@pytest.mark.parametrize("archive", ARCHIVES.values(), ids=ARCHIVES)
+def test_cells_are_kept_with_a_distance_of_0_and_merged_with_a_cpu_of_another(
+    archive: Path, tmp_path: Path
+) -> None:
+    machine = Machine(archive, tmp_path)
+    good = machine.read().numa.value
+    assert good is not None
+    listed = {target.name for target in machine.list_targets()}
+    base = "sys/devices/system/node"
+    for cell in good.cells:
+        if (distance := f"{base}/node{cell.id}/distance") in listed:
+            with machine.rewritten(distance, "0 " * len(good.cells) + "\n"):
+                view = account(machine.read(), None, Policy(), NOW)
+            cells = view.values.numa_topology["cells"]
+            expected = [found.id for found in good.cells if found.distances and found is not cell]
+            assert len(cells) == len(good.cells)
+            assert [found["id"] for found in cells if found["distances"]] == expected
+            assert "numa" not in view.unread
+            assert any(warning.item.endswith(distance) for warning in view.warnings)
+    populated = [cell for cell in good.cells if cell.cpus]
+    for first, second in itertools.pairwise(populated):
+        name = f"{base}/node{second.id}/cpulist"
+        if name not in listed:
+            continue
+        with machine.rewritten(name, render_cpu_set(second.cpus | {min(first.cpus)}) + "\n"):
+            view = account(machine.read(), None, Policy(), NOW)
+        (only,) = view.values.numa_topology["cells"]
+        assert frozenset(only["cpuset"]) == frozenset().union(*(c.cpus for c in good.cells))
+        assert only["memory"] == good.memory_mb
+        assert "numa" not in view.unread
+        assert "host_data" in {warning.kind for warning in view.warnings}
