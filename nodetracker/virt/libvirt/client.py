@@ -90,13 +90,15 @@ class LibvirtClient(SerializedConnection):
         )
 
     def get_disk_sizes(self, uuid: str, targets: Sequence[str]) -> Mapping[str, DiskSizes]:
-        """Return target -> sizes of a domain's disks, of none if it does not exist any more.
+        """Return target -> sizes of a domain's disks.
 
-        The call waits for the domain's QEMU, and for whatever else waits for that.
+        Sizes are left out if the domain does not exist any more, or its
+        hypervisor does not report them. The call waits for the domain's QEMU,
+        and for whatever else waits for that.
         """
         found = {}
         for target in targets:
-            info = self.call_unless_missing(partial(_block_info, self._connection, uuid, target))
+            info = self.call_if_available(partial(_block_info, self._connection, uuid, target))
             if info is not None:
                 used = [part for part in info[1:] if part > 0]
                 found[target] = DiskSizes(info[0], min(used) if used else 0)

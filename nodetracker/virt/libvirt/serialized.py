@@ -68,24 +68,21 @@ class SerializedConnection:
 
         Raises: as `call`.
         """
-        try:
-            return self._call_exclusively(call)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() in _UNSUPPORTED_CODES:
-                return None
-            raise HostDataError(self.source, describe_error(error)) from error
+        return self._call_unless(_UNSUPPORTED_CODES, call)
 
     def call_unless_missing(self, call: Callable[[], T]) -> T | None:
         """Run a call on an object; return None if the object does not exist.
 
         Raises: as `call`.
         """
-        try:
-            return self._call_exclusively(call)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() in _MISSING_OBJECT_CODES:
-                return None
-            raise HostDataError(self.source, describe_error(error)) from error
+        return self._call_unless(_MISSING_OBJECT_CODES, call)
+
+    def call_if_available(self, call: Callable[[], T]) -> T | None:
+        """Run a call on an object; return None if it does not exist or does not support the call.
+
+        Raises: as `call`.
+        """
+        return self._call_unless(_MISSING_OBJECT_CODES | _UNSUPPORTED_CODES, call)
 
     def add_cleanup(self, cleanup: Callable[[], Any]) -> None:
         """Run something just before the connection is closed."""
@@ -109,6 +106,15 @@ class SerializedConnection:
                 self._close_connection()
         finally:
             self._call_lock.release()
+
+    def _call_unless(self, codes: frozenset[int], call: Callable[[], T]) -> T | None:
+        """Run a call; return None if it fails with one of some of libvirt's error codes."""
+        try:
+            return self._call_exclusively(call)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() in codes:
+                return None
+            raise HostDataError(self.source, describe_error(error)) from error
 
     def _call_exclusively(self, call: Callable[[], T]) -> T:
         """Run one call after the previous one has returned."""

@@ -3,6 +3,7 @@
 import pytest
 
 from nodetracker.errors import HostDataError
+from nodetracker.virt.libvirt.disks import DiskSizes
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers
 from tests.libvirt_nodes import require_binding
@@ -90,3 +91,31 @@ def test_pools_that_disappear_while_they_are_read_are_skipped(make):
     connection.storagePoolCreateXML(POOL.format("gone", "gone"))
     connection.storagePoolDefineXML(POOL.format("stopped", "stopped")).create()
     assert [pool.name for pool in client.list_storage_pools()] == ["default-pool"]
+
+
+VOLUME = "<volume><name>web</name><capacity unit='GiB'>6</capacity></volume>"
+
+
+def test_a_volume_has_the_size_that_its_pool_reports(make):
+    client, connection = make()
+    connection.storagePoolLookupByName("default-pool").createXML(VOLUME)
+    assert client.get_volume_sizes("default-pool", "web").capacity == 6 * 2**30
+    for pool, volume in (("default-pool", "lost"), ("lost", "web")):
+        with pytest.raises(HostDataError, match="no storage .* matching name 'lost'"):
+            client.get_volume_sizes(pool, volume)
+
+
+def test_sizes_of_one_domain_are_left_out_if_it_is_gone_or_reports_none(make):
+    class Disks:
+        def blockInfo(self, target):  # noqa: N802
+            if target == "vdb":
+                failing(3, "this function is not supported")()
+            return [5 * 2**30, 200704, 0]
+
+    client, _ = make(lookupByUUIDString=lambda _uuid: Disks())
+    assert client.get_disk_sizes("uuid", ["vda", "vdb"]) == {"vda": DiskSizes(5 * 2**30, 200704)}
+    client, _ = make(lookupByUUIDString=failing(42, "Domain not found"))
+    assert client.get_disk_sizes("uuid", ["vda"]) == {}
+    client, _ = make(lookupByUUIDString=failing(68, "cannot acquire state change lock"))
+    with pytest.raises(HostDataError, match="state change lock"):
+        client.get_disk_sizes("uuid", ["vda"])
