@@ -205,6 +205,9 @@ class Removal:
     def on_list(self, path: Path, names: tuple[str, ...]) -> None:
         self._steps.pop(path, lambda: None)()
 
+    def add(self, path: Path, step: Callable[[], object]) -> None:
+        self._steps[path] = step
+
 
 def test_a_device_that_is_removed_while_it_is_read_is_no_problem(make_roots: MakeRoots) -> None:
     roots = make_roots(device(GOOD) | device(BAD) | device("0000:04:00.0"))
@@ -218,6 +221,24 @@ def test_a_device_that_is_removed_while_it_is_read_is_no_problem(make_roots: Mak
     with observe_reads(removal):
         found = read_pci_devices(roots)
     assert [d.address for d in found.value] == [GOOD, "0000:04:00.0"]
+    assert found.problems == ()
+
+
+def test_a_device_that_is_removed_while_it_is_read_again_is_no_problem(
+    make_roots: MakeRoots,
+) -> None:
+    roots = make_roots(device(GOOD) | device(BAD))
+    directory = roots.rootfs / DEVICES / BAD
+
+    def damage() -> None:
+        (directory / "vendor").unlink()
+        removal.add(directory, lambda: shutil.rmtree(directory))
+
+    removal = Removal({directory: damage})
+    with observe_reads(removal):
+        found = read_pci_devices(roots)
+    assert not directory.exists()
+    assert [d.address for d in found.value] == [GOOD]
     assert found.problems == ()
 
 
