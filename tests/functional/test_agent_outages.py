@@ -27,6 +27,7 @@ SERVERS: dict[str, Callable[..., Any]] = {"mariadb": MariaDB, "postgresql": Post
 SECRETS = (mariadb.PASSWORD, postgresql.PASSWORD)
 BEGINS, ENDS = "The database: ", "The database is back after "
 POOLED = 2  # connections that the agent keeps
+SOCKETS = POOLED + 1  # the agent listens on agent.sock
 THREADS = 8  # main, audits, heartbeats, audit-socket, and two that read each of two nodes
 
 _numbers = itertools.count(1)
@@ -113,7 +114,7 @@ class RunningAgent:
         wait_until(lambda: self.last_seen() != seen, 10)
         wait_until(lambda: count_threads(self.pid) <= THREADS, 10)
         wait_until(lambda: self.count_files() <= self._files_before, 10)
-        assert len([x for x in list_files(self.pid) if x.startswith("socket:")]) <= POOLED
+        assert len([x for x in list_files(self.pid) if x.startswith("socket:")]) <= SOCKETS
 
     def assert_said_twice(self) -> None:
         """Make sure that the log has a line for the beginning, one for the end and no more."""
