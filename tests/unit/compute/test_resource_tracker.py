@@ -577,6 +577,18 @@ class TestActiveWarnings:
         assert [r.warning for r in agent.store.list_warnings(HOST)] == [full]
 
 
+def test_a_report_has_the_duration_of_its_audit(agent, clock):
+    agent.audit(node(1))
+    load_versions = agent.store.load_versions
+
+    def load_slowly(*arguments):
+        clock.seconds += 3
+        return load_versions(*arguments)
+
+    agent.store.load_versions = load_slowly
+    assert agent.audit().duration_seconds == pytest.approx(3, abs=0.1)
+
+
 def test_settings_may_change_between_audits(agent):
     agent.audit(node(1))
     policy = Policy(reserved_memory_mb=1024)
