@@ -90,12 +90,10 @@ def build_agent(
     """
     settings = build_settings(conf)
     broker = _build_broker(conf)
-    store = store or build_store(conf, broker=broker)
     notifier = broker.make_notifier(f"compute:{settings.host}")
+    store = _build_notifying_store(conf, store or build_store(conf, broker=broker), notifier)
     if notifier is not None:
         observers = [*observers, AuditNotifier(settings.host, notifier)]
-        if conf.conductor.use_local:  # conductors notify of their changes themselves
-            store = notifying_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     incarnation = _read_incarnation(settings)
@@ -103,12 +101,7 @@ def build_agent(
     server: RpcServer | None = None
 
     def read_status() -> AgentStatus:
-        return replace(
-            manager.status(),
-            has_broker=broker.is_configured,
-            rpc_error=None if server is None else server.error,
-            notifications_error=None if notifier is None else notifier.error,
-        )
+        return _add_broker(manager.status(), broker, server, notifier)
 
     if is_served and conf.metrics.enabled:
         metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status)
@@ -119,13 +112,44 @@ def build_agent(
     servers: list[CallServer] = []
     if is_served:
         operations = HostOperations(settings.host, manager, driver, store)
-        servers.append(AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations))
-        if broker.is_configured:
-            clock = manager.database_clock
-            server = broker.serve_agent(settings.host, operations, clock, store.now)
-            servers.append(server)
+        server = _build_rpc_server(settings.host, broker, manager, operations, store)
+        sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
+        servers = [sockets] if server is None else [sockets, server]
     service = ComputeService(settings, manager, servers)
     return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
+
+
+def _add_broker(
+    status: AgentStatus,
+    broker: Broker,
+    server: "RpcServer | None",
+    notifier: "NotificationSender | None",
+) -> AgentStatus:
+    """Return a status with what the agent uses the broker for."""
+    return replace(
+        status,
+        has_broker=broker.is_configured,
+        rpc_error=None if server is None else server.error,
+        notifications_error=None if notifier is None else notifier.error,
+    )
+
+
+def _build_notifying_store(
+    conf: cfg.ConfigOpts, store: Store, notifier: "NotificationSender | None"
+) -> Store:
+    """Return a store that notifies of its changes, unless conductors do so themselves."""
+    if notifier is None or not conf.conductor.use_local:
+        return store
+    return notifying_store(store, notifier)
+
+
+def _build_rpc_server(
+    host: str, broker: Broker, manager: ComputeManager, operations: HostOperations, store: Store
+) -> "RpcServer | None":
+    """Return the server of RPC calls, None without a broker."""
+    if not broker.is_configured:
+        return None
+    return broker.serve_agent(host, operations, manager.database_clock, store.now)
 
 
 def _build_broker(conf: cfg.ConfigOpts) -> Broker:
