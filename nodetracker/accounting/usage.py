@@ -197,11 +197,13 @@ def charge_of_row(values: NodeValues) -> Charge:
 def count_columns(guests: Iterable[Guest]) -> dict[str, Any]:
     """Build the columns that count guests: Nova's instances and Zun's containers.
 
-    For containers, total = running + paused + stopped.
+    For containers, total = running + paused + stopped. Guests that vanished are not counted.
     """
     by_kind_state: Counter[tuple[WorkloadKind, PowerState]] = Counter()
     by_project: Counter[str] = Counter()
     for guest in guests:
+        if guest.missing_since is not None:
+            continue
         by_kind_state[guest.kind, guest.power_state] += 1
         if guest.kind is WorkloadKind.INSTANCE and guest.project_id:
             by_project[guest.project_id] += 1

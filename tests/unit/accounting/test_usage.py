@@ -12,7 +12,7 @@ from nodetracker.accounting.usage import (
 )
 from nodetracker.model.claim import Amounts
 from nodetracker.model.guest import PowerState, WorkloadKind
-from tests.builders import make_guest
+from tests.builders import NOW, make_guest
 
 CHARGES = st.builds(
     Charge,
@@ -75,6 +75,14 @@ def test_container_counts_add_up_in_all_states():
     parts = ("running_containers", "paused_containers", "stopped_containers")
     assert columns["total_containers"] == len(PowerState) == sum(columns[name] for name in parts)
     assert columns["running_vms"] == 0
+
+
+def test_guests_that_vanished_are_not_counted():
+    guests = [
+        make_guest(number, kind=kind, claim_uuid=f"c{number}", missing_since=NOW)
+        for number, kind in enumerate(WorkloadKind, 1)
+    ]
+    assert count_columns(guests) == count_columns([])
 
 
 def test_instances_are_counted_by_state_and_project():
