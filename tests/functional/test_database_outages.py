@@ -28,6 +28,7 @@ from nodetracker.errors import ConfigError, NotFoundError, StoreError, StoreUnav
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from tests.contract.values import create, make_values, register, update
+from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.process import find_free_port
@@ -270,7 +271,7 @@ def test_deadlocks_at_any_statement_and_at_commit_are_run_again(
     remaining[0] = 1
     assert len(store.list_history("alpha")) == entries
     assert errors == []
-    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    assert list_alarming(caplog) == []
 
 
 def test_a_transaction_of_a_killed_connection_raises_its_own_error(
@@ -289,7 +290,7 @@ def test_a_transaction_of_a_killed_connection_raises_its_own_error(
     own = [record.getMessage() for record in caplog.records if record.name == engine.__name__]
     assert len(own) == 1
     assert "rollback failed, closing the connection" in own[0]
-    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    assert list_alarming(caplog) == []
     assert "dropped" not in caplog.text
     database.close()
 

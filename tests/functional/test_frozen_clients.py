@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from nodetracker.ports import AgentKey
 from tests.contract.test_ledger import ADMISSION_POLICY, make_node
 from tests.contract.test_ledger import ask as make_request
 from tests.contract.values import create, make_guest, register, update
+from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.proxy import Proxy
 from tests.oracle import check_usage
@@ -235,7 +235,7 @@ def test_an_agent_that_freezes_at_any_statement_is_followed_and_fenced(
     for _, client in clients:
         is_fenced(client.store, client.place)
         client.close()
-    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    assert list_alarming(caplog) == []
 
 
 def test_claims_go_on_whichever_statement_a_client_of_the_ledger_freezes_at(
@@ -261,7 +261,7 @@ def test_claims_go_on_whichever_statement_a_client_of_the_ledger_freezes_at(
         client.close()
     for host in (clients[0][1].place.agent.host, clients[0][1].place.other):
         check_usage(store, host)
-    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    assert list_alarming(caplog) == []
 
 
 def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
