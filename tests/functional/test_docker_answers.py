@@ -389,7 +389,9 @@ def test_cpus_and_devices_of_containers_are_in_use(driver_on_stub, stub):
     cells = view.values.numa_topology["cells"]
     assert {cpu for cell in cells for cpu in cell["pinned_cpus"]} == {2}
     assert (view.values.pcpus_used, view.values.vcpus_used) == (1, 2)
-    (machine / "sys/bus/pci/devices/0000:c1:00.0/vendor").write_text("odd")
+    devices = machine / "sys/bus/pci/devices"
+    devices.rename(machine / "devices")
+    devices.write_text("not a directory")
     later = driver.get_available_resource(HOST)
     assert not later.pci.is_fresh  # devices keep their last known pins and are not reported as free
     assert guests_of(later) == guests_of(snapshot)
