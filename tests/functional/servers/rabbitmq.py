@@ -31,8 +31,6 @@ class RabbitMQ:
         self._environment = self._make_environment()
         self._write_files(authority)
         self.start()
-        self.control("add_user", USER, PASSWORD)
-        self.control("set_permissions", USER, ".*", ".*", ".*")
 
     @property
     def url(self) -> str:
@@ -46,8 +44,13 @@ class RabbitMQ:
 
     def make_virtual_host(self, name: str) -> str:
         """Create a virtual host without other users; return its URL."""
-        self.control("add_vhost", name)
-        self.control("set_permissions", "-p", name, USER, ".*", ".*", ".*")
+        vhost, user, everything = (f'<<"{text}">>' for text in (name, USER, ".*"))
+        self.control(  # one start of rabbitmqctl instead of two
+            "eval",
+            f"ok = rabbit_vhost:add({vhost}, {user}), "
+            f"ok = rabbit_auth_backend_internal:set_permissions({user}, {vhost}, {everything}, "
+            f"{everything}, {everything}, {user}).",
+        )
         return self.url + name
 
     def start(self) -> None:
@@ -130,13 +133,13 @@ class RabbitMQ:
 
     def _write_files(self, authority: Authority | None) -> None:
         home = self.process.directory
-        lines = []
+        lines = [f"default_user = {USER}", f"default_pass = {PASSWORD}"]
         if authority is not None:
             certificate, key = authority.issue(home, "127.0.0.1")
             trusted = Path(shutil.copy(authority.certificate, home))
             for path in (certificate, key, trusted):
                 path.chmod(0o644)
-            lines = [
+            lines += [
                 f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}",
                 f"ssl_options.cacertfile = {trusted}",
                 f"ssl_options.certfile = {certificate}",
