@@ -16,10 +16,11 @@ from tests.functional.servers.rabbitmq import RabbitMQ
 logging.getLogger().addHandler(logging.NullHandler())
 
 LONGEST = (
-    "test_conductor", "test_host_operations", "test_rpc", "test_claim_storms", "test_takeover",
-    "test_agent_outages", "test_programs", "test_ledger", "test_docker", "test_moves", "test_store",
-    "test_daemon", "test_status", "test_local_faults", "test_endurance", "test_libvirt",
-    "test_database_outages",
+    "test_conductor", "test_host_operations", "test_claim_storms", "test_rpc", "test_endurance",
+    "test_isolation", "test_ledger", "test_several_drivers", "test_docker", "test_frozen_clients",
+    "test_programs", "test_takeover", "test_libvirt", "test_agent_outages", "test_budgets",
+    "test_moves", "test_store", "test_notifications", "test_database_outages", "test_install",
+    "test_daemon", "test_status", "test_local_faults",
 )  # fmt: skip
 """Modules that take longest, the longest first."""
 
