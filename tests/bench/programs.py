@@ -64,7 +64,7 @@ def measure_start(directory: Path, starts: int = 3) -> StartCosts:
         programs = Programs(place, driver="local", metrics_port=find_free_port())
         _migrate(programs)
         started_at = time.monotonic()
-        with programs.start() as agent:
+        with programs.start(is_forked=False) as agent:
             wait_until(_has_row(place / "db.sqlite"), interval=0.005)
             durations.append(time.monotonic() - started_at)
             agent.stop()
@@ -90,7 +90,7 @@ def measure_rest(directory: Path, guests: int | None = None, minutes: int = 2) -
     if guests is not None:
         _write_node(programs, guests)
     _migrate(programs)
-    with programs.start() as agent:
+    with programs.start(is_forked=False) as agent:
         agent.wait_for("is ready")
         time.sleep(FIRST_SAMPLE_SECONDS)
         process = psutil.Process(agent.process.pid)
