@@ -11,6 +11,7 @@
     ├── DriverFeatureError      the driver does not support the operation (501)
     ├── HostDataError           hold the fact
     ├── NotFoundError           the named object does not exist
+    ├── NodeBusyError           ask for another node, or for this one without skipping locks
     ├── RefusedError            the operation is not allowed now; the message has the reason
     │   ├── ClaimRefusedError   the claim does not fit; `reasons` has all reasons
     │   └── ClaimConflictError  the claim's uuid belongs to another request
@@ -79,6 +80,18 @@ class HostDataError(NodetrackerError):
 
 class NotFoundError(NodetrackerError):
     """The named object does not exist."""
+
+
+class NodeBusyError(NodetrackerError):
+    """A node's row is locked by another transaction, or does not exist.
+
+    Only a call that skips locked rows raises it: such a call cannot distinguish the two.
+    """
+
+    def __init__(self, host: str, nodename: str) -> None:
+        super().__init__(f"node {nodename} of host {host} is locked or does not exist")
+        self.host = host
+        self.nodename = nodename
 
 
 class RefusedError(NodetrackerError):

@@ -105,10 +105,15 @@ class NotifyingStore:
         return getattr(self._store, name)(*positional, **named)
 
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Claim:
         """See `Store`."""
-        claim = self._grant(self._store.create_claim, request, host, nodename, policy)
+        claim = self._grant(self._store.create_claim, request, host, nodename, policy, skip_locked)
         self._notifier.notify(build_claim_notification(claim))
         return claim
 
@@ -132,10 +137,17 @@ class NotifyingStore:
         return claim
 
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Migration:
         """See `Store`."""
-        migration = self._grant(self._store.create_migration, request, host, nodename, policy)
+        migration = self._grant(
+            self._store.create_migration, request, host, nodename, policy, skip_locked
+        )
         return self._notify_move(migration, migration.dest_claim)
 
     def confirm_migration(self, uuid: str) -> Migration:
@@ -218,14 +230,15 @@ class NotifyingStore:
 
     def _grant(
         self,
-        grant: Callable[[ClaimRequest, str, str, AdmissionPolicy], T],
+        grant: Callable[[ClaimRequest, str, str, AdmissionPolicy, bool], T],
         request: ClaimRequest,
         host: str,
         nodename: str,
         policy: AdmissionPolicy,
+        skip_locked: bool,
     ) -> T:
         try:
-            return grant(request, host, nodename, policy)
+            return grant(request, host, nodename, policy, skip_locked)
         except ClaimRefusedError as error:
             self._notifier.notify(
                 build_refusal_notification(request, host, nodename, error.reasons)

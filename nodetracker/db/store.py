@@ -128,11 +128,16 @@ class SqlStore:
         self._database.write(lambda c: services.mark_service(c, agent, reason))
 
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Claim:
         """See `Store`."""
         return self._grant(
-            lambda c: claims.create_claim(c, request, host, nodename, policy),
+            lambda c: claims.create_claim(c, request, host, nodename, policy, skip_locked),
             lambda c: claims.find_existing_grant(c, request),
         )
 
@@ -176,11 +181,16 @@ class SqlStore:
         return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
 
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Migration:
         """See `Store`."""
         return self._grant(
-            lambda c: migrations.create_migration(c, request, host, nodename, policy),
+            lambda c: migrations.create_migration(c, request, host, nodename, policy, skip_locked),
             lambda c: migrations.find_existing_grant(c, request),
         )
 

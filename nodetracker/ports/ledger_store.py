@@ -17,16 +17,27 @@ class LedgerStore(Protocol):
 
     @repeatable
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Claim:
         """Claim what a workload requests on one node.
 
         The same request again returns the same claim.
 
+        Args:
+            skip_locked: do not wait while another transaction has locked the
+                node's row. Databases that cannot skip locked rows wait.
+
         Raises:
             ClaimRefusedError: it does not fit, or the node accepts no claims
                 now; every reason is named.
             ClaimConflictError: its uuid belongs to another request.
+            NodeBusyError: with `skip_locked`, the row is locked or does not
+                exist; nothing was decided.
         """
 
     @repeatable
@@ -78,7 +89,12 @@ class LedgerStore(Protocol):
 
     @repeatable
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Migration:
         """Claim a move's destination in addition to its source, in one transaction on both nodes.
 
@@ -86,10 +102,15 @@ class LedgerStore(Protocol):
         top of the source. The source's host may be down. The same request
         again returns the same migration.
 
+        Args:
+            skip_locked: as `create_claim`, for the destination's row; the
+                source's is always waited for.
+
         Raises:
             ClaimRefusedError: the source cannot be moved from, or the
                 destination does not fit; every reason is named.
             ClaimConflictError: the claim's uuid belongs to another request.
+            NodeBusyError: as `create_claim`, of the destination.
             RequestError: the request is not one for a move.
         """
 

@@ -1,4 +1,4 @@
-"""Define SQL functions that differ between databases: current time and clock offset."""
+"""Define what differs between databases: current time, clock offset, skipping of locked rows."""
 
 from datetime import datetime
 from typing import Any
@@ -34,6 +34,20 @@ def _postgresql_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
 @compiles(utc_now, "sqlite")
 def _sqlite_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
     return f"{SQLITE_NOW}()"
+
+
+def can_skip_locked(connection: sa.Connection) -> bool:
+    """Return whether the database has ``SELECT … FOR UPDATE SKIP LOCKED``.
+
+    Source: PostgreSQL 9.5, MySQL 8.0.1, MariaDB 10.6.
+    """
+    dialect: Any = connection.dialect
+    if dialect.name == "postgresql":
+        return True
+    if dialect.name not in ("mysql", "mariadb"):
+        return False
+    oldest = (10, 6) if dialect.is_mariadb else (8, 0, 1)
+    return bool(dialect.server_version_info >= oldest)
 
 
 class milliseconds_ahead(GenericFunction[int]):  # noqa: N801 - reads as an SQL function

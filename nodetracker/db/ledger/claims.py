@@ -33,11 +33,13 @@ def create_claim(
     host: str,
     nodename: str,
     policy: AdmissionPolicy,
+    skip_locked: bool = False,
 ) -> Claim:
     """See `Store.create_claim`; a duplicate uuid violates its unique key."""
     grants.require_no_move(request)
     grants.require_amounts(request)
-    node = grants.require_node(lock_node(connection, request, host, nodename), host, nodename)
+    found = lock_node(connection, request, host, nodename, skip_locked)
+    node = grants.require_node(found, host, nodename)
     write = grants.decide_grant(request, node, policy)
     return apply_write(connection, write)
 

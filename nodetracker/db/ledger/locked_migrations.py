@@ -7,9 +7,10 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.grants import require_node
 from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
 from nodetracker.accounting.ledger.moves import move_of
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import can_skip_locked, utc_now
 from nodetracker.db.ledger.claims import select_claims
 from nodetracker.db.ledger.locked_nodes import (
+    lock_row,
     lock_rows,
     read_placements,
     read_related,
@@ -31,26 +32,23 @@ _migrations = tables.migrations.c
 
 
 def lock_move(
-    connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
+    connection: sa.Connection,
+    request: ClaimRequest,
+    host: str,
+    nodename: str,
+    skip_locked: bool = False,
 ) -> LockedMove:
     """Lock the destination and the source's node of a requested move, and read both.
 
     Raises:
         ClaimRefusedError: the destination does not exist.
+        NodeBusyError: as `lock_row`, of the destination.
         RequestError: the request is not for a move.
     """
     source = move_of(request).source_claim
-    is_dest = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
-    is_source = _nodes.id == (
-        sa.select(_claims.compute_node_id).where(_claims.uuid == source).scalar_subquery()
-    )
-    ids = connection.execute(
-        sa.union(sa.select(_nodes.id).where(is_dest), sa.select(_nodes.id).where(is_source))
-    ).scalars()
     workload = request.workload.uuid
-    nodes = read_related(
-        connection, _lock_ids(connection, ids), workload, bool(request.pci_requests)
-    )
+    rows = _lock_ends(connection, source, host, nodename, skip_locked)
+    nodes = read_related(connection, rows, workload, bool(request.pci_requests))
     found = next((n for n in nodes.values() if (n.host, n.nodename) == (host, nodename)), None)
     dest = require_node(found, host, nodename)
     return LockedMove(
@@ -95,6 +93,25 @@ def lock_migration(
         nodes = read_placements(connection, nodes)
     now = next((node.now for node in nodes.values()), found.now)
     return LockedMigration(migration, nodes, claims, now)
+
+
+def _lock_ends(
+    connection: sa.Connection, source: str, host: str, nodename: str, skip_locked: bool
+) -> Sequence[sa.RowMapping]:
+    """Lock the node of a move's source claim and the destination, by two statements."""
+    is_source = _nodes.id == (
+        sa.select(_claims.compute_node_id).where(_claims.uuid == source).scalar_subquery()
+    )
+    if skip_locked and can_skip_locked(connection):
+        # No deadlock in any order: the wait for the source holds no lock, and the
+        # destination is not waited for.
+        rows = [*lock_rows(connection, is_source), *lock_row(connection, host, nodename, True)]
+        return list({row["id"]: row for row in rows}.values())
+    is_dest = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    ids = connection.execute(
+        sa.union(sa.select(_nodes.id).where(is_dest), sa.select(_nodes.id).where(is_source))
+    ).scalars()
+    return _lock_ids(connection, ids)
 
 
 def _lock_ids(connection: sa.Connection, ids: Iterable[int | None]) -> Sequence[sa.RowMapping]:

@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.locked import LockedNode
 from nodetracker.accounting.usage import Charge
 from nodetracker.db import codec
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import can_skip_locked, utc_now
 from nodetracker.db.schema import tables
+from nodetracker.errors import NodeBusyError
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
@@ -43,23 +44,51 @@ _IS_ACTIVE = _claims.state.in_([state.value for state in ACTIVE_STATES])
 
 
 def lock_node(
-    connection: sa.Connection, request: ClaimRequest, host: str, nodename: str
+    connection: sa.Connection,
+    request: ClaimRequest,
+    host: str,
+    nodename: str,
+    skip_locked: bool = False,
 ) -> LockedNode | None:
-    """Lock a node and read what a decision on a request needs, None when it does not exist."""
-    is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
-    rows = lock_rows(connection, is_node)
+    """Lock a node and read what a decision on a request needs, None when it does not exist.
+
+    Raises:
+        NodeBusyError: as `lock_row`.
+    """
+    rows = lock_row(connection, host, nodename, skip_locked)
     nodes = read_related(connection, rows, request.workload.uuid, bool(request.pci_requests))
     return next((read_usage(connection, node, request) for node in nodes.values()), None)
 
 
+def lock_row(
+    connection: sa.Connection, host: str, nodename: str, skip_locked: bool = False
+) -> Sequence[sa.RowMapping]:
+    """Lock the row of one node; return it as `lock_rows`, or nothing when it does not exist.
+
+    Raises:
+        NodeBusyError: with `skip_locked`, on a database that supports it, the
+            row is locked or does not exist.
+    """
+    is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    may_skip = skip_locked and can_skip_locked(connection)
+    rows = lock_rows(connection, is_node, may_skip=may_skip)
+    if may_skip and not rows:
+        raise NodeBusyError(host, nodename)
+    return rows
+
+
 def lock_rows(
-    connection: sa.Connection, condition: "sa.ColumnElement[bool]", *more: "sa.ColumnElement[Any]"
+    connection: sa.Connection,
+    condition: "sa.ColumnElement[bool]",
+    *more: "sa.ColumnElement[Any]",
+    may_skip: bool = False,
 ) -> Sequence[sa.RowMapping]:
     """Lock nodes' rows in id order and return their `ADMISSION_COLUMNS`.
 
     Args:
         more: further columns, which must never change; all others are read
             once the lock is held.
+        may_skip: leave out rows that are locked instead of waiting for them.
     """
     return (
         connection.execute(
@@ -72,7 +101,7 @@ def lock_rows(
             )
             .where(condition)
             .order_by(_nodes.id)
-            .with_for_update()
+            .with_for_update(skip_locked=may_skip)
         )
         .mappings()
         .all()

@@ -44,10 +44,11 @@ def create_migration(
     host: str,
     nodename: str,
     policy: AdmissionPolicy,
+    skip_locked: bool = False,
 ) -> Migration:
     """See `Store.create_migration`; a duplicate uuid violates its unique key."""
     require_amounts(request)
-    locked = lock_move(connection, request, host, nodename)
+    locked = lock_move(connection, request, host, nodename, skip_locked)
     write = decide_move(request, locked, policy)
     return apply_write(connection, write)
 

@@ -16,9 +16,14 @@ class MemoryClaims(MemoryRows):
     """The part of `nodetracker.ports.Store` that stores claims."""
 
     def create_claim(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Claim:
-        """See `Store`."""
+        """See `Store`; no row is ever locked."""
         grants.require_no_move(request)
         grants.require_amounts(request)
         with self._writing() as tables:

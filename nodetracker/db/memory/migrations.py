@@ -21,9 +21,14 @@ class MemoryMigrations(MemoryClaims):
     """The part of `nodetracker.ports.Store` that stores migrations."""
 
     def create_migration(
-        self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
+        self,
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
     ) -> Migration:
-        """See `Store`."""
+        """See `Store`; no row is ever locked."""
         move_of(request)
         require_amounts(request)
         with self._writing() as tables:

@@ -13,6 +13,7 @@ import pytest
 from nodetracker.errors import (
     ClaimRefusedError,
     FencedError,
+    NodeBusyError,
     NodetrackerError,
     RequestError,
     RpcVersionError,
@@ -186,6 +187,7 @@ def test_arguments_that_do_not_fit_are_refused(plain: dict[str, Any], said: str)
         FencedError("taken over"),
         ClaimRefusedError(["Free memory 1 MB < requested 2 MB", "no such trait"]),
         RequestError("resources.VCPU", "is no integer"),
+        NodeBusyError("alpha", "n1"),
     ],
     ids=str,
 )
