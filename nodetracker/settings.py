@@ -102,6 +102,30 @@ class AdmissionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Multipliers:
+    """Multipliers of the free amounts of each resource when nodes are weighed.
+
+    Positive ones spread the load; negative ones fill one node after the other.
+    """
+
+    ram: float = 1.0
+    cpu: float = 1.0
+    disk: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """Settings of schedulers.
+
+    Attributes:
+        host_subset_size: number of best candidates among which a claim chooses.
+    """
+
+    multipliers: Multipliers = Multipliers()
+    host_subset_size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Settings of the agent's core.
 

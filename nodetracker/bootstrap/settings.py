@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.conf import scheduler
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
@@ -20,9 +21,11 @@ from nodetracker.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
     AllocationRatios,
+    Multipliers,
     PciPolicy,
     Policy,
     ReservedPages,
+    SchedulerSettings,
 )
 from nodetracker.units import parse_page_size_kb
 
@@ -85,6 +88,22 @@ def build_admission_policy(conf: cfg.ConfigOpts) -> AdmissionPolicy:
     )
 
 
+def build_scheduler_settings(conf: cfg.ConfigOpts) -> SchedulerSettings:
+    """Return the ``[scheduler]`` group's values.
+
+    Raises:
+        ConfigError: a value is malformed.
+    """
+    multipliers = Multipliers(
+        **{
+            kind: read_value(conf, scheduler.GROUP, f"{kind}_weight_multiplier")
+            for kind in ("ram", "cpu", "disk")
+        }
+    )
+    subset_size = read_value(conf, scheduler.GROUP, "host_subset_size")
+    return SchedulerSettings(multipliers, subset_size)
+
+
 def build_roots(conf: cfg.ConfigOpts) -> Roots:
     """Return the directories of the host's files."""
     group = conf["host"]  # `conf.host` is the option of that name
@@ -137,7 +156,7 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
             no part of a secret.
     """
     try:
-        return conf[name] if group == "DEFAULT" else conf[group][name]
+        value = conf[name] if group == "DEFAULT" else conf[group][name]
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):  # its text has a part of the value
         raise ConfigError(
             f"[{group}] {name}: a $ in the value is followed by an unknown option name; "
@@ -147,6 +166,9 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
         match = _NOT_VALID.fullmatch(_one_line(str(error)))
         problem = f"{match['reason']} ({match['where']})" if match else _one_line(str(error))
         raise ConfigError(f"[{group}] {name}: {problem}") from error
+    if isinstance(value, float) and math.isnan(value):  # passes the library's bounds
+        raise ConfigError(f"[{group}] {name}: is not a number")
+    return value
 
 
 def check_host_name(text: str) -> str:
@@ -202,9 +224,6 @@ def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:
 
 def _ratios(group: cfg.ConfigOpts.GroupAttr, prefix: str) -> AllocationRatios:
     names = [f"{prefix}{kind}_allocation_ratio" for kind in ("cpu", "ram", "disk")]
-    for name in names:
-        if group[name] is not None and math.isnan(group[name]):  # passes oslo's bounds
-            raise ConfigError(f"[compute] {name}: is not a number")
     return AllocationRatios(*(group[name] for name in names))
 
 

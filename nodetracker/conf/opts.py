@@ -8,7 +8,7 @@ from oslo_log import _options as log_options  # the module of the library's own 
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import compute, conductor, default, host, metrics, pci
+from nodetracker.conf import compute, conductor, default, host, metrics, pci, scheduler
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
@@ -36,6 +36,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (host.GROUP, host.OPTIONS),
         (pci.GROUP, pci.OPTIONS),
         (conductor.GROUP, conductor.OPTIONS),
+        (scheduler.GROUP, scheduler.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
         *(
             (plugin.group, plugin.options)

@@ -15,8 +15,13 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import SAME_NODE_REQUIRED, Migration
 from nodetracker.ports import AdmissionPolicy, SchedulerStore
 from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.selection import Candidate, Selection, select_candidates
-from nodetracker.scheduler.weighers import EVEN, Multipliers
+from nodetracker.scheduler.selection import (
+    Candidate,
+    Selection,
+    order_subset,
+    select_candidates,
+)
+from nodetracker.settings import SchedulerSettings
 
 T = TypeVar("T")
 
@@ -26,6 +31,7 @@ class Scheduler:
 
     Args:
         manager: its fleet is used as it is; the caller decides when to refresh it.
+        settings: weights, and the number of candidates among which a claim chooses.
     """
 
     def __init__(
@@ -33,17 +39,17 @@ class Scheduler:
         store: SchedulerStore,
         manager: HostManager,
         policy: AdmissionPolicy,
-        multipliers: Multipliers = EVEN,
+        settings: SchedulerSettings = SchedulerSettings(),  # noqa: B008
     ) -> None:
         self._store = store
         self._manager = manager
         self._policy = policy
-        self._multipliers = multipliers
+        self._settings = settings
 
     def select(self, request: ClaimRequest) -> Selection:
         """Return the candidates of a request, the best first."""
-        policy = self._policy
-        return select_candidates(self._manager.fleet, request, policy, self._multipliers)
+        multipliers = self._settings.multipliers
+        return select_candidates(self._manager.fleet, request, self._policy, multipliers)
 
     def create_claim(self, request: ClaimRequest) -> Claim:
         """Claim on the best candidate that grants it; the same request returns the same claim.
@@ -115,7 +121,8 @@ class Scheduler:
     def _ask_each(self, request: ClaimRequest, ask: Callable[[Candidate], T]) -> T:
         selection = self.select(request)
         reasons = []
-        for candidate in selection.candidates:
+        size = self._settings.host_subset_size
+        for candidate in order_subset(selection.candidates, request, size):
             try:
                 return ask(candidate)
             except ClaimRefusedError as error:

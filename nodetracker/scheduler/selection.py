@@ -1,5 +1,7 @@
 """Select candidates: the nodes that would accept a claim, the best first. Pure."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodetracker.accounting.usage import Charge
@@ -7,7 +9,8 @@ from nodetracker.model.claim import ClaimRequest
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.scheduler.filters import filter_states
 from nodetracker.scheduler.host_manager import Fleet
-from nodetracker.scheduler.weighers import Multipliers, weigh
+from nodetracker.scheduler.weighers import weigh
+from nodetracker.settings import Multipliers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +65,20 @@ def select_candidates(
     ]
     ordered = sorted(candidates, key=lambda c: (-c.weight, c.host, c.nodename))
     return Selection(tuple(ordered), filtered.explain())
+
+
+def order_subset(
+    candidates: Sequence[Candidate], request: ClaimRequest, size: int
+) -> list[Candidate]:
+    """Return the candidates with the best `size` of them in an order that depends on the request.
+
+    The same request always has the same order; requests with other uuids have
+    others, so that they try different nodes first.
+    """
+    subset = sorted(candidates[:size], key=lambda candidate: _hash(request, candidate))
+    return [*subset, *candidates[size:]]
+
+
+def _hash(request: ClaimRequest, candidate: Candidate) -> bytes:
+    text = "/".join((request.uuid, candidate.host, candidate.nodename))
+    return hashlib.sha256(text.encode()).digest()

@@ -1,30 +1,15 @@
 """Weigh nodes by their free amounts, each resource scaled to 0 … 1."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nodetracker.accounting.usage import Charge
-
-
-@dataclass(frozen=True, slots=True)
-class Multipliers:
-    """Multipliers of the free amounts of each resource.
-
-    Positive ones spread the load; negative ones fill one node after the other.
-    """
-
-    ram: float = 1.0
-    cpu: float = 1.0
-    disk: float = 1.0
-
-
-EVEN = Multipliers()
+from nodetracker.settings import Multipliers
 
 
 def weigh(free: Sequence[Charge], multipliers: Multipliers) -> list[float]:
     """Return a weight for each node; a higher weight is better.
 
-    >>> weigh([Charge(memory_mb=512), Charge(memory_mb=2048)], EVEN)
+    >>> weigh([Charge(memory_mb=512), Charge(memory_mb=2048)], Multipliers())
     [0.0, 1.0]
     """
     kinds = (

@@ -108,6 +108,18 @@ def test_a_claim_without_a_host_goes_where_most_is_free(programs: Programs) -> N
     assert "exists with another request body" in told(programs, "claim", "create", other)
 
 
+def test_negative_multipliers_fill_the_fullest_node(programs: Programs) -> None:
+    names = [f"{kind}_weight_multiplier = -1" for kind in ("ram", "cpu", "disk")]
+    programs.configure(extra="\n".join(["[scheduler]", *names]))
+    listed = programs.ask("candidate", "list", "--resource", "VCPU=1")
+    assert [(row["nodename"], row["weight"]) for row in listed][::2] == [
+        ("small", 0),
+        ("large", -3),
+    ]
+    claim = programs.ask("claim", "create", ask(programs, resources={"VCPU": 1}))
+    assert claim["nodename"] == "small"
+
+
 def test_a_host_or_a_node_that_is_named_is_kept_to(programs: Programs) -> None:
     request = ask(programs, resources={"VCPU": 1})
     several = "host host-1 has 3 nodes: name one of them (large, middle, small)"

@@ -367,6 +367,11 @@ class TestErrors:
             ({"numa_network": "physnet0"}, "numa_network: physnet0: is not NAME=CELLS"),
             ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
             ({"cpu_allocation_ratio": "nan"}, "[compute] cpu_allocation_ratio: is not a number"),
+            (
+                {"extra": "[scheduler]\nram_weight_multiplier = nan"},
+                "[scheduler] ram_weight_multiplier: is not a number",
+            ),
+            ({"extra": "[scheduler]\nhost_subset_size = 0"}, "host_subset_size"),
             ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "count from 0 to"),
             ({"reserved_host_disk_mb": "9" * 23}, "reserved_host_disk_mb"),
             ({"held_fact_expiry": "99999999999999"}, "held_fact_expiry"),

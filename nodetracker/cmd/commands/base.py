@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from nodetracker.bootstrap.settings import build_admission_policy
+from nodetracker.bootstrap.settings import build_admission_policy, build_scheduler_settings
 from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
@@ -17,6 +17,9 @@ from nodetracker.ports import (
     OperatorStore,
     SchedulerStore,
 )
+
+if TYPE_CHECKING:  # imported late: few commands need it
+    from nodetracker.scheduler.scheduler import Scheduler
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -53,10 +56,14 @@ class StoreCommand:
         return store
 
     @property
-    def scheduler_store(self) -> SchedulerStore:
-        """The same store for requests that name no host."""
+    def scheduler(self) -> "Scheduler":
+        """The scheduler of requests that name no host."""
+        from nodetracker.scheduler.host_manager import HostManager
+        from nodetracker.scheduler.scheduler import Scheduler
+
         store: SchedulerStore = self.app.store
-        return store
+        settings = build_scheduler_settings(self.app.conf)
+        return Scheduler(store, HostManager(store), self.policy, settings)
 
     @property
     def policy(self) -> AdmissionPolicy:

@@ -11,8 +11,7 @@ from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import RequestError
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.rendering import render_value
-from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.scheduler import Scheduler, no_candidate
+from nodetracker.scheduler.scheduler import no_candidate
 from nodetracker.scheduler.selection import Candidate
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
@@ -50,8 +49,7 @@ class ListCandidates(StoreCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Evaluate all nodes."""
         request = self._read_request(parsed_args)
-        store = self.scheduler_store
-        selection = Scheduler(store, HostManager(store), self.policy).select(request)
+        selection = self.scheduler.select(request)
         if not selection.candidates:
             raise no_candidate(selection)
         shown = selection.candidates[: parsed_args.limit]

@@ -22,8 +22,6 @@ from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.rendering import render_value
-from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = (
@@ -75,8 +73,7 @@ class CreateClaim(StoreCommand, ShowOne):
 
     def _schedule(self, request: ClaimRequest, is_dry_run: bool) -> tuple[Any, Any]:
         """Claim on the best candidate, or show the result of a dry run on it."""
-        store = self.scheduler_store
-        scheduler = Scheduler(store, HostManager(store), self.policy)
+        scheduler = self.scheduler
         if not is_dry_run:
             return show(require_active(scheduler.create_claim(request)))
         candidate, answer = scheduler.try_claim(request)

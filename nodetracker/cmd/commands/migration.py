@@ -13,8 +13,6 @@ from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.compute.node_resolution import find_node
 from nodetracker.errors import NotFoundError
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
-from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.scheduler import Scheduler
 
 COLUMNS = (
     "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
@@ -36,9 +34,7 @@ class CreateMigration(StoreCommand, ShowOne):
         request = with_target(parse_claim_request(read_json(parsed_args.file)), parsed_args)
         move_of(request)
         if request.host is None:
-            store = self.scheduler_store
-            scheduler = Scheduler(store, HostManager(store), self.policy)
-            return show(require_open(scheduler.create_migration(request)))
+            return show(require_open(self.scheduler.create_migration(request)))
         node = find_node(self.store, request.host, request.nodename)
         migration = self.store.create_migration(request, node.host, node.nodename, self.policy)
         return show(require_open(migration))

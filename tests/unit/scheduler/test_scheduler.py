@@ -15,6 +15,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
+from nodetracker.settings import SchedulerSettings
 from tests.contract.values import delete, make_device, update
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 
@@ -49,6 +50,17 @@ def test_the_next_one_takes_what_the_best_refuses_meanwhile(fake_fleet, schedule
     assert scheduler.create_claim(ask(VCPU=2)).nodename == "middle"
     candidate, answer = scheduler.try_claim(ask(VCPU=2))
     assert (candidate.nodename, answer.reasons) == ("middle", ())
+
+
+def test_claims_choose_among_the_best_of_the_subset_by_their_uuids(fake_fleet, manager):
+    settings = SchedulerSettings(host_subset_size=2)
+    scheduler = Scheduler(fake_fleet.store, manager, ADMISSION_POLICY, settings)
+    requests = [ask(claim=str(uuid.UUID(int=number)), VCPU=1) for number in range(16)]
+    tried = [scheduler.try_claim(request)[0].nodename for request in requests]
+    assert set(tried) == {"large", "middle"}
+    assert [scheduler.try_claim(request)[0].nodename for request in requests] == tried
+    listed = [candidate.nodename for candidate in scheduler.select(requests[0]).candidates]
+    assert listed == ["large", "middle", "small"]
 
 
 def test_when_none_takes_it_every_reason_is_told_with_its_node(fake_fleet, scheduler):

@@ -7,11 +7,13 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.selection import select_candidates
-from nodetracker.scheduler.weighers import EVEN, Multipliers, weigh
+from nodetracker.scheduler.weighers import weigh
+from nodetracker.settings import Multipliers
 from tests.builders import NOW
 from tests.contract.values import make_guest
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 
+EVEN = Multipliers()
 LOST = {"memory": FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")}
 
 
