@@ -1,13 +1,10 @@
 """claim create, list, show, confirm, abort, renew."""
 
 import argparse
-import json
 import sys
-from collections import Counter
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
@@ -21,16 +18,13 @@ from nodetracker.compute.node_resolution import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
-from nodetracker.rendering import render_value
+from nodetracker.schemas.json_reader import parse_json
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
     "expires_at", "reason",
 )  # fmt: skip
-
-
-_MOST_DIGITS = 1000
 
 
 class CreateClaim(StoreCommand, ShowOne):
@@ -181,39 +175,7 @@ def read_json(name: str) -> object:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(name, f"cannot be read: {error}") from error
-    try:
-        value: object = json.loads(
-            text,
-            object_pairs_hook=partial(_read_object, name),
-            parse_int=partial(_read_integer, name),
-            parse_constant=partial(_refuse_constant, name),
-        )
-    except RecursionError as error:
-        raise RequestError(name, "is not valid JSON: nested too deeply") from error
-    except ValueError as error:
-        raise RequestError(name, f"is not valid JSON: {error}") from error
-    return value
-
-
-def _read_object(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object without duplicate keys, of which a reader would keep only the last."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        duplicate = next(key for key, count in counts.items() if count > 1)
-        raise RequestError(name, f"duplicate key {render_value(duplicate)}")
-    return value
-
-
-def _read_integer(name: str, text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise RequestError(name, f"number of {len(text)} digits: expected at most {_MOST_DIGITS}")
-    return int(text)
-
-
-def _refuse_constant(name: str, text: str) -> NoReturn:
-    """Reject NaN and Infinity, which Python's reader accepts."""
-    raise RequestError(name, f"is not valid JSON: {text} is not a number")
+    return parse_json(text, name)
 
 
 def render_claim(claim: Claim) -> dict[str, Any]:
