@@ -1,7 +1,8 @@
-"""Render values of documents for messages, in the words of JSON."""
+"""Render values of documents for messages, in the words of JSON, and times."""
 
 import math
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
 
@@ -21,6 +22,11 @@ def render_value(value: object) -> str:
     """
     text = _render(value, _DEEPEST)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def render_time(moment: datetime | None) -> str | None:
+    """Return a time as ISO 8601 text with microseconds, in UTC; None for None."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _render(value: object, depth: int) -> str:

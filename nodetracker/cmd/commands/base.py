@@ -109,11 +109,6 @@ def delete_queues(app: Any, host: str, binary: str) -> None:
         app.stderr.write(f"its queues are left in the message broker: {error}\n")
 
 
-def render_time(moment: datetime | None) -> str | None:
-    """Return a time as ISO 8601 text with microseconds, in UTC; None for None."""
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
 def parse_since(text: str, now: datetime) -> datetime:
     """Parse a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
 

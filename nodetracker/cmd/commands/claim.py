@@ -12,14 +12,14 @@ from cliff.show import ShowOne
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.grants import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
-from nodetracker.cmd.commands.dry_run import render_admission
+from nodetracker.accounting.reports.claims import render_admission, render_claim
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
+from nodetracker.cmd.commands.dry_run import show_admission
 from nodetracker.compute.node_resolution import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.schemas.json_reader import parse_json
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
@@ -75,8 +75,7 @@ class CreateClaim(StoreCommand, ShowOne):
 
     def _show_answer(self, host: str, nodename: str, answer: Admission) -> tuple[Any, Any]:
         self._is_refused = bool(answer.reasons)
-        row = render_admission(host, nodename, answer)
-        return tuple(row), tuple(row.values())
+        return show_admission(render_admission(host, nodename, answer))
 
 
 class ListClaims(StoreCommand, Lister):
@@ -176,24 +175,6 @@ def read_json(name: str) -> object:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(name, f"cannot be read: {error}") from error
     return parse_json(text, name)
-
-
-def render_claim(claim: Claim) -> dict[str, Any]:
-    """Return the columns of ``claim list`` for one claim."""
-    milli, disk_mb = claim.amounts.vcpu_milli, claim.amounts.disk_mb
-    return {
-        "uuid": claim.uuid,
-        "workload_uuid": claim.workload.uuid,
-        "kind": claim.kind.value,
-        "state": claim.state.value,
-        "host": claim.host,
-        "nodename": claim.nodename,
-        "vcpus": whole_units(milli, MILLI),
-        "memory_mb": claim.amounts.memory_mb,
-        "disk_gb": whole_units(disk_mb, MIB_PER_GIB),
-        "expires_at": render_time(claim.expires_at),
-        "reason": claim.reason,
-    }
 
 
 def show(claim: Claim) -> tuple[Any, Any]:

@@ -1,44 +1,28 @@
-"""Render the result of a dry run: the amounts of each resource, cell and pool."""
+"""Show the result of a dry run: the amounts of each resource, cell and pool."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from itertools import repeat
 from typing import Any
 
-from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.cmd.commands.base import Lines
-from nodetracker.model.numa_placement import encode_placement
 from nodetracker.units import render_amount
 
 
-def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
-    """Return a dry run's columns: JSON for programs, a line per item for people."""
-    verdicts = [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts]
-    lines = [verdict | {"excess": None} for verdict in verdicts]  # the reasons have it
-    placement = None if answer.numa is None else encode_placement(answer.numa)
-    cells = [] if placement is None else placement["cells"]
-    findings = () if answer.pci is None else answer.pci.findings
-    addresses = () if answer.pci is None else answer.pci.addresses
-    pools = [
-        {
-            "alias": finding.request.alias,
-            "count": finding.request.count,
-            "usable": finding.usable,
-            "pools": [str(pool) for pool in finding.pools],
-            "devices": list(assigned),
-        }
-        for finding, assigned in zip(findings, addresses or repeat(()), strict=False)
-    ]
-    return {
-        "host": host,
-        "nodename": nodename,
-        "fits": not answer.reasons,
-        "reasons": Lines(list(answer.reasons)),
-        "numa": Lines(placement, map(_render_line, cells)),
-        "numa_reasons": Lines(list(answer.numa_reasons)),
-        "resources": Lines(verdicts, map(_render_line, lines)),
-        "pci": Lines(pools, map(_render_line, pools)),
+def show_admission(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return a dry run in cliff's format: JSON for programs, a line per item for people.
+
+    Args:
+        row: from `render_admission`.
+    """
+    cells = [] if row["numa"] is None else row["numa"]["cells"]
+    verdicts = [verdict | {"excess": None} for verdict in row["resources"]]  # the reasons have it
+    shown = dict(row) | {
+        "reasons": Lines(row["reasons"]),
+        "numa": Lines(row["numa"], map(_render_line, cells)),
+        "numa_reasons": Lines(row["numa_reasons"]),
+        "resources": Lines(row["resources"], map(_render_line, verdicts)),
+        "pci": Lines(row["pci"], map(_render_line, row["pci"])),
     }
+    return tuple(shown), tuple(shown.values())
 
 
 def _render_line(values: Mapping[str, Any]) -> str:

@@ -8,7 +8,8 @@ from cliff.show import ShowOne
 
 from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time, uuid_argument
+from nodetracker.accounting.reports.migrations import render_migration
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.compute.node_resolution import find_node
 from nodetracker.errors import NotFoundError
@@ -111,23 +112,6 @@ class RevertMigration(OneMigration):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Revert the migration."""
         return show(self.store.revert_migration(parsed_args.uuid))
-
-
-def render_migration(migration: Migration) -> dict[str, Any]:
-    """Return the columns of ``migration list`` for one migration."""
-    return {
-        "uuid": migration.uuid,
-        "workload_uuid": migration.workload_uuid,
-        "migration_type": migration.migration_type.value,
-        "status": migration.status.value,
-        "source_host": migration.source_host,
-        "source_node": migration.source_node,
-        "dest_host": migration.dest_host,
-        "dest_node": migration.dest_node,
-        "source_claim": migration.source_claim,
-        "dest_claim": migration.dest_claim,
-        "created_at": render_time(migration.created_at),
-    }
 
 
 def show(migration: Migration) -> tuple[Any, Any]:

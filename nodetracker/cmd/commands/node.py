@@ -24,13 +24,13 @@ from nodetracker.cmd.commands.base import (
     columns_of,
     find_compute_service,
     parse_since,
-    render_time,
 )
 from nodetracker.compute.node_resolution import find_node, missing_node
 from nodetracker.errors import RefusedError
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.ports import FleetStore
+from nodetracker.rendering import render_time
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (

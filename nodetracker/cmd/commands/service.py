@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-from datetime import datetime
 from typing import Any
 
 from cliff.command import Command
@@ -10,10 +9,11 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.reports.summary import state_of, status_of
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues, render_time
+from nodetracker.accounting.reports.services import render_service
+from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
 from nodetracker.errors import NotFoundError
-from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange, ServiceRecord
+from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange
+from nodetracker.rendering import render_time
 
 _COLUMNS = (
     "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
@@ -131,21 +131,3 @@ class DeleteService(ServiceCommand, Command):
         """Delete the service, unless it sent a heartbeat recently."""
         self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
         delete_queues(self.app, parsed_args.host, parsed_args.binary)
-
-
-def render_service(
-    service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
-) -> dict[str, Any]:
-    """Return the columns of ``service list`` for one service."""
-    skew = service.clock_skew_ms
-    return {
-        "id": service.uuid,
-        "binary": service.binary,
-        "host": service.host,
-        "status": status_of(service),
-        "state": state_of(service, now, service_down_time, outage_since),
-        "updated_at": render_time(service.updated_at or service.created_at),
-        "disabled_reason": service.disabled_reason,
-        "epoch": service.epoch,
-        "clock_skew_seconds": None if skew is None else skew / 1000,
-    }

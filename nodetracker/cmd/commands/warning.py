@@ -7,8 +7,9 @@ from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.host_down import find_hosts_down, merge_hosts_down
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, render_time
+from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.model.warning import WarningRecord
+from nodetracker.rendering import render_time
 
 _COLUMNS = (
     "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",

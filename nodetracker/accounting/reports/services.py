@@ -1,0 +1,26 @@
+"""Render services as plain data, for the command line and REST."""
+
+from datetime import datetime
+from typing import Any
+
+from nodetracker.accounting.reports.summary import state_of, status_of
+from nodetracker.model.service import ServiceRecord
+from nodetracker.rendering import render_time
+
+
+def render_service(
+    service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
+) -> dict[str, Any]:
+    """Return the columns of ``service list`` for one service."""
+    skew = service.clock_skew_ms
+    return {
+        "id": service.uuid,
+        "binary": service.binary,
+        "host": service.host,
+        "status": status_of(service),
+        "state": state_of(service, now, service_down_time, outage_since),
+        "updated_at": render_time(service.updated_at or service.created_at),
+        "disabled_reason": service.disabled_reason,
+        "epoch": service.epoch,
+        "clock_skew_seconds": None if skew is None else skew / 1000,
+    }
