@@ -150,6 +150,8 @@ def test_a_host_is_operated_through_conductors_alone(conductor: Conductor, remot
         assert claim(remote, 4).returncode == 0
         assert len(conductor.ask("claim", "list")) == 2
         assert remote.ask("node", "list")[0]["vcpus_used"] == 2
+        zones = {row["service"]: row["zone"] for row in remote.ask("host", "list")}
+        assert zones == {"nodetracker-compute": "nova", "nodetracker-conductor": "internal"}
         checked = remote.run("nodetracker-status", "upgrade", "check")
         assert checked.returncode == 0, checked.stdout + checked.stderr
 

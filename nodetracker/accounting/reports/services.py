@@ -4,8 +4,25 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.reports.summary import state_of, status_of
-from nodetracker.model.service import ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.rendering import render_time
+
+COMPUTE_ZONE = "nova"
+"""Nova's name for the zone of hosts without one."""
+
+INTERNAL_ZONE = "internal"
+"""Nova's name for the zone of all services that manage no host."""
+
+
+def zone_of(binary: str) -> str:
+    """Return the availability zone of a service.
+
+    >>> zone_of("nodetracker-compute"), zone_of("nodetracker-conductor")
+    ('nova', 'internal')
+
+    Source: Nova's default_availability_zone and internal_service_availability_zone.
+    """
+    return COMPUTE_ZONE if binary == COMPUTE_BINARY else INTERNAL_ZONE
 
 
 def render_service(

@@ -9,6 +9,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
+from nodetracker.accounting.reports.services import zone_of
 from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
 from nodetracker.bootstrap.settings import check_host_name
 from nodetracker.cmd.commands.base import (
@@ -22,9 +23,6 @@ from nodetracker.errors import ConfigError, ConflictError, NotFoundError, Refuse
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS
 
-ZONE = "nova"
-"""The zone of every host: Nova's name for the zone of hosts without one."""
-
 
 class ListHosts(StoreCommand, Lister):
     """List hosts with their service and zone."""
@@ -32,7 +30,7 @@ class ListHosts(StoreCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read all services."""
         rows = [
-            {"host_name": service.host, "service": service.binary, "zone": ZONE}
+            {"host_name": service.host, "service": service.binary, "zone": zone_of(service.binary)}
             for service in self.store.list_services()
         ]
         return columns_of(rows, ("host_name", "service", "zone"))
