@@ -1,14 +1,13 @@
 """Evaluate claims on one cached node by the ledger's own rule."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nodetracker.accounting.ledger import grants
 from nodetracker.accounting.ledger.admission import Admission, free_amounts
-from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.ledger.locked import assume_locked
 from nodetracker.accounting.ledger.node_claims import add_claim
-from nodetracker.accounting.usage import Charge, charge_of_claims, is_larger
+from nodetracker.accounting.usage import Charge, is_larger
 from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -47,7 +46,8 @@ class HostState:
         Args:
             now: the database's time.
         """
-        return grants.evaluate_claim(request, self._as_locked(request.workload.uuid, now), policy)
+        locked = assume_locked(self.node, self.service, request.workload.uuid, now)
+        return grants.evaluate_claim(request, locked, policy)
 
     def consume(self, claim: Claim) -> "HostState":
         """Return the node with a granted claim, as the ledger wrote it.
@@ -55,7 +55,7 @@ class HostState:
         The cached devices may be outdated. Those that the claim cannot have
         according to the cache are left unchanged.
         """
-        locked = self._as_locked(claim.workload.uuid, claim.created_at)
+        locked = assume_locked(self.node, self.service, claim.workload.uuid, claim.created_at)
         try:
             after = add_claim(locked, claim)
         except RefusedError:
@@ -74,30 +74,3 @@ class HostState:
             larger=larger,
         )
         return replace(self, node=node, is_estimate=True)
-
-    def _as_locked(self, workload_uuid: str, now: datetime) -> LockedNode:
-        """Return the node as a ledger transaction for this workload would read it."""
-        version, values = self.node.version, self.node.values
-        guests = {**self.node.larger, **self.node.unclaimed}
-        mine = [claim for claim in self.node.claims if claim.workload.uuid == workload_uuid]
-        used: Counter[str] = Counter()
-        for claim in self.node.claims:
-            used.update(claim.amounts.resources)
-        return LockedNode(
-            id=version.id,
-            host=version.host,
-            nodename=version.nodename,
-            values=values,
-            service=self.service,
-            guest=guests.get(workload_uuid),
-            now=now,
-            claimed=charge_of_claims(mine, int(values.overhead.get("memory_mb", 0))),
-            claim_placements={c.uuid: c.numa for c in self.node.claims if c.numa is not None},
-            guest_placements={
-                guest.uuid: guest.pins.placement
-                for guest in self.node.unclaimed.values()
-                if guest.pins.placement is not None
-            },
-            devices=self.node.devices,
-            used_resources=used,
-        )

@@ -1,12 +1,14 @@
 """Value types for what a ledger transaction reads under lock before it decides."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.usage import Charge, charge_of_workload
+from nodetracker.accounting.usage import Charge, charge_of_claims, charge_of_workload
 from nodetracker.model.claim import Claim
+from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeValues
@@ -124,3 +126,38 @@ class LockedMigration:
             for other in self.claims.values()
             if other.is_active and other.node_id == claim.node_id and other.uuid != claim.uuid
         )
+
+
+def assume_locked(
+    node: LedgerNode, service: ServiceAvailability | None, workload_uuid: str, now: datetime
+) -> LockedNode:
+    """Return a node that was read without a lock as a transaction for a workload would read it.
+
+    Args:
+        service: of the host's agent, None when the host has none.
+        now: the database's time.
+    """
+    version, values = node.version, node.values
+    guests = {**node.larger, **node.unclaimed}
+    mine = [claim for claim in node.claims if claim.workload.uuid == workload_uuid]
+    used: Counter[str] = Counter()
+    for claim in node.claims:
+        used.update(claim.amounts.resources)
+    return LockedNode(
+        id=version.id,
+        host=version.host,
+        nodename=version.nodename,
+        values=values,
+        service=service,
+        guest=guests.get(workload_uuid),
+        now=now,
+        claimed=charge_of_claims(mine, int(values.overhead.get("memory_mb", 0))),
+        claim_placements={c.uuid: c.numa for c in node.claims if c.numa is not None},
+        guest_placements={
+            guest.uuid: guest.pins.placement
+            for guest in node.unclaimed.values()
+            if guest.pins.placement is not None
+        },
+        devices=node.devices,
+        used_resources=used,
+    )
