@@ -96,6 +96,7 @@ class NotifyingStore:
     renew_claim = delegated(LedgerStore.renew_claim)
     list_claims = delegated(LedgerStore.list_claims)
     list_migrations = delegated(LedgerStore.list_migrations)
+    find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
     list_history = delegated(OperatorStore.list_history)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodetracker.cpuset import CpuSet
+from nodetracker.model.candidate import CandidateOrder
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.pci_spec import DeviceSpec
 
@@ -111,6 +112,19 @@ class Multipliers:
     ram: float = 1.0
     cpu: float = 1.0
     disk: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePolicy:
+    """Settings by which candidates are found and ordered.
+
+    Attributes:
+        service_down_time: seconds of silence after which a service is down.
+    """
+
+    service_down_time: int
+    multipliers: Multipliers = Multipliers()
+    order: CandidateOrder = CandidateOrder.SPREAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ class ConductorStore:
     set_migration_status = delegated(LedgerStore.set_migration_status)
     list_migrations = delegated(LedgerStore.list_migrations)
 
+    find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
 

@@ -13,10 +13,12 @@ from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
 from nodetracker.db import fleet, history, host_warnings, hosts, nodes, services
 from nodetracker.db.audit import node_changes
+from nodetracker.db.candidates import find_candidates
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.errors import ClaimRefusedError, ConflictError
+from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.change import HistoryEntry, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerVersions
@@ -24,7 +26,7 @@ from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostVersions, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult
+from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult, CandidatePolicy
 
 Clock = Callable[[], datetime]
 
@@ -160,10 +162,7 @@ class SqlStore:
         return self._database.write(lambda c: claims.abort_claim(c, uuid))
 
     def list_claims(
-        self,
-        host: str | None = None,
-        state: ClaimState | None = None,
-        uuid: str | None = None,
+        self, host: str | None = None, state: ClaimState | None = None, uuid: str | None = None
     ) -> list[Claim]:
         """See `Store`."""
         return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
@@ -171,6 +170,16 @@ class SqlStore:
     def list_split_brains(self, host: str) -> list[SplitBrain]:
         """See `Store`."""
         return self._database.read(lambda c: split_brains.list_split_brains(c, host))
+
+    def find_candidates(
+        self,
+        request: ClaimRequest,
+        policy: CandidatePolicy,
+        limit: int,
+        after: CandidateCursor | None = None,
+    ) -> CandidatePage:
+        """See `Store`."""
+        return self._database.read(lambda c: find_candidates(c, request, policy, limit, after))
 
     def load_ledger_versions(self) -> LedgerVersions:
         """See `Store`."""
@@ -271,9 +280,7 @@ class SqlStore:
         )
 
     def _grant(
-        self,
-        grant: Callable[[sa.Connection], T],
-        find_existing_grant: Callable[[sa.Connection], T | None],
+        self, grant: Callable[[sa.Connection], T], find: Callable[[sa.Connection], T | None]
     ) -> T:
         """Grant a request, or return what the same one was granted before.
 
@@ -283,7 +290,7 @@ class SqlStore:
         try:
             return self._database.write(grant)
         except (ClaimRefusedError, ConflictError):
-            existing = self._database.read(find_existing_grant)
+            existing = self._database.read(find)
             if existing is None:
                 raise
             return existing

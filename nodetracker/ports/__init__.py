@@ -23,7 +23,7 @@ from nodetracker.ports.monitor import Monitor
 from nodetracker.ports.operator_store import OperatorStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 from nodetracker.ports.store import HostStore, Store
-from nodetracker.settings import AdmissionPolicy
+from nodetracker.settings import AdmissionPolicy, CandidatePolicy
 
 __all__ = [
     "POWER_ACTIONS",
@@ -35,6 +35,7 @@ __all__ = [
     "AuditAgent",
     "AuditObserver",
     "CallServer",
+    "CandidatePolicy",
     "Driver",
     "DriverCapability",
     "FleetStore",

@@ -3,13 +3,37 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from nodetracker.model.candidate import CandidateCursor, CandidatePage
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
+from nodetracker.settings import CandidatePolicy
 
 
 class SchedulerStore(LedgerStore, Protocol):
     """What admission needs of all nodes, and the claims that schedulers make there."""
+
+    @repeatable
+    def find_candidates(
+        self,
+        request: ClaimRequest,
+        policy: CandidatePolicy,
+        limit: int,
+        after: CandidateCursor | None = None,
+    ) -> CandidatePage:
+        """Return the nodes that may accept a claim, the best first, by one statement.
+
+        It excludes only nodes that the ledger would refuse now. NUMA cells, PCI
+        devices and the usage of further resource classes are not considered.
+        The same request returns nodes in the same order.
+
+        Args:
+            request: its host and nodename, if set, restrict the nodes.
+            limit: the most nodes to return.
+            after: `CandidatePage.next` of the page before; pages neither skip
+                nor repeat a node whose usage does not change.
+        """
 
     @repeatable
     def load_ledger_versions(self) -> LedgerVersions:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from nodetracker.db.memory.candidates import MemoryCandidates
 from nodetracker.db.memory.fleet import MemoryFleet
 from nodetracker.db.memory.host_warnings import MemoryWarnings
 from nodetracker.db.memory.migrations import MemoryMigrations
@@ -12,7 +13,14 @@ from nodetracker.db.memory.tables import bump_generation
 from nodetracker.model.change import HistoryEntry
 
 
-class MemoryStore(MemoryNodes, MemoryMigrations, MemoryFleet, MemoryServices, MemoryWarnings):
+class MemoryStore(
+    MemoryNodes,
+    MemoryMigrations,
+    MemoryFleet,
+    MemoryCandidates,
+    MemoryServices,
+    MemoryWarnings,
+):
     """`nodetracker.ports.Store` in this process's memory; thread-safe."""
 
     def now(self) -> datetime:

@@ -1,0 +1,309 @@
+"""Every store finds the same candidates for a claim, in the same order, page by page."""
+
+import dataclasses
+import itertools
+import uuid
+from typing import Any
+
+import pytest
+
+from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.model.candidate import CandidateNode, CandidateOrder
+from nodetracker.model.claim import Amounts, ClaimRequest, Workload
+from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.ports import CandidatePolicy, Store
+from nodetracker.settings import Multipliers
+from tests.contract.test_ledger import ADMISSION_POLICY
+from tests.contract.values import SINCE, create, make_guest, make_values, register
+
+POLICY = CandidatePolicy(60)
+NAMED = CandidatePolicy(60, order=CandidateOrder.NAMED)
+NOTHING = Charge()
+_numbers = itertools.count(1)
+
+
+def make_node(
+    store: Store, host: str, charge: Charge = NOTHING, guests: Any = (), **changes: Any
+) -> None:
+    """Create a live node of 8 CPUs (7 free), 8 GiB (7.5 free), 100 GiB and 2 FPGAs."""
+    agent = register(store, host, f"agent-of-{host}")
+    (service,) = store.list_services(host)
+    store.report_state(agent, service.report_count + 1, AuditState())
+    values = {
+        "vcpus": 8,
+        "pcpus": 2,
+        "memory_mb": 8192,
+        "local_gb": 100,
+        "cpu_allocation_ratio": 1.0,
+        "ram_allocation_ratio": 1.0,
+        "disk_allocation_ratio": 1.0,
+        "reserved": {"vcpus": 1, "memory_mb": 512, "disk_mb": 0},
+        "overhead": {},
+        "facts": {},
+        "inventory": {"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}},
+        **changes,
+    }
+    used = usage_columns(charge, values["reserved"], values["memory_mb"], values["local_gb"])
+    store.apply_changes(
+        agent, [create(agent, f"{host}-n", make_values(**values, **used), guests)], 60
+    )
+
+
+def ask(workload: str | None = None, **changes: Any) -> ClaimRequest:
+    """Build a request; amounts by their attributes' names."""
+    number = next(_numbers)
+    names = {item.name for item in dataclasses.fields(Amounts)}
+    amounts = Amounts(**{name: changes.pop(name) for name in names & changes.keys()})
+    kind = changes.pop("kind", WorkloadKind.INSTANCE)
+    return ClaimRequest(
+        str(uuid.UUID(int=number)),
+        Workload(workload or str(uuid.UUID(int=number + 2**64)), kind),
+        amounts,
+        "hash",
+        **changes,
+    )
+
+
+def hosts(nodes: tuple[CandidateNode, ...]) -> list[str]:
+    return [node.host for node in nodes]
+
+
+def find(store: Store, request: ClaimRequest, policy: CandidatePolicy = NAMED) -> list[str]:
+    return hosts(store.find_candidates(request, policy, 1000).nodes)
+
+
+def unknown(*names: str) -> dict[str, FactEntry]:
+    return {name: FactEntry(FactState.UNKNOWN, "test", SINCE, "away") for name in names}
+
+
+def test_an_empty_fleet_has_no_candidates(store: Store) -> None:
+    page = store.find_candidates(ask(vcpu_milli=1), POLICY, 20)
+    assert (page.nodes, page.next) == ((), None)
+
+
+def test_a_candidate_has_its_weight_and_its_free_amounts(store: Store) -> None:
+    make_node(store, "busy", Charge(2500, 1024, 10240, 1))
+    make_node(store, "empty")
+    best, worst = store.find_candidates(ask(vcpu_milli=1), NAMED, 20).nodes
+    assert (best.host, best.nodename, best.weight) == ("empty", "empty-n", 3.0)
+    assert best.free == Amounts(7000, 2, 7680, 102400)
+    assert (worst.host, worst.weight) == ("busy", 0.0)
+    assert worst.free == Amounts(4500, 1, 6656, 92160)
+    assert best.id == store.load_nodes("empty")[0].id
+
+
+@pytest.mark.parametrize(
+    ("fits", "refused"),
+    [
+        ({"vcpu_milli": 4500}, {"vcpu_milli": 4501}),
+        ({"pcpus": 1}, {"pcpus": 2}),
+        ({"memory_mb": 6556}, {"memory_mb": 6557}),
+        ({"memory_mb": 6656, "kind": WorkloadKind.CONTAINER}, {"memory_mb": 6656}),
+        ({"disk_mb": 92160}, {"disk_mb": 92161}),
+        ({"resources": {"CUSTOM_FPGA": 2}}, {"resources": {"CUSTOM_FPGA": 3}}),
+        ({"resources": {"CUSTOM_FPGA": 0}}, {"resources": {"CUSTOM_OTHER": 0}}),
+        ({"required_traits": ("A", "B_2")}, {"required_traits": ("A", "C")}),
+        ({"required_traits": ("B_2",)}, {"required_traits": ("B",)}),
+        ({"required_traits": ()}, {"required_traits": ("BX2",)}),
+        ({"host": "one"}, {"host": "two"}),
+        ({"nodename": "one-n"}, {"nodename": "two-n"}),
+    ],
+)
+def test_amounts_traits_and_names_decide(
+    store: Store, fits: dict[str, Any], refused: dict[str, Any]
+) -> None:
+    make_node(
+        store, "one", Charge(2500, 1024, 10240, 1), overhead={"memory_mb": 100}, traits=["A", "B_2"]
+    )
+    assert find(store, ask(**fits)) == ["one"]
+    assert find(store, ask(**refused)) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits", "refused"),
+    [
+        ({"VCPU": 16}, {"vcpu_milli": 13500}, {"vcpu_milli": 13501}),
+        ({"VCPU": None}, {"vcpu_milli": 10**15}, {"vcpu_milli": 10**15, "memory_mb": 10**9}),
+        ({"PCPU": 4}, {"pcpus": 3}, {"pcpus": 4}),
+        ({"MEMORY_MB": 4096}, {"memory_mb": 2560}, {"memory_mb": 2561}),
+        ({"DISK_GB": 200}, {"disk_mb": 194560}, {"disk_mb": 194561}),
+        (
+            {"CUSTOM_FPGA": 9},
+            {"resources": {"CUSTOM_FPGA": 9}},
+            {"resources": {"CUSTOM_FPGA": 10}},
+        ),
+        (
+            {"CUSTOM_FPGA": None},
+            {"resources": {"CUSTOM_FPGA": 99}},
+            {"resources": {"CUSTOM_OTHER": 1}},
+        ),
+    ],
+)
+def test_limits_of_the_request_replace_the_node_s_own(
+    store: Store, limits: Any, fits: dict[str, Any], refused: dict[str, Any]
+) -> None:
+    make_node(store, "one", Charge(2500, 1024, 10240, 1))
+    assert find(store, ask(limits=limits, **fits)) == ["one"]
+    assert find(store, ask(limits=limits, **refused)) == []
+
+
+def test_no_claim_is_larger_than_the_node_whatever_the_ratio(store: Store) -> None:
+    make_node(store, "one", cpu_allocation_ratio=16.0, ram_allocation_ratio=1.5)
+    assert find(store, ask(vcpu_milli=8000, memory_mb=8192)) == ["one"]
+    assert find(store, ask(vcpu_milli=8001)) == []
+    assert find(store, ask(memory_mb=8193)) == []
+
+
+def test_a_request_for_nothing_fits_an_overcommitted_node(store: Store) -> None:
+    make_node(store, "one", Charge(99_000, 99_000, 999_000, 9))
+    assert find(store, ask()) == ["one"]
+    assert find(store, ask(vcpu_milli=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("fact", "needs"),
+    [
+        ("guests", {}),
+        ("cpu", {"vcpu_milli": 1}),
+        ("cpu", {"pcpus": 1}),
+        ("memory", {"memory_mb": 1}),
+        ("storage", {"disk_mb": 1}),
+    ],
+)
+def test_a_node_without_a_fact_that_is_needed_is_no_candidate(
+    store: Store, fact: str, needs: dict[str, Any]
+) -> None:
+    make_node(store, "one", facts=unknown(fact))
+    make_node(store, "two", facts=unknown("hypervisor", "system"))
+    assert find(store, ask(**needs)) == ["two"]
+
+
+def test_a_node_that_cannot_list_guests_of_a_kind_gets_none(store: Store) -> None:
+    unseen = FactEntry(FactState.HELD, "sock", SINCE, "away", (WorkloadKind.CONTAINER,))
+    make_node(store, "one", facts={"guests": unseen})
+    assert find(store, ask(vcpu_milli=1)) == ["one"]
+    assert find(store, ask(vcpu_milli=1, kind=WorkloadKind.CONTAINER)) == []
+
+
+def test_a_node_that_tracks_no_resources_passes(store: Store) -> None:
+    make_node(store, "one", tracks_resources=False, facts=unknown("guests"))
+    assert find(store, ask(vcpu_milli=10**9, required_traits=("X",), resources={"NO": 1}))
+
+
+def test_the_node_of_the_workload_s_own_guest_passes(store: Store) -> None:
+    guest = make_guest("mine")
+    make_node(store, "full", Charge(7000, 7680, 102400), (guest,))
+    assert find(store, ask(vcpu_milli=1000)) == []
+    assert find(store, ask(guest.uuid, vcpu_milli=1000)) == ["full"]
+    assert find(store, ask(guest.uuid, vcpu_milli=1000, required_traits=("X",))) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ServiceChange(disabled=True),
+        ServiceChange(maintenance=True),
+        ServiceChange(forced_down=True),
+    ],
+    ids=["disabled", "maintenance", "forced_down"],
+)
+def test_a_host_that_accepts_no_claims_is_left_out_but_counts_for_the_scale(
+    store: Store, change: ServiceChange
+) -> None:
+    make_node(store, "big", memory_mb=16384)
+    make_node(store, "mid", memory_mb=12288)
+    make_node(store, "small")
+    store.set_service("big", COMPUTE_BINARY, change)
+    page = store.find_candidates(ask(vcpu_milli=1), NAMED, 20)
+    assert [(node.host, node.weight) for node in page.nodes] == [("mid", 0.5), ("small", 0.0)]
+
+
+def test_a_host_whose_agent_ended_is_left_out(store: Store) -> None:
+    make_node(store, "one")
+    agent = register(store, "two", "agent-of-two")
+    store.report_state(agent, 9, AuditState())
+    store.apply_changes(agent, [create(agent, "two-n")], 60)
+    request = ask()
+    assert find(store, request) == ["two", "one"]
+    store.report_state(agent, 10, AuditState(), is_last=True)
+    assert find(store, request) == ["one"]
+
+
+def make_fleet(store: Store) -> None:
+    for number in range(12):
+        charge = Charge(1000, 1024, 10240)
+        amounts = Charge()
+        for _ in range(number % 4):
+            amounts = amounts + charge
+        make_node(store, f"h{number:02}", amounts)
+
+
+@pytest.mark.parametrize("policy", [POLICY, NAMED], ids=["spread", "named"])
+def test_pages_follow_each_other(store: Store, policy: CandidatePolicy) -> None:
+    make_fleet(store)
+    request = ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+    whole = store.find_candidates(request, policy, 100)
+    assert whole.next is None
+    assert len(whole.nodes) == 12
+    seen: list[CandidateNode] = []
+    page = store.find_candidates(request, policy, 5)
+    seen += page.nodes
+    while page.next is not None:
+        # A new extreme on another node does not move those that are left.
+        page = store.find_candidates(request, policy, 5, page.next)
+        seen += page.nodes
+    assert tuple(seen) == whole.nodes
+
+
+def test_named_candidates_of_equal_weight_are_ordered_by_name(store: Store) -> None:
+    make_fleet(store)
+    found = find(store, ask(vcpu_milli=1000))
+    assert found == sorted(found, key=lambda host: (int(host[1:]) % 4, host))
+
+
+def test_requests_try_the_nodes_of_a_step_in_orders_of_their_own(store: Store) -> None:
+    make_fleet(store)
+    requests = [ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240) for _ in range(12)]
+    orders = [find(store, request, POLICY) for request in requests]
+    assert len({order[0] for order in orders}) > 1
+    assert [find(store, request, POLICY) for request in requests] == orders
+    for order in orders:  # the steps are those of the claims that each node has
+        assert [int(host[1:]) % 4 for host in order] == sorted(n % 4 for n in range(12))
+
+
+def test_nodes_less_than_a_claim_apart_are_on_one_step(store: Store) -> None:
+    for number in range(6):
+        make_node(store, f"h{number}", Charge(memory_mb=number * 10))
+    make_node(store, "least", Charge(memory_mb=7000))
+    requests = [ask(memory_mb=500) for _ in range(12)]
+    first = {find(store, request, POLICY)[0] for request in requests}
+    assert len(first) > 1
+    assert all(find(store, request, POLICY)[-1] == "least" for request in requests)
+
+
+def test_negative_multipliers_fill_one_node_after_the_other(store: Store) -> None:
+    make_fleet(store)
+    request = ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+    policy = dataclasses.replace(POLICY, multipliers=Multipliers(-1.0, -1.0, -1.0))
+    order = find(store, request, policy)
+    assert [int(host[1:]) % 4 for host in order] == sorted((n % 4 for n in range(12)), reverse=True)
+
+
+def test_a_claim_that_changes_no_weight_is_ordered_by_weight(store: Store) -> None:
+    make_fleet(store)
+    order = find(store, ask(pcpus=1), POLICY)
+    assert [int(host[1:]) % 4 for host in order] == sorted(n % 4 for n in range(12))
+
+
+def test_what_the_ledger_grants_moves_the_node_a_step_back(store: Store) -> None:
+    for number in range(3):
+        make_node(store, f"h{number}")
+    seen = []
+    for _ in range(6):
+        request = ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+        best = store.find_candidates(request, POLICY, 1).nodes[0]
+        store.create_claim(request, best.host, best.nodename, ADMISSION_POLICY)
+        seen.append(best.host)
+    assert sorted(seen) == ["h0", "h0", "h1", "h1", "h2", "h2"]
