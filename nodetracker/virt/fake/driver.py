@@ -56,7 +56,7 @@ class FakeDriver:
         raise DriverFeatureError("the fake driver does not support events")
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """Reject the request: fake nodes have no uptime."""
+        """Reject the request: no machine runs a fake node."""
         raise DriverFeatureError("the fake driver does not support the host's uptime")
 
     def host_power_action(self, action: str) -> None:

@@ -1,6 +1,7 @@
 """Parse one node's entry of the inventory file into a snapshot."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.cpuset import CpuSet, parse_cpu_set
@@ -26,13 +27,17 @@ from nodetracker.virt.fake.values import (
     parse_list,
     parse_mapping,
     parse_pci_id,
+    parse_time,
     reject_unknown_keys,
 )
 
 _NODE_KEYS = {
     "nodename", "uuid", "vcpus", "memory_mb", "disk_gb", "cells", "pci_devices", "guests",
-    "tracks_resources",
+    "tracks_resources", "booted_at",
 }  # fmt: skip
+
+BOOTED_AT = datetime(2026, 1, 1, tzinfo=UTC)
+"""Boot time of nodes whose entry has none."""
 
 
 def parse_node(entry: Mapping[str, Any], nodename: str, where: str, source: str) -> HostSnapshot:
@@ -76,7 +81,7 @@ def parse_node(entry: Mapping[str, Any], nodename: str, where: str, source: str)
         storage=fresh(source, StorageInfo(Filesystem("", disk_mb, 0, disk_mb))),
         pci=fresh(source, devices),
         gpus=fresh(source, ()),
-        system=fresh(source, SystemInfo(nodename, "linux", "fake", "")),
+        system=fresh(source, _system_info(entry, nodename, where)),
         guests=fresh(source, _parse_guests(entry, where)),
         tracks_resources=tracks_resources,
         netdevs=_parse_netdevs(entry, where),
@@ -94,6 +99,11 @@ def _parse_netdevs(entry: Mapping[str, Any], where: str) -> dict[str, str]:
                 raise EntryError(f"{place}.devname: {name!r} is not a valid unique name")
             netdevs[name] = parse_address(item["address"], f"{place}.address")
     return netdevs
+
+
+def _system_info(entry: Mapping[str, Any], nodename: str, where: str) -> SystemInfo:
+    booted_at = parse_time(entry, "booted_at", where) or BOOTED_AT
+    return SystemInfo(nodename, "linux", "fake", "", booted_at=booted_at)
 
 
 def _cpu_info(vcpus: int, cells: tuple[NumaCell, ...], where: str) -> CpuInfo:

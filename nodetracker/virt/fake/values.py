@@ -5,6 +5,7 @@ argument ``where`` is the path of the entry or value.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.identifier import parse_uuid
@@ -58,6 +59,19 @@ def parse_entry_uuid(entry: Mapping[str, Any], where: str) -> str:
         return parse_uuid(value)
     except ValueError as error:
         raise EntryError(f"{where}.uuid: {error}") from error
+
+
+def parse_time(entry: Mapping[str, Any], key: str, where: str) -> datetime | None:
+    """Return the time under a key in UTC, None without one; a time without an offset is UTC."""
+    value = entry.get(key)
+    if value is None:
+        return None
+    try:
+        # YAML reads a time without quotes itself.
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EntryError(f"{where}.{key}: {value!r} is not a valid time") from error
 
 
 def parse_address(value: Any, where: str) -> str:

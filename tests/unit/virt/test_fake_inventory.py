@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,31 @@ def test_all_documented_keys_are_parsed():
     assert snapshot.netdevs == {}
     assert inventory.get_failure("node-2") == "boom"
     assert inventory.get_failure("node-1") == "hang"
+
+
+@pytest.mark.parametrize(
+    ("extra", "booted_at"),
+    [
+        ("", datetime(2026, 1, 1, tzinfo=UTC)),
+        (", booted_at: 2026-02-03T04:05:06Z", datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)),
+        (", booted_at: 2026-02-03T04:05:06+02:00", datetime(2026, 2, 3, 2, 5, 6, tzinfo=UTC)),
+        (', booted_at: "2026-02-03T04:05:06+02:00"', datetime(2026, 2, 3, 2, 5, 6, tzinfo=UTC)),
+        (", booted_at: 2026-02-03 04:05:06", datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)),
+    ],
+    ids=["default", "utc", "offset", "text", "naive"],
+)
+def test_a_node_boots_when_its_entry_says_or_at_a_fixed_time(extra, booted_at):
+    system = parse_inventory(one_node(extra), "fake:f").snapshots["n1"].system.value
+    assert (system.booted_at, system.booted_at.tzinfo) == (booted_at, UTC)
+
+
+@pytest.mark.parametrize(
+    "value", ["soon", "7", "true", "[]", '"2026-02-30T00:00:00Z"', '"0001-01-01T00:00:00+05:00"']
+)
+def test_an_invalid_boot_time_is_an_error_of_its_node(value):
+    inventory = parse_inventory(one_node(f", booted_at: {value}"), "f")
+    assert "nodes[0].booted_at: " in inventory.errors["n1"]
+    assert "is not a valid time" in inventory.errors["n1"]
 
 
 @pytest.mark.parametrize(
