@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from nodetracker.compute.service import ComputeService
 from nodetracker.errors import ConfigError
 from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
+from nodetracker.host.system import read_load_average
 from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.monitors.loader import load_monitor
@@ -107,8 +109,9 @@ def build_agent(
         metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status)
         observers = [*observers, metrics]
     manager = ComputeManager(
-        settings, incarnation, version("nodetracker"), driver, store, observers
-    )
+        settings, incarnation, version("nodetracker"), driver, store, observers,
+        read_load_average=partial(read_load_average, build_roots(conf)),
+    )  # fmt: skip
     servers: list[CallServer] = []
     if is_served:
         operations = HostOperations(settings.host, manager, driver, store)

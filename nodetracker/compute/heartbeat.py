@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.takeover import Takeover
-from nodetracker.model.service import COMPUTE_BINARY, Incarnation
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation
 from nodetracker.ports import AgentKey, AgentStore
 
 
@@ -14,7 +14,8 @@ class Heartbeat:
     """Holds one host for one run of its agent; safe for several threads.
 
     Args:
-        audits: their outcome, which each heartbeat reports.
+        audits: get the ages that an earlier run of the agent stored.
+        state: what each heartbeat reports.
         monotonic: seconds that never go back, for ages.
         clock: this host's own time, compared with the database's.
 
@@ -30,6 +31,7 @@ class Heartbeat:
         takeover: Takeover,
         store: AgentStore,
         audits: AuditHistory,
+        state: Callable[[], AuditState],
         monotonic: Callable[[], float],
         clock: Callable[[], datetime],
     ) -> None:
@@ -38,6 +40,7 @@ class Heartbeat:
         self._takeover = takeover
         self._store = store
         self._audits = audits
+        self._state = state
         self._monotonic = monotonic
         self._clock = clock
         self._lock = threading.Lock()
@@ -98,8 +101,6 @@ class Heartbeat:
     def _report_state(self, agent: AgentKey, is_last: bool = False) -> None:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
-        self._store.report_state(
-            agent, self._tried_count, self._audits.state(), self._clock(), is_last
-        )
+        self._store.report_state(agent, self._tried_count, self._state(), self._clock(), is_last)
         self.report_count = self._tried_count
         self._reported_at = self._monotonic()

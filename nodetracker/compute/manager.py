@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
-from nodetracker.model.service import Incarnation
+from nodetracker.model.service import AuditState, Incarnation, LoadAverage
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.outage import OutageLog
@@ -52,6 +53,7 @@ class ComputeManager:
         clock: this host's own time, compared with the database's.
         timer: by which events become due and readings time out.
         stopping: set when the process is to end.
+        read_load_average: of the agent's machine; does not raise.
 
     Attributes:
         audit_requests: requested when an audit is needed before its interval ends.
@@ -74,10 +76,12 @@ class ComputeManager:
         clock: Callable[[], datetime] = utc_clock,
         timer: Timer | None = None,
         stopping: threading.Event | None = None,
+        read_load_average: Callable[[], LoadAverage | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._driver = driver
+        self._read_load_average = read_load_average
         self._monotonic = monotonic
         self._stopping = stopping or threading.Event()
         self._queue = AuditQueue(timer)
@@ -89,8 +93,9 @@ class ComputeManager:
         self._audits = AuditHistory(monotonic)
         takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
         self._heartbeat = Heartbeat(
-            settings.host, incarnation, takeover, store, self._audits, monotonic, clock
-        )
+            settings.host, incarnation, takeover, store, self._audits, self._describe,
+            monotonic, clock,
+        )  # fmt: skip
         self._tracker = ResourceTracker(
             settings, driver, store, monotonic, clock, self._queue, self.audit_progress
         )
@@ -254,6 +259,14 @@ class ComputeManager:
             service_down_time=self._settings.service_down_time,
             report_count=self._heartbeat.report_count,
             clock_skew_seconds=self._audits.clock_skew_seconds,
+        )
+
+    def _describe(self) -> AuditState:
+        """Return what a heartbeat reports of the audits and of this machine."""
+        return replace(
+            self._audits.state(),
+            load_average=self._read_load_average(),
+            audit_interval_seconds=self._settings.audit_interval,
         )
 
     def _try_audit(self, startup: bool) -> None:

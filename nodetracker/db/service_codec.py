@@ -40,7 +40,15 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
 
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:
-    """Return the state of the audits as plain data, as heartbeats store it."""
-    nodes = sanitize_json(state.nodes)
-    stored = {"age_seconds": state.age_seconds, "nodes": nodes}
-    return stored | {"by_broker": True} if state.by_broker else stored
+    """Return the state of the audits as plain data, as heartbeats store it.
+
+    What is unknown is left out, as a conductor's heartbeats have no machine.
+    """
+    stored = {"age_seconds": state.age_seconds, "nodes": sanitize_json(state.nodes)}
+    if state.by_broker:
+        stored["by_broker"] = True
+    if state.load_average is not None:
+        stored["load_average"] = list(state.load_average)
+    if state.audit_interval_seconds is not None:
+        stored["audit_interval_seconds"] = state.audit_interval_seconds
+    return stored

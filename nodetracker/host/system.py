@@ -1,5 +1,6 @@
 """Read the machine's name, operating system, kernel, boot time and firmware ids."""
 
+import logging
 import re
 import socket
 from datetime import UTC, datetime
@@ -7,10 +8,14 @@ from functools import partial
 
 from nodetracker.errors import HostDataError
 from nodetracker.host.problems import Problems
-from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text
+from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text, read_text
 from nodetracker.model.host import SystemInfo
+from nodetracker.model.service import LoadAverage
+
+LOG = logging.getLogger(__name__)
 
 _BOOT_TIME = re.compile(r"^btime +(\S+)$", re.MULTILINE)
+_LOAD_AVERAGE = re.compile(r"([0-9]{1,9}\.[0-9]{1,9})" + r" ([0-9]{1,9}\.[0-9]{1,9})" * 2 + r"\s")
 _SECONDS = re.compile(r"[0-9]{1,11}")
 _RELEASE = re.compile(r"Linux version (\S+)")
 _ESCAPE = re.compile(r"\\([\\\"$`])")
@@ -35,6 +40,31 @@ def parse_boot_time(text: str, source: str = "/proc/stat") -> datetime | None:
     if not _SECONDS.fullmatch(match[1]):
         raise HostDataError(source, "btime is not a number of seconds")
     return datetime.fromtimestamp(int(match[1]), UTC)
+
+
+def parse_load_average(text: str, source: str = "/proc/loadavg") -> LoadAverage:
+    r"""Return the load averages of 1, 5 and 15 minutes from the text of ``/proc/loadavg``.
+
+    Raises:
+        HostDataError: the text has another format.
+
+    >>> parse_load_average("0.20 0.12 0.14 1/213 4077\n")
+    (0.2, 0.12, 0.14)
+    """
+    match = _LOAD_AVERAGE.match(text)
+    if match is None:
+        raise HostDataError(source, "does not start with three load averages")
+    return float(match[1]), float(match[2]), float(match[3])
+
+
+def read_load_average(roots: Roots) -> LoadAverage | None:
+    """Return the machine's load averages, None when they are unreadable."""
+    path = roots.procfs / "loadavg"
+    try:
+        return parse_load_average(read_text(path), str(path))
+    except HostDataError as error:
+        LOG.debug("The load averages are unknown: %s", error)
+        return None
 
 
 def parse_os_release(text: str) -> str:

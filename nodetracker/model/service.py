@@ -17,6 +17,9 @@ BROKER = "broker"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
+LoadAverage = tuple[float, float, float]
+"""Average number of runnable processes over 1, 5 and 15 minutes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
@@ -146,7 +149,7 @@ class ServiceChange:
 
 @dataclass(frozen=True, slots=True)
 class AuditState:
-    """The state of the audits in a heartbeat: the age of the last one, and failing nodes.
+    """The state of the audits and of the machine in a heartbeat.
 
     Attributes:
         age_seconds: time since the last stored audit, for all nodes that are
@@ -155,8 +158,12 @@ class AuditState:
             failing node.
         by_broker: the heartbeat was sent through the message broker, so missing
             heartbeats may only mean that the agent is cut off from it.
+        load_average: of the agent's machine over 1, 5 and 15 minutes; None = unknown.
+        audit_interval_seconds: None = audits run only on demand.
     """
 
     age_seconds: float | None = None
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_broker: bool = False
+    load_average: LoadAverage | None = None
+    audit_interval_seconds: float | None = None

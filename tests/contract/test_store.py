@@ -826,7 +826,12 @@ class TestHeartbeat:
         store = stores.open()
         agent = register(store)
         before = store.now()
-        state = AuditState(1.25, {"nöde": {"age_seconds": None, "error": "no answer"}})
+        state = AuditState(
+            1.25,
+            {"nöde": {"age_seconds": None, "error": "no answer"}},
+            load_average=(0.25, 1.5, 12.0),
+            audit_interval_seconds=60.0,
+        )
         store.report_state(agent, 1, state)
         (service,) = store.list_services()
         assert service.report_count == 1
@@ -837,6 +842,8 @@ class TestHeartbeat:
         assert service.last_audit == way | {
             "age_seconds": 1.25,
             "nodes": {"nöde": {"age_seconds": None, "error": "no answer"}},
+            "load_average": [0.25, 1.5, 12.0],
+            "audit_interval_seconds": 60.0,
         }
 
     def test_the_count_must_rise(self, store: Store) -> None:

@@ -89,6 +89,7 @@ class ManagedHost:
         self.seconds = 0.0
         self.timer = ManualTimer()
         self.skew = 0.0
+        self.load_average = None
         self.path = tmp_path / "inventory.yaml"
         self.write()
         self.store = OutageStore(lambda: NOW + timedelta(seconds=self.seconds))
@@ -109,6 +110,7 @@ class ManagedHost:
             lambda: NOW + timedelta(seconds=self.seconds + self.skew),
             self.timer,
             threading.Event() if waited is None else WaitCallback(waited),
+            read_load_average=lambda: self.load_average,
         )
 
     def audited(self, report):
@@ -195,6 +197,19 @@ def test_the_heartbeat_contains_the_age_of_the_audit_and_of_nodes_that_are_not_f
     assert managed.age("n1") == 8
     assert managed.age("n2") == 68
     assert "boom" in managed.service().last_audit["nodes"]["n2"]["error"]
+
+
+def test_the_heartbeat_contains_the_machine_s_load_and_the_interval_of_audits(managed):
+    managed.load_average = (0.2, 0.12, 0.14)
+    managed.manager.pre_start_hook()
+    carried = managed.service().last_audit
+    assert carried["load_average"] == [0.2, 0.12, 0.14]
+    assert carried["audit_interval_seconds"] == 60
+    managed.load_average = None
+    settings = AgentSettings(host=HOST, state_path="", policy=Policy(), audit_interval=None)
+    managed.manager.reconfigure(settings)
+    managed.manager.report_state()
+    assert managed.service().last_audit.keys() == {"age_seconds", "nodes"}
 
 
 def test_the_report_count_keeps_rising(managed):

@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from host_tree import MakeRoots
@@ -13,7 +14,9 @@ from nodetracker.host.roots import Roots
 from nodetracker.host.system import (
     parse_boot_time,
     parse_kernel_release,
+    parse_load_average,
     parse_os_release,
+    read_load_average,
     read_system_info,
 )
 from nodetracker.model.host import SystemInfo
@@ -102,6 +105,23 @@ def test_an_invalid_boot_time_is_unknown_and_a_problem(text: str, make_roots: Ma
 )
 def test_the_systems_name_is_unquoted(text: str, name: str) -> None:
     assert parse_os_release(text) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0.20 0.12", "a b c 1/2 3", "nan 0.1 0.1 1/2 3", "-0.1 0.1 0.1 1/2 3", "1 2 3 1/2 3"],
+)
+def test_load_averages_that_are_none_are_refused_and_unknown(tmp_path: Path, text: str) -> None:
+    with pytest.raises(HostDataError, match="loadavg: does not start with three load averages"):
+        parse_load_average(text)
+    (tmp_path / "loadavg").write_text(text)
+    assert read_load_average(Roots(procfs=tmp_path)) is None
+
+
+def test_load_averages_are_read_below_the_configured_root(tmp_path: Path) -> None:
+    assert read_load_average(Roots(procfs=tmp_path)) is None
+    (tmp_path / "loadavg").write_text("3.07 12.50 104.00 5/1044 2345\n")
+    assert read_load_average(Roots(procfs=tmp_path)) == (3.07, 12.5, 104.0)
 
 
 @given(st.text() | st.text(alphabet="btime 0123456789\n"))
