@@ -16,6 +16,9 @@
     │   ├── ClaimRefusedError   the claim does not fit; `reasons` has all reasons
     │   └── ClaimConflictError  the claim's uuid belongs to another request
     ├── RequestError            the request is invalid; `path` names the key
+    ├── AuthenticationError     the request lacks valid credentials (401)
+    ├── ForbiddenError          the user may not do this (403)
+    ├── BusyError               too many such requests are being processed; retry (503)
     ├── StoppingError           the process is ending: stop waiting
     ├── RpcError                a call over the broker failed
     │   ├── RpcUnavailableError no reply: the call may have been executed; retry
@@ -125,6 +128,26 @@ class RequestError(NodetrackerError):
         super().__init__(f"{path}: {reason}" if path else reason)
         self.path = path
         self.reason = reason
+
+
+class AuthenticationError(NodetrackerError):
+    """A request has no valid credentials.
+
+    Args:
+        challenge: value of the answer's ``WWW-Authenticate`` header, None = no such header.
+    """
+
+    def __init__(self, reason: str, challenge: str | None = None) -> None:
+        super().__init__(reason)
+        self.challenge = challenge
+
+
+class ForbiddenError(NodetrackerError):
+    """The user, or the page that sends the request, may not do this."""
+
+
+class BusyError(NodetrackerError):
+    """Too many requests of this kind are being processed; nothing was done."""
 
 
 class StoppingError(NodetrackerError):

@@ -1,0 +1,183 @@
+"""Authenticate users by HTTP's Basic scheme and a file of bcrypt hashes."""
+
+import base64
+import binascii
+import hashlib
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from pathlib import Path
+from wsgiref.types import WSGIEnvironment
+
+from nodetracker.api.auth.identity import make_admin, make_reader
+from nodetracker.api.auth.passwords import get_rounds, is_password
+from nodetracker.api.auth.user_file import read_user_file
+from nodetracker.api.auth.users import UserFile, parse_user_file
+from nodetracker.api.context import Identity
+from nodetracker.errors import AuthenticationError, BusyError
+
+LOG = logging.getLogger(__name__)
+
+CHALLENGE = 'Basic realm="nodetracker", charset="UTF-8"'
+
+REMEMBER_SECONDS = 60.0
+"""How long a password that was right is not hashed again."""
+
+MAX_REMEMBERED = 1024
+
+CONCURRENT_CHECKS = 2
+"""Passwords hashed in parallel: each takes a CPU for about 0.3 s."""
+
+CHECK_TIMEOUT = 5.0
+"""Seconds that a request waits for its turn."""
+
+
+class HttpBasicAuthenticator:
+    """Authenticates by user name and password.
+
+    A wrong password takes as long as an unknown user.
+
+    Args:
+        path: the user file; read again when it changes.
+        admins: users that administer; the others read.
+        seconds: monotonic time.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        admins: Collection[str],
+        seconds: Callable[[], float] = time.monotonic,
+        check: Callable[[bytes, str], bool] = is_password,
+        check_timeout: float = CHECK_TIMEOUT,
+    ) -> None:
+        self._users = _WatchedUsers(path)
+        self._admins = frozenset(admins)
+        self._remembered = _RememberedPasswords(seconds)
+        self._check = check
+        self._turns = threading.BoundedSemaphore(CONCURRENT_CHECKS)
+        self._check_timeout = check_timeout
+
+    def identify(self, environ: WSGIEnvironment) -> Identity:
+        """Return the user of the ``Authorization`` header; raises as `Authenticator.identify`."""
+        credentials = parse_basic(environ.get("HTTP_AUTHORIZATION", ""))
+        if credentials is None:
+            raise AuthenticationError("a user name and a password are required", CHALLENGE)
+        name, password = credentials
+        if not self._is_right(name, password):
+            raise AuthenticationError("wrong user name or password", CHALLENGE)
+        return make_admin(name) if name in self._admins else make_reader(name)
+
+    def _is_right(self, name: str, password: bytes) -> bool:
+        hashes = self._users.read().hashes
+        stored = hashes.get(name)
+        if stored is None:
+            if hashes:
+                self._check_in_turn(password, max(hashes.values(), key=_rounds_of))
+            return False
+        if self._remembered.has(stored, password):
+            return True
+        is_right = self._check_in_turn(password, stored)
+        if is_right:
+            self._remembered.add(stored, password)
+        return is_right
+
+    def _check_in_turn(self, password: bytes, password_hash: str) -> bool:
+        if not self._turns.acquire(timeout=self._check_timeout):
+            raise BusyError("too many passwords are being checked")
+        try:
+            return self._check(password, password_hash)
+        finally:
+            self._turns.release()
+
+
+def parse_basic(header: str) -> tuple[str, bytes] | None:
+    """Return user name and password of an ``Authorization`` header, None if it has none.
+
+    >>> parse_basic("Basic YWRtaW46YTpi")
+    ('admin', b'a:b')
+    """
+    scheme, _, encoded = header.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        return (name.decode(), password) if colon else None
+    except (binascii.Error, UnicodeError):
+        return None
+
+
+def _rounds_of(password_hash: str) -> int:
+    return get_rounds(password_hash) or 0
+
+
+class _RememberedPasswords:
+    """Passwords that were right, as keyed hashes; a changed stored hash makes one unknown."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._key = secrets.token_bytes(32)
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def has(self, password_hash: str, password: bytes) -> bool:
+        digest = self._digest(password_hash, password)
+        with self._lock:
+            return self._until.get(digest, 0.0) > self._seconds()
+
+    def add(self, password_hash: str, password: bytes) -> None:
+        digest = self._digest(password_hash, password)
+        with self._lock:
+            self._until[digest] = self._seconds() + REMEMBER_SECONDS
+            self._until.move_to_end(digest)
+            while len(self._until) > MAX_REMEMBERED:
+                self._until.popitem(last=False)
+
+    def _digest(self, password_hash: str, password: bytes) -> bytes:
+        text = password_hash.encode() + b"\0" + password
+        return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
+
+
+class _WatchedUsers:
+    """The users of a file that is read again when it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._version: tuple[int, ...] | None = None
+        self._users = UserFile()
+        self._lock = threading.Lock()
+        self.read()
+
+    def read(self) -> UserFile:
+        with self._lock:
+            version = _read_version(self._path)
+            if version != self._version:
+                self._version, self._users = version, self._load()
+            return self._users
+
+    def _load(self) -> UserFile:
+        try:
+            users = parse_user_file(read_user_file(self._path))
+        except (OSError, UnicodeError) as error:
+            LOG.error("User file %s: cannot be read: %s; nobody can log in", self._path, error)
+            return UserFile()
+        for problem in users.problems:
+            LOG.warning("User file %s: %s; ignoring the line", self._path, problem)
+        if not users.hashes:
+            LOG.warning(
+                "User file %s: has no user, so nobody can log in; create one with "
+                "'nodetracker-manage user set NAME'",
+                self._path,
+            )
+        return users
+
+
+def _read_version(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

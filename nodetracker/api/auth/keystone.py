@@ -1,0 +1,47 @@
+"""Authenticate tokens with keystonemiddleware; imported only when it is configured."""
+
+from typing import Any
+from wsgiref.types import WSGIApplication, WSGIEnvironment
+
+from keystonemiddleware.auth_token import AuthProtocol
+
+from nodetracker.api.context import Identity
+from nodetracker.errors import AuthenticationError
+
+PROJECT = "nodetracker"
+_CONFIRMED = "Confirmed"
+_ALL_SYSTEM = "all"
+
+
+def validate_tokens(application: WSGIApplication, conf: Any) -> WSGIApplication:
+    """Return an application whose requests have headers of what their token confers.
+
+    Requests without a valid token pass, as some pages need none. The middleware adds
+    ``WWW-Authenticate`` to an answer 401.
+
+    Args:
+        conf: oslo.config's object with the group ``keystone_authtoken``.
+    """
+    settings = {
+        "oslo_config_config": conf,
+        "oslo_config_project": PROJECT,
+        "delay_auth_decision": True,
+    }
+    protected: WSGIApplication = AuthProtocol(application, settings)
+    return protected
+
+
+class KeystoneAuthenticator:
+    """Reads the headers that `validate_tokens` sets."""
+
+    def identify(self, environ: WSGIEnvironment) -> Identity:
+        """Return the token's user; raises as `Authenticator.identify`."""
+        if environ.get("HTTP_X_IDENTITY_STATUS") != _CONFIRMED:
+            raise AuthenticationError("a valid token is required")
+        roles = environ.get("HTTP_X_ROLES", "").split(",")
+        return Identity(
+            user_id=environ["HTTP_X_USER_ID"],
+            project_id=environ.get("HTTP_X_PROJECT_ID") or None,
+            roles=frozenset(role.strip() for role in roles if role.strip()),
+            is_system=environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") == _ALL_SYSTEM,
+        )
