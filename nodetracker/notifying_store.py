@@ -33,6 +33,7 @@ from nodetracker.ports import (
     SchedulerStore,
     Store,
 )
+from nodetracker.ports.fleet import DelegatedFleetReader
 from nodetracker.ports.methods import delegated
 
 LOG = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ def notifying_store(store: Store, notifier: Notifier) -> Store:
     return NotifyingStore(store, notifier)
 
 
-class NotifyingStore:
+class NotifyingStore(DelegatedFleetReader):
     """`nodetracker.ports.Store` on top of another one, with notifications.
 
     Failures are not notified; refused claims are. A repeated call that finds
@@ -99,7 +100,6 @@ class NotifyingStore:
     find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
-    list_history = delegated(OperatorStore.list_history)
     purge = delegated(OperatorStore.purge)
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -26,6 +26,7 @@ from nodetracker.ports import (
     SchedulerStore,
     Store,
 )
+from nodetracker.ports.fleet import DelegatedFleetReader
 from nodetracker.ports.methods import delegated
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Method
@@ -54,7 +55,7 @@ def open_conductor_store(
     return ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
 
 
-class ConductorStore:
+class ConductorStore(DelegatedFleetReader):
     """`nodetracker.ports.Store` by calls; a call that fails raises StoreUnavailableError.
 
     Methods marked `repeatable` in the ports are called again when their answer is lost.
@@ -107,7 +108,6 @@ class ConductorStore:
     delete_service = delegated(OperatorStore.delete_service)
     rename_host = delegated(OperatorStore.rename_host)
     delete_node = delegated(OperatorStore.delete_node)
-    list_history = delegated(OperatorStore.list_history)
     purge = delegated(OperatorStore.purge)
 
     def report_state(

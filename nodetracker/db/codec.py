@@ -50,9 +50,10 @@ def decode_values(row: Row) -> NodeValues:
 
 
 def decode_some_values(row: Row, columns: Iterable[str]) -> NodeValues:
-    """Build values from some columns of a row, ``facts`` among them."""
+    """Build values from some columns of a row; the others are a new row's."""
     fields = {name: row[name] for name in columns}
-    fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+    if "facts" in fields:
+        fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
     if "ratio_origins" in fields:  # NULL in rows that are older than the column
         fields["ratio_origins"] = fields["ratio_origins"] or {}
     return NodeValues(**fields)

@@ -12,8 +12,11 @@ from nodetracker.db.checks import Holder
 from nodetracker.db.column_types import UtcDateTime
 from nodetracker.db.connection.dialect import milliseconds_ahead, utc_now
 from nodetracker.db.hosts import lock_nodes
+from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.listing import ServiceQuery
+from nodetracker.model.page import Page
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
@@ -46,6 +49,35 @@ def list_services(
         query = query.where(_services.binary == binary)
     records = [service_codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
+
+
+def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[ServiceRecord]:
+    """See `Store.list_service_page`."""
+    conditions = [
+        column == value
+        for column, value in (
+            (_services.uuid, query.uuid),
+            (_services.host, query.host),
+            (_services.binary, query.binary),
+            (_services.disabled, query.is_disabled),
+        )
+        if value is not None
+    ]
+    if query.id is not None:
+        conditions.append(equals_id(_services.id, query.id))
+    listing = Listing(tables.services, tables.services, list(_services), conditions)
+    return select_page(connection, query, listing, service_codec.decode_service)
+
+
+def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord:
+    """See `Store.find_service`."""
+    is_service = (
+        equals_id(_services.id, service) if isinstance(service, int) else _services.uuid == service
+    )
+    row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(f"no such service: {service}")
+    return service_codec.decode_service(row)
 
 
 def register_agent(

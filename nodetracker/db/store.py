@@ -16,10 +16,11 @@ from nodetracker.db.audit import node_changes
 from nodetracker.db.candidates import find_candidates
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
+from nodetracker.db.fleet_reader import SqlFleetReader
 from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
-from nodetracker.model.change import HistoryEntry, NodeChange
+from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
 from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.model.migration import Migration, MigrationStatus
@@ -45,7 +46,7 @@ def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStor
     return SqlStore(Database(settings), clock)
 
 
-class SqlStore:
+class SqlStore(SqlFleetReader):
     """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -249,16 +250,6 @@ class SqlStore:
     def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
         """See `Store`."""
         return self._database.read(lambda c: nodes.list_nodes(c, host, nodename))
-
-    def list_history(
-        self,
-        host: str,
-        nodename: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[HistoryEntry]:
-        """See `Store`."""
-        return self._database.read(lambda c: history.list_history(c, host, nodename, since, limit))
 
     def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
         """See `Store`."""

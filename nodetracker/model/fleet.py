@@ -1,14 +1,125 @@
-"""Versions of all nodes, and the data of changed nodes that a scheduler needs for admission."""
+"""All nodes: listed with their services, summed, and as schedulers read them for admission."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
+from nodetracker.errors import RequestError
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
-from nodetracker.model.node import NodeValues
+from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.page import PageQuery
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.service import ServiceAvailability
+from nodetracker.model.service import ServiceAvailability, ServiceRecord
+
+FLEET_ORDERS: Final = (
+    "id", "uuid", "host", "nodename", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used",
+    "local_gb", "local_gb_used", "free_ram_mb", "free_disk_gb", "current_workload", "running_vms",
+    "cpu_used", "disk_used", "pcpus", "pcpus_used", "total_containers", "running_containers",
+    "paused_containers", "stopped_containers", "hypervisor_type", "hypervisor_version", "host_ip",
+    "architecture", "os_type", "os", "kernel_version", "created_at",
+)  # fmt: skip
+"""By what nodes can be ordered: columns that are never NULL. Text is ordered by its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessFilter:
+    """Selects nodes by their agents' heartbeats, as `accounting.liveness.is_service_up` does.
+
+    Attributes:
+        is_up: False selects nodes whose agent is down or unreachable, and those without one.
+        service_down_time: seconds without a heartbeat after which an agent is down.
+    """
+
+    is_up: bool
+    service_down_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetQuery(PageQuery):
+    """Selects nodes with their agents' services; None = do not filter.
+
+    Attributes:
+        columns: of `NodeValues` to read. JSON columns cost most of a listing:
+            name those that are used.
+        reads_audits: read `ServiceRecord.last_audit`, which is {} otherwise.
+        id, uuid, host, nodename: exact.
+        name_part: part of the nodename; upper and lower case of ASCII letters
+            are equal, and no character is a wildcard.
+        is_disabled: whether its service is disabled; without one it is not.
+        liveness: whether its agent is up.
+        has_service: True leaves out nodes whose host has no services row.
+        order: one of `FLEET_ORDERS`; equal nodes are ordered by id.
+        is_descending: largest first, also by id.
+
+    Raises:
+        RequestError: a column or the order is unknown, or the limit too small.
+    """
+
+    columns: tuple[str, ...] = ()
+    reads_audits: bool = False
+    id: int | None = None
+    uuid: str | None = None
+    host: str | None = None
+    nodename: str | None = None
+    name_part: str | None = None
+    is_disabled: bool | None = None
+    liveness: LivenessFilter | None = None
+    has_service: bool | None = None
+    order: str = "id"
+    is_descending: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the columns and the order."""
+        PageQuery.__post_init__(self)
+        for name in self.columns:
+            if name not in NODE_COLUMNS:
+                raise RequestError("columns", f"unknown column {name!r}")
+        if self.order not in FLEET_ORDERS:
+            raise RequestError("order", f"nodes cannot be ordered by {self.order!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNode:
+    """A node with the service of its host's agent.
+
+    Attributes:
+        node: without guests, devices, claims and moves. Its `values` are known
+            in the columns that the query named; the others are a new row's.
+        service: None when the host has no agent. See `FleetQuery.reads_audits`.
+    """
+
+    node: NodeRecord
+    service: ServiceRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSums:
+    """Sums over the nodes whose agent's service exists and is enabled, as Nova's statistics.
+
+    Attributes:
+        count: number of these nodes.
+        vcpus, vcpus_used: CPUs, used ones rounded up on each node.
+        memory_mb, memory_mb_used, free_ram_mb: MiB.
+        local_gb, local_gb_used, free_disk_gb: GiB.
+        disk_available_least: GiB; a node on which it is unknown adds 0.
+        current_workload: number of guests that are being built or changed.
+        running_vms: number of instances, also stopped ones, as Nova counts.
+    """
+
+    count: int
+    vcpus: int
+    vcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    local_gb: int
+    local_gb_used: int
+    free_ram_mb: int
+    free_disk_gb: int
+    current_workload: int
+    running_vms: int
+    disk_available_least: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ class ServiceRecord:
     """A row of ``services`` as read; times are UTC by the database's clock.
 
     Attributes:
+        id: of the row, 0 in calls from processes that do not know it.
         ended_epoch: epoch of the last run that reported its own end; while it equals
             `epoch`, nobody holds the row.
     """
@@ -99,6 +100,7 @@ class ServiceRecord:
     last_audit: Mapping[str, Any] = field(default_factory=dict)
     updated_at: datetime | None = None
     ended_epoch: int | None = None
+    id: int = 0
 
     @property
     def availability(self) -> ServiceAvailability:

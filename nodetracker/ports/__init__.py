@@ -17,6 +17,7 @@ from nodetracker.ports.agent import (
 )
 from nodetracker.ports.agent_store import AgentStore
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
+from nodetracker.ports.fleet import FleetReader
 from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.monitor import Monitor
@@ -38,6 +39,7 @@ __all__ = [
     "CandidatePolicy",
     "Driver",
     "DriverCapability",
+    "FleetReader",
     "FleetStore",
     "HostAgent",
     "HostStore",

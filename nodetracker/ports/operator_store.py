@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from nodetracker.model.change import HistoryEntry
 from nodetracker.model.service import ServiceChange, ServiceRecord
+from nodetracker.ports.fleet import FleetReader
 from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
 
 
-class OperatorStore(FleetStore, LedgerStore, Protocol):
-    """Services, nodes, history and warnings for administration, and the ledger.
+class OperatorStore(FleetStore, FleetReader, LedgerStore, Protocol):
+    """Services and nodes for administration, all lists, and the ledger.
 
     Deletions and renames are not repeatable: a second call reports that
     nothing exists under the name.
@@ -55,16 +55,6 @@ class OperatorStore(FleetStore, LedgerStore, Protocol):
         Raises:
             NotFoundError: no such node.
         """
-
-    @repeatable
-    def list_history(
-        self,
-        host: str,
-        nodename: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[HistoryEntry]:
-        """Return what agents changed, oldest first; `limit` keeps the newest."""
 
     def purge(self, before: datetime) -> Mapping[str, int]:
         """Delete what ended before `before`; return table -> rows deleted.

@@ -1,4 +1,4 @@
-"""Define what differs between databases: current time, clock offset, skipping of locked rows."""
+"""Define what differs between databases: time, clock offset, order of text, locked rows."""
 
 from datetime import datetime
 from typing import Any
@@ -76,3 +76,20 @@ def _sqlite_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any)
     time = compiler.process(element.clauses, **kw)
     days = f"julianday({time}) - julianday({SQLITE_NOW}())"
     return f"CAST(round(({days}) * 86400000) AS INTEGER)"
+
+
+class byte_order(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
+    """A column of text, compared and ordered by its bytes in every locale."""
+
+    type = sa.String()
+    inherit_cache = True
+
+
+@compiles(byte_order)
+def _own_order(element: byte_order, compiler: SQLCompiler, **kw: Any) -> str:
+    return compiler.process(element.clauses, **kw)
+
+
+@compiles(byte_order, "postgresql")
+def _postgresql_order(element: byte_order, compiler: SQLCompiler, **kw: Any) -> str:
+    return f'{compiler.process(element.clauses, **kw)} COLLATE "C"'

@@ -48,7 +48,10 @@ class MemoryServices(MemoryRows):
             checks.check_expected(expected, found)
             nodes = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
             epochs = [record.epoch for record in nodes] + ([found.epoch] if found else [])
+            if found is None:
+                tables.last_id += 1
             record = found or ServiceRecord(
+                id=tables.last_id,
                 uuid=str(uuid.uuid4()),
                 host=host,
                 binary=binary,

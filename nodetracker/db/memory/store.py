@@ -5,7 +5,9 @@ from datetime import datetime
 
 from nodetracker.db.memory.candidates import MemoryCandidates
 from nodetracker.db.memory.fleet import MemoryFleet
+from nodetracker.db.memory.fleet_reader import MemoryFleetReader
 from nodetracker.db.memory.host_warnings import MemoryWarnings
+from nodetracker.db.memory.lists import MemoryLists
 from nodetracker.db.memory.migrations import MemoryMigrations
 from nodetracker.db.memory.nodes import MemoryNodes
 from nodetracker.db.memory.services import MemoryServices
@@ -20,6 +22,8 @@ class MemoryStore(
     MemoryCandidates,
     MemoryServices,
     MemoryWarnings,
+    MemoryFleetReader,
+    MemoryLists,
 ):
     """`nodetracker.ports.Store` in this process's memory; thread-safe."""
 

@@ -1,0 +1,130 @@
+"""List nodes with their services, and sum them."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db import codec, service_codec
+from nodetracker.db.connection.dialect import milliseconds_ahead
+from nodetracker.db.paging import Listing, equals_id, select_page
+from nodetracker.db.schema import tables
+from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums, LivenessFilter
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.page import Page
+from nodetracker.model.service import COMPUTE_BINARY
+
+_nodes = tables.compute_nodes.c
+_services = tables.services.c
+_JOINED = tables.compute_nodes.outerjoin(
+    tables.services, sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
+)
+_ROW = (
+    _nodes.id,
+    _nodes.uuid,
+    _nodes.host,
+    _nodes.hypervisor_hostname,
+    _nodes.generation,
+    _nodes.epoch,
+    _nodes.created_at,
+    _nodes.updated_at,
+)
+_SERVICE = "service_"
+_AUDIT = "last_audit"
+_SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name != "count")
+
+
+def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
+    """See `Store.list_fleet`."""
+    services = [
+        column.label(_SERVICE + column.name)
+        for column in _services
+        if query.reads_audits or column.name != _AUDIT
+    ]
+    name = "hypervisor_hostname" if query.order == "nodename" else query.order
+    listing = Listing(
+        table=tables.compute_nodes,
+        joined=_JOINED,
+        columns=(*_ROW, *(_nodes[name] for name in query.columns), *services),
+        conditions=_list_conditions(query),
+        order=None if name == "id" else _nodes[name],
+        is_descending=query.is_descending,
+    )
+    return select_page(connection, query, listing, partial(_decode, query))
+
+
+def sum_fleet(connection: sa.Connection) -> FleetSums:
+    """See `Store.sum_fleet`."""
+    row = connection.execute(
+        sa.select(
+            sa.func.count().label("count"),
+            *(sa.func.coalesce(sa.func.sum(_nodes[name]), 0).label(name) for name in _SUMMED),
+        )
+        .select_from(_JOINED)
+        .where(_services.disabled == sa.false())
+    ).one()
+    return FleetSums(**{name: int(value) for name, value in row._mapping.items()})
+
+
+def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
+    found: list[sa.ColumnElement[bool]] = []
+    if query.id is not None:
+        found.append(equals_id(_nodes.id, query.id))
+    for column, value in (
+        (_nodes.uuid, query.uuid),
+        (_nodes.host, query.host),
+        (_nodes.hypervisor_hostname, query.nodename),
+    ):
+        if value is not None:
+            found.append(column == value)
+    if query.name_part is not None:
+        found.append(_nodes.hypervisor_hostname.icontains(query.name_part, autoescape=True))
+    if query.is_disabled is not None:
+        found.append(sa.func.coalesce(_services.disabled, sa.false()) == query.is_disabled)
+    if query.has_service is not None:
+        is_without = _services.id.is_(None)
+        found.append(sa.not_(is_without) if query.has_service else is_without)
+    if query.liveness is not None:
+        found.append(_is_live(query.liveness))
+    return found
+
+
+def _is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
+    """Return the condition of `accounting.liveness.is_service_up`."""
+    last = sa.func.coalesce(_services.last_seen_up, _services.created_at)
+    oldest = -1000 * liveness.service_down_time
+    is_up = sa.and_(
+        _services.id.is_not(None),
+        _services.forced_down == sa.false(),
+        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
+        milliseconds_ahead(last) >= oldest,
+    )
+    # In a CASE, unknown is not true, so that the negation selects the rest.
+    return sa.case((is_up, 1), else_=0) == int(liveness.is_up)
+
+
+def _decode(query: FleetQuery, row: sa.RowMapping) -> FleetNode:
+    service = None
+    if row[_SERVICE + "id"] is not None:
+        columns: dict[str, Any] = {_AUDIT: {}}
+        columns |= {
+            column.name: row[_SERVICE + column.name]
+            for column in _services
+            if _SERVICE + column.name in row
+        }
+        service = service_codec.decode_service(columns)
+    return FleetNode(
+        NodeRecord(
+            id=row["id"],
+            uuid=row["uuid"],
+            host=row["host"],
+            nodename=row["hypervisor_hostname"],
+            generation=row["generation"],
+            epoch=row["epoch"],
+            values=codec.decode_some_values(row, query.columns),
+            created_at=row["created_at"],
+            updated_at=row["updated_at"],
+        ),
+        service,
+    )

@@ -1,0 +1,79 @@
+"""Implement the part of the store port that lists and sums over SQL."""
+
+from datetime import datetime
+
+from nodetracker.db import fleet_nodes, history, services, usage
+from nodetracker.db.connection.engine import Database
+from nodetracker.model.change import HistoryEntry
+from nodetracker.model.claim import Claim
+from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
+from nodetracker.model.listing import (
+    ClaimQuery,
+    HistoryQuery,
+    MigrationQuery,
+    ServiceQuery,
+    UsageSum,
+    WarningQuery,
+    WorkloadQuery,
+    WorkloadRow,
+)
+from nodetracker.model.migration import Migration
+from nodetracker.model.page import Page
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import WarningRecord
+
+
+class SqlFleetReader:
+    """`nodetracker.ports.FleetReader` over SQL."""
+
+    _database: Database
+
+    def list_fleet(self, query: FleetQuery) -> Page[FleetNode]:
+        """See `Store`."""
+        return self._database.read(lambda c: fleet_nodes.list_fleet(c, query))
+
+    def sum_fleet(self) -> FleetSums:
+        """See `Store`."""
+        return self._database.read(fleet_nodes.sum_fleet)
+
+    def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: services.list_service_page(c, query))
+
+    def find_service(self, service: int | str) -> ServiceRecord:
+        """See `Store`."""
+        return self._database.read(lambda c: services.find_service(c, service))
+
+    def sum_usage(self, host: str | None = None, project_id: str | None = None) -> list[UsageSum]:
+        """See `Store`."""
+        return self._database.read(lambda c: usage.sum_usage(c, host, project_id))
+
+    def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
+        """See `Store`."""
+        raise NotImplementedError
+
+    def list_claim_page(self, query: ClaimQuery) -> Page[Claim]:
+        """See `Store`."""
+        raise NotImplementedError
+
+    def list_migration_page(self, query: MigrationQuery) -> Page[Migration]:
+        """See `Store`."""
+        raise NotImplementedError
+
+    def list_history_page(self, query: HistoryQuery) -> Page[HistoryEntry]:
+        """See `Store`."""
+        raise NotImplementedError
+
+    def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
+        """See `Store`."""
+        raise NotImplementedError
+
+    def list_history(
+        self,
+        host: str,
+        nodename: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """See `Store`."""
+        return self._database.read(lambda c: history.list_history(c, host, nodename, since, limit))

@@ -1,0 +1,140 @@
+"""Read pages of tables by their keys: one statement a page, however many rows exist."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from nodetracker.db.connection.dialect import byte_order, utc_now
+from nodetracker.errors import RequestError
+from nodetracker.model.page import Page, PageQuery
+
+T = TypeVar("T")
+
+MAX_ID = 2**63 - 1
+"""Largest id that every database accepts in a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The rows of a list, and their order.
+
+    Attributes:
+        table: has the columns ``id`` and, if `PageQuery.after` may be a uuid, ``uuid``.
+        joined: the table with those tables joined to it that conditions and
+            columns refer to; it has one row for each of the table's.
+        columns: the columns to read, each with its own label.
+        conditions: which rows belong to the list.
+        order: a column of the table that is never NULL; None = ordered by id alone.
+        is_descending: largest first, also by id.
+    """
+
+    table: sa.Table
+    joined: sa.FromClause
+    columns: Sequence["sa.ColumnElement[Any]"]
+    conditions: Sequence["sa.ColumnElement[bool]"] = ()
+    order: "sa.Column[Any] | None" = None
+    is_descending: bool = False
+
+
+def select_page(
+    connection: sa.Connection,
+    query: PageQuery,
+    listing: Listing,
+    decode: Callable[[sa.RowMapping], T],
+) -> Page[T]:
+    """Read one page.
+
+    The ids of the page are selected first and joined to the columns, so that
+    no database sorts or copies wide rows. The database's time comes with
+    them, and also when the page is empty.
+
+    Raises:
+        RequestError: `query.after` does not exist.
+    """
+    keys = _keys_of(listing.table, listing)
+    marker = _find_marker(query, listing)
+    ids = sa.select(listing.table.c.id).select_from(listing.joined).where(*listing.conditions)
+    if query.after is not None:
+        ids = ids.where(_is_beyond(keys, _edges_of(query, listing, marker), listing))
+    order = [key.desc() if listing.is_descending else key.asc() for key in keys]
+    # One more than the page has: whether there are further ones.
+    page = ids.order_by(*order).limit(query.limit + 1).subquery("page")
+    exists = sa.literal(1) if marker is None else sa.exists(marker.select)
+    head = sa.select(utc_now().label("page_now"), exists.label("page_marker")).subquery("head")
+    source = head.outerjoin(page, sa.true()).outerjoin(
+        listing.joined, listing.table.c.id == page.c.id
+    )
+    columns = (*head.c, page.c.id.label("page_id"), *listing.columns)
+    statement = sa.select(*columns).select_from(source).order_by(*order)
+    rows = connection.execute(statement).mappings().all()
+    if not rows[0]["page_marker"]:
+        raise RequestError("marker", f"not found: {query.after}")
+    found = [row for row in rows if row["page_id"] is not None]
+    has_more = len(found) > query.limit
+    return Page(
+        items=tuple(decode(row) for row in found[: query.limit]),
+        now=rows[0]["page_now"],
+        next=found[query.limit - 1]["page_id"] if has_more else None,
+    )
+
+
+def equals_id(column: "sa.ColumnElement[int]", value: int) -> "sa.ColumnElement[bool]":
+    """Return the condition that an id has a value, which may be any integer."""
+    return column == value if 0 <= value <= MAX_ID else sa.false()
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    """The row after which a page starts, in a subquery."""
+
+    table: Any
+    is_marker: "sa.ColumnElement[bool]"
+
+    @property
+    def select(self) -> "sa.Select[Any]":
+        return sa.select(self.table.c.id).where(self.is_marker)
+
+
+def _find_marker(query: PageQuery, listing: Listing) -> _Marker | None:
+    """Return the marker's row, None if there is no marker or its id suffices."""
+    table = listing.table.alias("marker")
+    if isinstance(query.after, str):
+        return _Marker(table, table.c.uuid == query.after)
+    if query.after is None or listing.order is None:
+        return None
+    return _Marker(table, equals_id(table.c.id, query.after))
+
+
+def _keys_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
+    """Return the columns of a table or its alias by which the list is ordered."""
+    if listing.order is None:
+        return [table.c.id]
+    order = table.c[listing.order.name]
+    is_text = isinstance(order.type, sa.String)
+    return [byte_order(order) if is_text else order, table.c.id]
+
+
+def _edges_of(query: PageQuery, listing: Listing, marker: _Marker | None) -> list[Any]:
+    """Return the marker's values of the columns by which the list is ordered."""
+    if marker is None:
+        assert isinstance(query.after, int)
+        return [max(-1, min(query.after, MAX_ID))]
+    return [
+        sa.select(key).where(marker.is_marker).scalar_subquery()
+        for key in _keys_of(marker.table, listing)
+    ]
+
+
+def _is_beyond(
+    keys: "Sequence[sa.ColumnElement[Any]]", edges: Sequence[Any], listing: Listing
+) -> "sa.ColumnElement[bool]":
+    """Return the condition of the rows that follow the marker."""
+    beyond: list[sa.ColumnElement[bool]] = [
+        key < edge if listing.is_descending else key > edge
+        for key, edge in zip(keys, edges, strict=True)
+    ]
+    if len(keys) == 1:
+        return beyond[0]
+    return sa.or_(beyond[0], sa.and_(keys[0] == edges[0], beyond[1]))

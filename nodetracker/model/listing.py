@@ -1,0 +1,171 @@
+"""Queries of lists, and the values that only lists have; None and () do not filter."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.page import PageQuery
+from nodetracker.model.warning import WarningKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceQuery(PageQuery):
+    """Selects services, in order of id.
+
+    Attributes:
+        binary: e.g. ``nodetracker-compute``.
+    """
+
+    id: int | None = None
+    uuid: str | None = None
+    host: str | None = None
+    binary: str | None = None
+    is_disabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimQuery(PageQuery):
+    """Selects claims, oldest first.
+
+    Attributes:
+        host, nodename, node_id: the claim's node.
+        states: any of these.
+        workload_uuid, project_id: of the claim's workload.
+    """
+
+    uuid: str | None = None
+    host: str | None = None
+    nodename: str | None = None
+    node_id: int | None = None
+    states: tuple[ClaimState, ...] = ()
+    workload_uuid: str | None = None
+    project_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationQuery(PageQuery):
+    """Selects migrations, oldest first.
+
+    Attributes:
+        host: of either side.
+        statuses: any of these.
+    """
+
+    uuid: str | None = None
+    host: str | None = None
+    workload_uuid: str | None = None
+    statuses: tuple[MigrationStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryQuery(PageQuery):
+    """Selects changes of nodes' rows, newest first, of all hosts or one.
+
+    Attributes:
+        since, until: earliest and latest time, both included.
+    """
+
+    host: str | None = None
+    nodename: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarningQuery(PageQuery):
+    """Selects stored warnings, in order of when they were first seen.
+
+    Attributes:
+        kinds: any of these.
+        is_resolved: False selects unresolved ones.
+    """
+
+    host: str | None = None
+    nodename: str | None = None
+    kinds: tuple[WarningKind, ...] = ()
+    is_resolved: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadQuery(PageQuery):
+    """Selects workloads on nodes: active claims with their guests, and guests without a claim.
+
+    Attributes:
+        uuid: of the workload.
+        host, nodename, node_id: where it is.
+        project_id: of the claim, or of the guest when the claim has none.
+        is_claimed: False selects unclaimed guests.
+        reads_details: read `WorkloadRow.details`, which is {} otherwise.
+    """
+
+    uuid: str | None = None
+    host: str | None = None
+    nodename: str | None = None
+    node_id: int | None = None
+    project_id: str | None = None
+    is_claimed: bool | None = None
+    reads_details: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRow:
+    """A workload on one node: an active claim with its guest, or a guest without a claim.
+
+    Attributes:
+        uuid, kind, name: of the workload; the name is "" when unknown.
+        node_id, node_uuid, host, nodename: where it is.
+        project_id: its owner, "" when unknown.
+        claim_uuid, claim_state: None for an unclaimed guest.
+        vcpu_milli: shared CPUs in thousandths; all CPUs of an unclaimed guest.
+        pcpus: dedicated CPUs of a claim.
+        memory_mb, disk_mb: MiB. Amounts are the claim's, else the guest's.
+        power_state: None when its guest has not been listed.
+        details: further data from its driver as plain JSON.
+    """
+
+    uuid: str
+    kind: WorkloadKind
+    name: str
+    node_id: int
+    node_uuid: str
+    host: str
+    nodename: str
+    project_id: str
+    claim_uuid: str | None
+    claim_state: ClaimState | None
+    vcpu_milli: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int
+    power_state: PowerState | None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """The amounts of a project's workloads of one kind, claimed or not.
+
+    A workload that moves has two claims, and both count.
+
+    Attributes:
+        project_id: of the claim, or of the guest when the claim has none; "" = unknown.
+        is_claimed: whether the amounts are those of active claims; otherwise
+            they are those of guests without a claim.
+        workloads: number of different workloads.
+        vcpu_milli: shared CPUs in thousandths; all CPUs of unclaimed guests.
+        pcpus: dedicated CPUs of claims.
+        memory_mb, disk_mb: MiB.
+    """
+
+    project_id: str
+    kind: WorkloadKind
+    is_claimed: bool
+    workloads: int
+    vcpu_milli: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int

@@ -1,0 +1,124 @@
+"""The part of the store that lists: pages of all nouns, and sums over all nodes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from nodetracker.model.change import HistoryEntry
+from nodetracker.model.claim import Claim
+from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
+from nodetracker.model.listing import (
+    ClaimQuery,
+    HistoryQuery,
+    MigrationQuery,
+    ServiceQuery,
+    UsageSum,
+    WarningQuery,
+    WorkloadQuery,
+    WorkloadRow,
+)
+from nodetracker.model.migration import Migration
+from nodetracker.model.page import Page, PageQuery
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import WarningRecord
+from nodetracker.ports.methods import delegated, repeatable
+
+Q = TypeVar("Q", bound=PageQuery)
+T = TypeVar("T")
+
+
+class FleetReader(Protocol):
+    """Lists of whole fleets, for operators and their programs.
+
+    A page is one statement, however many rows exist, and is read by its
+    key, not by an offset. Every method may raise the errors of `FleetStore`;
+    every list raises RequestError when nothing has the uuid `PageQuery.after`.
+    """
+
+    @repeatable
+    def list_fleet(self, query: FleetQuery) -> Page[FleetNode]:
+        """Return nodes with the services of their hosts' agents."""
+
+    @repeatable
+    def sum_fleet(self) -> FleetSums:
+        """Return the sums over all nodes whose service is enabled, by one statement."""
+
+    @repeatable
+    def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:
+        """Return services in order of id."""
+
+    @repeatable
+    def find_service(self, service: int | str) -> ServiceRecord:
+        """Return the service with an id or uuid.
+
+        Raises:
+            NotFoundError: no such service.
+        """
+
+    @repeatable
+    def sum_usage(self, host: str | None = None, project_id: str | None = None) -> list[UsageSum]:
+        """Return the amounts of workloads by project and kind, by one statement.
+
+        In order of project, kind, and claimed ones first. Projects without workloads are absent.
+        """
+
+    @repeatable
+    def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
+        """Return workloads on nodes, in order of uuid and node."""
+
+    @repeatable
+    def list_claim_page(self, query: ClaimQuery) -> Page[Claim]:
+        """Return claims, oldest first."""
+
+    @repeatable
+    def list_migration_page(self, query: MigrationQuery) -> Page[Migration]:
+        """Return migrations, oldest first."""
+
+    @repeatable
+    def list_history_page(self, query: HistoryQuery) -> Page[HistoryEntry]:
+        """Return what agents changed, newest first."""
+
+    @repeatable
+    def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
+        """Return stored warnings, in order of when they were first seen."""
+
+    @repeatable
+    def list_history(
+        self,
+        host: str,
+        nodename: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """Return what agents changed, oldest first; `limit` keeps the newest."""
+
+
+class DelegatedFleetReader:
+    """`FleetReader` of a store whose `_delegate` carries out all of its methods."""
+
+    list_fleet = delegated(FleetReader.list_fleet)
+    sum_fleet = delegated(FleetReader.sum_fleet)
+    list_service_page = delegated(FleetReader.list_service_page)
+    find_service = delegated(FleetReader.find_service)
+    sum_usage = delegated(FleetReader.sum_usage)
+    list_workloads = delegated(FleetReader.list_workloads)
+    list_claim_page = delegated(FleetReader.list_claim_page)
+    list_migration_page = delegated(FleetReader.list_migration_page)
+    list_history_page = delegated(FleetReader.list_history_page)
+    list_warning_page = delegated(FleetReader.list_warning_page)
+    list_history = delegated(FleetReader.list_history)
+
+
+def read_pages(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[Page[T]]:
+    """Yield the pages of a list from `query.after` to its end, each read when it is needed.
+
+    Args:
+        list_page: a method of `FleetReader`.
+    """
+    while True:
+        page = list_page(query)
+        yield page
+        if page.next is None:
+            return
+        query = replace(query, after=page.next)

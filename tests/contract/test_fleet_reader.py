@@ -1,0 +1,356 @@
+"""Every store lists nodes and services by pages, and sums nodes and workloads."""
+
+import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, FleetSums, LivenessFilter
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.listing import ServiceQuery, UsageSum
+from nodetracker.model.node import NODE_COLUMNS, NodeValues
+from nodetracker.model.page import Page
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
+from nodetracker.ports import Store
+from nodetracker.ports.fleet import read_pages
+from tests.builders import take_service
+from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
+from tests.contract.values import (
+    create,
+    key_of,
+    make_guest,
+    make_incarnation,
+    make_values,
+    register,
+)
+
+MISSING = "00000000-0000-4000-8000-000000000000"
+TOO_LARGE = 2**70
+UP, DOWN = LivenessFilter(True, 60), LivenessFilter(False, 60)
+
+
+def add_host(store: Store, host: str, *nodenames: str, **changes: Any) -> None:
+    """Add a live host with nodes."""
+    agent = register(store, host, f"agent-of-{host}")
+    store.report_state(agent, 1, AuditState(1.0))
+    nodes = [create(agent, name, make_values(**changes)) for name in nodenames]
+    store.apply_changes(agent, nodes, 60)
+
+
+def add_host_without_agent(store: Store, host: str, *nodenames: str) -> None:
+    """Add nodes whose host has no services row of an agent."""
+    agent = key_of(take_service(store, host, make_incarnation(f"none-{host}"), CONDUCTOR_BINARY))
+    store.apply_changes(agent, [create(agent, name) for name in nodenames], 60)
+
+
+def names(page: Page[FleetNode]) -> list[str]:
+    return [item.node.nodename for item in page.items]
+
+
+def find(store: Store, **filters: Any) -> list[str]:
+    return names(store.list_fleet(FleetQuery(**filters)))
+
+
+def read_all(store: Store, query: FleetQuery) -> list[str]:
+    return [name for page in read_pages(store.list_fleet, query) for name in names(page)]
+
+
+class TestColumns:
+    def test_only_the_columns_that_the_query_names_are_read(self, store: Store) -> None:
+        add_host(store, "alpha", "n1")
+        (stored,) = store.list_nodes()
+        (found,) = store.list_fleet(FleetQuery(columns=("vcpus", "facts", "stats"))).items
+        known = {name: getattr(stored.values, name) for name in ("vcpus", "facts", "stats")}
+        assert found.node == dataclasses.replace(stored, values=NodeValues(**known))
+
+    def test_all_columns_are_those_of_the_row(self, store: Store) -> None:
+        add_host(store, "alpha", "n1")
+        (found,) = store.list_fleet(FleetQuery(columns=NODE_COLUMNS)).items
+        assert [found.node] == store.list_nodes()
+
+    def test_a_node_comes_with_its_agent_s_service_and_the_time(self, store: Store) -> None:
+        add_host(store, "alpha", "n1", "n2")
+        take_service(store, "alpha", make_incarnation("conductor"), CONDUCTOR_BINARY)
+        (service,) = store.list_services("alpha", COMPUTE_BINARY)
+        before = store.now()
+        page = store.list_fleet(FleetQuery(reads_audits=True))
+        assert [item.service for item in page.items] == [service, service]
+        assert service.id
+        assert service.last_audit
+        assert before <= page.now <= store.now()
+
+    def test_audits_are_read_only_when_they_are_needed(self, store: Store) -> None:
+        add_host(store, "alpha", "n1")
+        (service,) = store.list_services("alpha")
+        (found,) = store.list_fleet(FleetQuery()).items
+        assert found.service == dataclasses.replace(service, last_audit={})
+
+    def test_a_node_of_a_host_without_an_agent_has_no_service(self, store: Store) -> None:
+        add_host_without_agent(store, "alpha", "n1")
+        (found,) = store.list_fleet(FleetQuery(reads_audits=True)).items
+        assert (found.node.nodename, found.service) == ("n1", None)
+
+    def test_an_empty_fleet_returns_the_time(self, store: Store) -> None:
+        before = store.now()
+        page = store.list_fleet(FleetQuery())
+        assert (page.items, page.next) == ((), None)
+        assert before <= page.now <= store.now()
+
+
+class TestFilters:
+    def test_filters_select_nodes(self, store: Store) -> None:
+        add_host(store, "alpha", "rack1-node1", "rack1-Node2")
+        add_host(store, "beta", "rack2_node1", "100%", "a\\b/c")
+        add_host(store, "gamma", "straße")
+        add_host_without_agent(store, "delta", "lost")
+        store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True))
+        store.set_service("gamma", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        alpha, beta = ["rack1-node1", "rack1-Node2"], ["rack2_node1", "100%", "a\\b/c"]
+        expected: list[tuple[dict[str, Any], list[str]]] = [
+            ({"host": "alpha"}, alpha),
+            ({"host": "ALPHA"}, []),
+            ({"nodename": "100%"}, ["100%"]),
+            ({"host": "alpha", "nodename": "100%"}, []),
+            ({"name_part": "node"}, [*alpha, "rack2_node1"]),
+            ({"name_part": "K1-NODE"}, alpha),
+            ({"name_part": "%"}, ["100%"]),
+            ({"name_part": "_"}, ["rack2_node1"]),
+            ({"name_part": "\\"}, ["a\\b/c"]),
+            ({"name_part": "/"}, ["a\\b/c"]),
+            ({"name_part": "aß"}, ["straße"]),
+            ({"name_part": "k?"}, []),
+            ({"uuid": MISSING}, []),
+            ({"id": -1}, []),
+            ({"id": TOO_LARGE}, []),
+            ({"id": -TOO_LARGE}, []),
+            ({"is_disabled": True}, beta),
+            ({"is_disabled": False}, [*alpha, "straße", "lost"]),
+            ({"liveness": UP}, [*alpha, *beta]),
+            ({"liveness": UP, "is_disabled": False}, alpha),
+            ({"liveness": DOWN}, ["straße", "lost"]),
+            ({"liveness": DOWN, "has_service": True}, ["straße"]),
+            ({"liveness": LivenessFilter(True, -60)}, []),
+            ({"has_service": False}, ["lost"]),
+        ]
+        assert [(filters, find(store, **filters)) for filters, _ in expected] == expected
+        for item in store.list_fleet(FleetQuery()).items:
+            node = item.node
+            assert find(store, id=node.id) == find(store, uuid=node.uuid) == [node.nodename]
+
+    def test_an_agent_that_reported_its_end_is_down(self, store: Store) -> None:
+        agent = register(store)
+        store.apply_changes(agent, [create(agent, "n1")], 60)
+        assert find(store, liveness=UP) == ["n1"]  # it has just been created
+        store.report_state(agent, 1, AuditState(), is_last=True)
+        assert (find(store, liveness=UP), find(store, liveness=DOWN)) == ([], ["n1"])
+
+
+class TestPages:
+    def test_pages_have_each_node_once_in_order(self, store: Store) -> None:
+        for number, name in enumerate(("b", "B", "_", "ä", "a")):
+            add_host(store, f"h{number}", name, memory_mb=number % 2, cpu_used=number % 3 / 3)
+        stored = store.list_nodes()
+        for order in ("id", "memory_mb", "nodename", "cpu_used", "created_at"):
+            own = ("id", "nodename", "created_at")
+            key = attrgetter(order if order in own else f"values.{order}", "id")
+            for is_descending in (False, True):
+                expected = sorted(stored, key=key, reverse=is_descending)
+                for limit in (1, 2, 4, 5, 6):
+                    query = FleetQuery(
+                        order=order, is_descending=is_descending, limit=limit, columns=NODE_COLUMNS
+                    )
+                    pages = list(read_pages(store.list_fleet, query))
+                    assert [item.node for page in pages for item in page.items] == expected
+                    sizes = [len(page.items) for page in pages]
+                    assert sizes == [limit] * (5 // limit) + [5 % limit] * (5 % limit > 0)
+
+    def test_each_order_is_accepted_with_a_marker(self, store: Store) -> None:
+        add_host(store, "alpha", "n1", "n2", "n3")
+        for order in FLEET_ORDERS:
+            everything = store.list_fleet(FleetQuery(order=order)).items
+            first = everything[0].node
+            for after in (first.uuid, first.id):
+                page = store.list_fleet(FleetQuery(order=order, after=after))
+                assert page.items == everything[1:]
+
+    def test_a_marker_that_does_not_match_the_filters_is_a_place_in_the_list(
+        self, store: Store
+    ) -> None:
+        add_host(store, "alpha", "n1")
+        add_host(store, "beta", "n2")
+        add_host(store, "gamma", "n3")
+        (marker,) = store.list_fleet(FleetQuery(host="beta")).items
+        assert find(store, after=marker.node.uuid, host="gamma") == ["n3"]
+        assert find(store, after=marker.node.uuid, host="alpha") == []
+
+    def test_a_deleted_node_does_not_end_a_list_that_is_being_read(self, store: Store) -> None:
+        add_host(store, "alpha", "n1", "n2", "n3")
+        page = store.list_fleet(FleetQuery(limit=2))
+        store.delete_node("alpha", "n2")
+        assert find(store, after=page.next) == ["n3"]
+
+    def test_a_marker_that_does_not_exist_is_an_error(self, store: Store) -> None:
+        for host in ("alpha", "beta"):  # of an empty list as well
+            for query in (
+                FleetQuery(after=MISSING),
+                FleetQuery(after=MISSING, order="host"),
+                FleetQuery(after=4711, order="host"),
+                FleetQuery(after=TOO_LARGE, order="host"),
+            ):
+                with pytest.raises(RequestError, match=f"not found: {query.after}"):
+                    store.list_fleet(query)
+            add_host(store, host, "n1")
+
+    def test_an_id_is_a_place_whether_it_exists_or_not(self, store: Store) -> None:
+        add_host(store, "alpha", "n1")
+        assert find(store, after=-TOO_LARGE) == find(store, after=0) == ["n1"]
+        assert find(store, after=TOO_LARGE) == []
+
+
+@pytest.mark.parametrize(
+    ("build", "path"),
+    [
+        (lambda: FleetQuery(limit=0), "limit"),
+        (lambda: ServiceQuery(limit=-1), "limit"),
+        (lambda: FleetQuery(columns=("vcpus", "id")), "columns"),
+        (lambda: FleetQuery(order="stats"), "order"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_refused(build: Callable[[], object], path: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        build()
+    assert caught.value.path == path
+
+
+class TestSums:
+    def test_only_nodes_with_an_enabled_service_are_summed(self, store: Store) -> None:
+        large = {"vcpus": 2**40, "disk_available_least": None}
+        add_host(store, "alpha", "n1", "n2", **large)
+        add_host(store, "beta", "n3", disk_available_least=-3)
+        add_host(store, "gamma", "n4")
+        add_host_without_agent(store, "delta", "n5")
+        store.set_service("gamma", COMPUTE_BINARY, ServiceChange(disabled=True))
+        store.set_service("beta", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        assert store.sum_fleet() == FleetSums(
+            count=3,
+            vcpus=2**41 + 64,
+            vcpus_used=9,
+            memory_mb=3 * 257_554,
+            memory_mb_used=3 * 2_560,
+            local_gb=9_000,
+            local_gb_used=63,
+            free_ram_mb=3 * 254_994,
+            free_disk_gb=3 * 2_979,
+            current_workload=3,
+            running_vms=6,
+            disk_available_least=-3,
+        )
+
+    def test_an_empty_fleet_sums_to_nothing(self, store: Store) -> None:
+        assert set(dataclasses.astuple(store.sum_fleet())) == {0}
+
+
+class TestServices:
+    @pytest.fixture
+    def services(self, store: Store) -> Store:
+        for host in ("gamma", "alpha", "beta"):
+            register(store, host, f"agent-of-{host}")
+        take_service(store, "alpha", make_incarnation("conductor"), CONDUCTOR_BINARY)
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
+        return store
+
+    def test_services_are_found_by_id_and_uuid(self, services: Store) -> None:
+        for service in services.list_services():
+            assert services.find_service(service.id) == service
+            assert services.find_service(service.uuid) == service
+            assert services.list_service_page(ServiceQuery(id=service.id)).items == (service,)
+            assert services.list_service_page(ServiceQuery(uuid=service.uuid)).items == (service,)
+        assert len({service.id for service in services.list_services()}) == 4
+
+    def test_a_service_that_does_not_exist_is_not_found(self, services: Store) -> None:
+        for service in (0, -1, TOO_LARGE, MISSING, "alpha"):
+            with pytest.raises(NotFoundError, match=f"no such service: {service}"):
+                services.find_service(service)
+
+    def test_a_service_keeps_its_id(self, services: Store) -> None:
+        (before,) = services.list_services("beta")
+        after = take_service(services, "beta", make_incarnation("other"))
+        change = ServiceChange(disabled=True)
+        assert before.id == after.id == services.set_service("beta", COMPUTE_BINARY, change).id
+
+    def test_filters_select_services_in_order_of_id(self, services: Store) -> None:
+        expected: list[tuple[dict[str, Any], list[str]]] = [
+            ({}, ["gamma", "alpha", "beta", "alpha"]),
+            ({"host": "alpha"}, ["alpha", "alpha"]),
+            ({"binary": CONDUCTOR_BINARY}, ["alpha"]),
+            ({"host": "beta", "binary": CONDUCTOR_BINARY}, []),
+            ({"is_disabled": True}, ["alpha"]),
+            ({"is_disabled": False, "binary": COMPUTE_BINARY}, ["gamma", "beta"]),
+            ({"id": TOO_LARGE}, []),
+            ({"uuid": MISSING}, []),
+        ]
+        for filters, hosts in expected:
+            before = services.now()
+            page = services.list_service_page(ServiceQuery(**filters))
+            assert [service.host for service in page.items] == hosts
+            assert before <= page.now <= services.now()
+            query = ServiceQuery(limit=1, **filters)
+            pages = list(read_pages(services.list_service_page, query))
+            assert tuple(item for part in pages for item in part.items) == page.items
+
+    def test_a_marker_is_a_uuid_that_exists(self, services: Store) -> None:
+        first, *others = services.list_service_page(ServiceQuery()).items
+        assert services.list_service_page(ServiceQuery(after=first.uuid)).items == tuple(others)
+        with pytest.raises(RequestError, match=f"not found: {MISSING}"):
+            services.list_service_page(ServiceQuery(after=MISSING))
+
+
+class TestUsage:
+    def test_claims_and_unclaimed_guests_are_summed_by_project_and_kind(self, store: Store) -> None:
+        container = {"kind": WorkloadKind.CONTAINER, "vcpu_milli": 1, "memory_mb": 2, "disk_mb": 3}
+        own = make_guest("own", project_id="p2")
+        guests = (
+            make_guest("web"),
+            make_guest("ftp"),
+            make_guest("pod", **container),
+            make_guest("old", project_id=""),
+            own,
+        )
+        make_node(store, guests)
+        make_node(store, host="beta")
+        for host, resources in (
+            ("alpha", {"VCPU": 1, "PCPU": 1, "MEMORY_MB": 3}),
+            ("beta", {"VCPU": 2, "MEMORY_MB": 4, "DISK_GB": 1}),
+        ):
+            store.create_claim(ask(**resources), host, "node-1", ADMISSION_POLICY)
+        released = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
+        store.abort_claim(released.uuid)
+        # The project of this one is known by its guest alone.
+        request = ask(own.uuid, MEMORY_MB=5)
+        unknown = dataclasses.replace(request.workload, project_id="")
+        request = dataclasses.replace(request, workload=unknown)
+        store.create_claim(request, "alpha", "node-1", ADMISSION_POLICY)
+        instance, pod = WorkloadKind.INSTANCE, WorkloadKind.CONTAINER
+        old = UsageSum("", instance, False, 1, 1500, 0, 2048, 20480)
+        on_alpha = UsageSum("p1", instance, True, 1, 1000, 1, 3, 0)
+        p1 = UsageSum("p1", instance, True, 2, 3000, 1, 7, 1024)
+        p2 = UsageSum("p2", instance, True, 1, 0, 0, 5, 0)
+        pods = UsageSum("prøject", pod, False, 1, 1, 0, 2, 3)
+        instances = UsageSum("prøject", instance, False, 2, 3000, 0, 4096, 40960)
+        assert store.sum_usage() == [old, p1, p2, pods, instances]
+        assert store.sum_usage(host="alpha") == [old, on_alpha, p2, pods, instances]
+        assert store.sum_usage(project_id="p1") == [p1]
+        assert store.sum_usage("alpha", "p1") == [on_alpha]
+        assert store.sum_usage("alpha", "") == [old]
+        assert store.sum_usage("gamma") == store.sum_usage(project_id="P1") == []
+
+    def test_a_workload_that_moves_is_one_with_both_amounts(self, store: Store) -> None:
+        make_node(store)
+        make_node(store, host="beta")
+        claim = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
+        second = ask(claim.workload.uuid, VCPU=2)
+        store.create_claim(second, "beta", "node-1", ADMISSION_POLICY)
+        assert store.sum_usage() == [UsageSum("p1", WorkloadKind.INSTANCE, True, 1, 3000, 0, 0, 0)]
