@@ -100,6 +100,7 @@ class NotifyingStore(DelegatedFleetReader):
     find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
+    count_exclusions = delegated(SchedulerStore.count_exclusions)
     purge = delegated(OperatorStore.purge)
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:

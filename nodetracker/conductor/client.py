@@ -103,6 +103,7 @@ class ConductorStore(DelegatedFleetReader):
     find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
+    count_exclusions = delegated(SchedulerStore.count_exclusions)
 
     set_service = delegated(OperatorStore.set_service)
     delete_service = delegated(OperatorStore.delete_service)

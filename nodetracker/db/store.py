@@ -11,23 +11,21 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
-from nodetracker.db import fleet, history, host_warnings, hosts, nodes, services
+from nodetracker.db import history, host_warnings, hosts, nodes, services
 from nodetracker.db.audit import node_changes
-from nodetracker.db.candidates import find_candidates
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.fleet_reader import SqlFleetReader
 from nodetracker.db.ledger import claims, migrations, split_brains
+from nodetracker.db.placing import SqlPlacing
 from nodetracker.errors import ClaimRefusedError, ConflictError
-from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
-from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostVersions, NodeRecord
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult, CandidatePolicy
+from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult
 
 Clock = Callable[[], datetime]
 
@@ -46,7 +44,7 @@ def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStor
     return SqlStore(Database(settings), clock)
 
 
-class SqlStore(SqlFleetReader):
+class SqlStore(SqlFleetReader, SqlPlacing):
     """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -171,24 +169,6 @@ class SqlStore(SqlFleetReader):
     def list_split_brains(self, host: str) -> list[SplitBrain]:
         """See `Store`."""
         return self._database.read(lambda c: split_brains.list_split_brains(c, host))
-
-    def find_candidates(
-        self,
-        request: ClaimRequest,
-        policy: CandidatePolicy,
-        limit: int,
-        after: CandidateCursor | None = None,
-    ) -> CandidatePage:
-        """See `Store`."""
-        return self._database.read(lambda c: find_candidates(c, request, policy, limit, after))
-
-    def load_ledger_versions(self) -> LedgerVersions:
-        """See `Store`."""
-        return self._database.read(fleet.load_ledger_versions)
-
-    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
-        """See `Store`."""
-        return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
 
     def create_migration(
         self,

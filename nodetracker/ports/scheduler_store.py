@@ -3,12 +3,13 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode, LedgerVersions
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
-from nodetracker.settings import CandidatePolicy
+from nodetracker.settings import AdmissionPolicy, CandidatePolicy
 
 
 class SchedulerStore(LedgerStore, Protocol):
@@ -48,4 +49,14 @@ class SchedulerStore(LedgerStore, Protocol):
 
         Deleted nodes are left out. A node's version is read before its claims,
         guests and devices; when these are newer, the node is read again later.
+        """
+
+    @repeatable
+    def count_exclusions(self, request: ClaimRequest, policy: AdmissionPolicy) -> Exclusions:
+        """Count the nodes that each check excludes, independent of each other.
+
+        The request's host and nodename restrict the nodes. Of more than
+        `MOST_EVALUATED` nodes, NUMA cells and PCI devices are evaluated only on as
+        many that pass all other checks. For a fleet it takes up to a second; call
+        it when no candidate was found.
         """

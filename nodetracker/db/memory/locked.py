@@ -24,7 +24,7 @@ def lock_node(
     """Return a node, None when it does not exist."""
     for record in tables.nodes.values():
         if (record.host, record.nodename) == (host, nodename):
-            return _as_locked(tables, now, record, workload_uuid)
+            return read_locked(tables, now, record, workload_uuid)
     return None
 
 
@@ -52,7 +52,7 @@ def lock_claim(tables: Tables, now: datetime, uuid: str) -> LockedClaim:
     move = tables.migrations.get(claim.migration_uuid or "")
     return LockedClaim(
         claim,
-        _as_locked(tables, now, tables.nodes[claim.node_id], claim.workload.uuid),
+        read_locked(tables, now, tables.nodes[claim.node_id], claim.workload.uuid),
         others=tuple(sorted(others, key=lambda other: other.created_at)),
         source_of=max(moved_by, default=None),
         destination_of=move.uuid if move is not None and move.is_open else None,
@@ -90,7 +90,7 @@ def lock_migration(tables: Tables, now: datetime, uuid: str) -> LockedMigration:
     return LockedMigration(
         place_migration(tables, migration),
         {
-            node_id: _as_locked(tables, now, tables.nodes[node_id], workload)
+            node_id: read_locked(tables, now, tables.nodes[node_id], workload)
             for node_id in sorted(node_ids_of(tables, migration))
         },
         {claim.uuid: claim for claim in claims if claim.workload.uuid == workload},
@@ -98,7 +98,10 @@ def lock_migration(tables: Tables, now: datetime, uuid: str) -> LockedMigration:
     )
 
 
-def _as_locked(tables: Tables, now: datetime, record: NodeRecord, workload_uuid: str) -> LockedNode:
+def read_locked(
+    tables: Tables, now: datetime, record: NodeRecord, workload_uuid: str
+) -> LockedNode:
+    """Return a node as a ledger transaction for a workload reads it."""
     service = tables.services.get((record.host, COMPUTE_BINARY))
     claims = [c for c in tables.claims.values() if c.node_id == record.id and c.is_active]
     mine = [claim for claim in claims if claim.workload.uuid == workload_uuid]

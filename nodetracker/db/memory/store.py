@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from nodetracker.db.memory.candidates import MemoryCandidates
+from nodetracker.db.memory.exclusions import MemoryExclusions
 from nodetracker.db.memory.fleet import MemoryFleet
 from nodetracker.db.memory.fleet_reader import MemoryFleetReader
 from nodetracker.db.memory.host_warnings import MemoryWarnings
@@ -20,6 +21,7 @@ class MemoryStore(
     MemoryMigrations,
     MemoryFleet,
     MemoryCandidates,
+    MemoryExclusions,
     MemoryServices,
     MemoryWarnings,
     MemoryFleetReader,

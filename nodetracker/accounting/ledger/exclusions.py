@@ -1,0 +1,130 @@
+"""Explain why nodes are no candidates: counts by check, and the nearest node."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+
+MOST_EVALUATED = 1000
+"""Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
+
+AMOUNT_CHECKS = {
+    VCPU: AdmissionCheck.CPU,
+    PCPU: AdmissionCheck.PCPU,
+    MEMORY: AdmissionCheck.RAM,
+    DISK: AdmissionCheck.DISK,
+}
+"""Resource class with columns -> the check that fails when too little is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A node that refuses a claim.
+
+    Attributes:
+        checks: those that it fails, in the order of `AdmissionCheck`.
+        shortage: sum over these of the missing share of the requested amount
+            (`AMOUNT_CHECKS`), or of 1 for any other check.
+        missing: resource class -> amount by which too little is free or the
+            claim is larger than the node, in the class's unit.
+        reasons: every reason, as the ledger reports it.
+    """
+
+    host: str
+    nodename: str
+    checks: tuple[AdmissionCheck, ...]
+    shortage: float
+    missing: Mapping[str, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> tuple[int, float, str, str]:
+        """Order of nodes, the nearest first: fewest failed checks, then the least shortage."""
+        return len(self.checks), self.shortage, self.host, self.nodename
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusions:
+    """Why the nodes that a request may name are no candidates.
+
+    Attributes:
+        total: number of these nodes.
+        counts: check -> number of nodes that it excludes; a node that fails
+            several checks is counted by each.
+        lower_bounds: the checks that were not evaluated on all nodes.
+        nearest: of the excluded nodes, that with the fewest failed checks, then
+            the least shortage; equal ones by host and nodename. None without any.
+    """
+
+    total: int
+    counts: Mapping[AdmissionCheck, int] = field(default_factory=dict)
+    lower_bounds: frozenset[AdmissionCheck] = frozenset()
+    nearest: NearMiss | None = None
+
+
+def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | None:
+    """Return what a node lacks for a claim, None when it would accept the claim."""
+    if not admission.refusals:
+        return None
+    failed = {refusal.check for refusal in admission.refusals}
+    missing = {
+        verdict.resource: _missing_of(verdict) for verdict in admission.verdicts if not verdict.fits
+    }
+    requested = {verdict.resource: verdict.requested for verdict in admission.verdicts}
+    shares = {
+        AMOUNT_CHECKS[resource]: amount / requested[resource]
+        for resource, amount in missing.items()
+        if resource in AMOUNT_CHECKS
+    }
+    checks = tuple(check for check in AdmissionCheck if check in failed)
+    shortage = sum(shares.get(check, 1.0) for check in checks)
+    return NearMiss(host, nodename, checks, shortage, missing, admission.reasons)
+
+
+def count_exclusions(misses: Iterable[NearMiss | None]) -> Exclusions:
+    """Count evaluated nodes; those that would accept the claim are None."""
+    counts: Counter[AdmissionCheck] = Counter()
+    total, nearest = 0, None
+    for miss in misses:
+        total += 1
+        if miss is not None:
+            counts.update(miss.checks)
+            nearest = nearer_of(nearest, miss)
+    return Exclusions(total, counts, nearest=nearest)
+
+
+def nearer_of(first: NearMiss | None, second: NearMiss | None) -> NearMiss | None:
+    """Return the nearer of two nodes."""
+    found = [miss for miss in (first, second) if miss is not None]
+    return min(found, key=lambda miss: miss.rank, default=None)
+
+
+def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:
+    """Return why nodes are excluded as text, "" when none is.
+
+    >>> from nodetracker.model.claim import Amounts, Workload
+    >>> request = ClaimRequest("u", Workload("w"), Amounts(), "", host="h1")
+    >>> render_exclusions(Exclusions(0), request)
+    'no node exists on host h1'
+    >>> counts = {AdmissionCheck.NUMA: 3, AdmissionCheck.UP: 1}
+    >>> render_exclusions(Exclusions(5, counts, frozenset({AdmissionCheck.NUMA})), request)
+    'up: 1 of 5 nodes, numa: at least 3 of 5 nodes'
+    """
+    if exclusions.total == 0:
+        names = [("on host", request.host), ("named", request.nodename)]
+        place = "".join(f" {word} {name}" for word, name in names if name is not None)
+        return f"no node exists{place}"
+    return ", ".join(
+        f"{check}: {'at least ' if check in exclusions.lower_bounds else ''}"
+        f"{exclusions.counts[check]} of {exclusions.total} nodes"
+        for check in AdmissionCheck
+        if exclusions.counts.get(check)
+    )
+
+
+def _missing_of(verdict: ResourceVerdict) -> float:
+    """Return how much is missing, by what is free or by the size of the node."""
+    lack = 0.0 if verdict.free is None else verdict.requested - verdict.free
+    return max(lack, verdict.excess or 0.0)
