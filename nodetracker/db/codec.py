@@ -13,6 +13,7 @@ from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
+from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
@@ -32,6 +33,7 @@ GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 AVAILABILITY_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
 MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
+WORKLOAD_COLUMNS = tuple(item.name for item in dataclasses.fields(WorkloadRow))
 
 
 def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> dict[str, Any]:
@@ -209,6 +211,17 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         numa=None if row["numa"] is None else decode_placement(row["numa"]),
         devices=tuple(row["devices"] or ()),
     )
+
+
+def decode_workload(row: Row) -> WorkloadRow:
+    """Build a workload of a row with the columns of `WorkloadRow`; without details, {}."""
+    fields = {name: row[name] for name in WORKLOAD_COLUMNS if name in row}
+    fields["kind"] = WorkloadKind(fields["kind"])
+    if fields["claim_state"] is not None:
+        fields["claim_state"] = ClaimState(fields["claim_state"])
+    if fields["power_state"] is not None:
+        fields["power_state"] = PowerState(fields["power_state"])
+    return WorkloadRow(**{**fields, "details": fields.get("details") or {}})
 
 
 def encode_migration(migration: Migration) -> dict[str, Any]:

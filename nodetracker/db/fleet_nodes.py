@@ -48,6 +48,7 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
         joined=_JOINED,
         columns=(*_ROW, *(_nodes[name] for name in query.columns), *services),
         conditions=_list_conditions(query),
+        filtered=_JOINED,
         order=None if name == "id" else _nodes[name],
         is_descending=query.is_descending,
     )

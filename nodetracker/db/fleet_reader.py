@@ -2,8 +2,9 @@
 
 from datetime import datetime
 
-from nodetracker.db import fleet_nodes, history, services, usage
+from nodetracker.db import fleet_nodes, history, host_warnings, services, usage, workloads
 from nodetracker.db.connection.engine import Database
+from nodetracker.db.ledger import claims, migrations
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
@@ -50,23 +51,23 @@ class SqlFleetReader:
 
     def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
         """See `Store`."""
-        raise NotImplementedError
+        return self._database.read(lambda c: workloads.list_workloads(c, query))
 
     def list_claim_page(self, query: ClaimQuery) -> Page[Claim]:
         """See `Store`."""
-        raise NotImplementedError
+        return self._database.read(lambda c: claims.list_claim_page(c, query))
 
     def list_migration_page(self, query: MigrationQuery) -> Page[Migration]:
         """See `Store`."""
-        raise NotImplementedError
+        return self._database.read(lambda c: migrations.list_migration_page(c, query))
 
     def list_history_page(self, query: HistoryQuery) -> Page[HistoryEntry]:
         """See `Store`."""
-        raise NotImplementedError
+        return self._database.read(lambda c: history.list_history_page(c, query))
 
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """See `Store`."""
-        raise NotImplementedError
+        return self._database.read(lambda c: host_warnings.list_warning_page(c, query))
 
     def list_history(
         self,

@@ -6,8 +6,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, HistoryEntry
+from nodetracker.model.listing import HistoryQuery
+from nodetracker.model.page import Page
 
 _history = tables.history.c
 _PURGED_AT_ONCE = 5000
@@ -54,11 +57,37 @@ def list_history(
     query = query.order_by(_history.at.desc(), _history.id.desc())
     if limit is not None:
         query = query.limit(limit)
-    rows = connection.execute(query).all()
-    return [
-        HistoryEntry(row.at, row.host, row.nodename, ChangeKind(row.what), row.diff)
-        for row in reversed(rows)
-    ]
+    rows = connection.execute(query).mappings().all()
+    return [_decode(row) for row in reversed(rows)]
+
+
+def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[HistoryEntry]:
+    """See `Store.list_history_page`."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if query.host is not None:
+        conditions.append(_history.host == query.host)
+    if query.nodename is not None:
+        conditions.append(_history.nodename == query.nodename)
+    if query.since is not None:
+        conditions.append(_history.at >= query.since)
+    if query.until is not None:
+        conditions.append(_history.at <= query.until)
+    listing = Listing(
+        table=tables.history,
+        joined=tables.history,
+        columns=tuple(_history),
+        conditions=conditions,
+        filtered=tables.history,
+        order=_history.at,
+        is_descending=True,
+    )
+    return select_page(connection, query, listing, _decode)
+
+
+def _decode(row: sa.RowMapping) -> HistoryEntry:
+    return HistoryEntry(
+        row["at"], row["host"], row["nodename"], ChangeKind(row["what"]), row["diff"], row["id"]
+    )
 
 
 def purge(connection: sa.Connection, before: datetime) -> int:

@@ -7,8 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
+from nodetracker.model.listing import WarningQuery
+from nodetracker.model.page import Page
 from nodetracker.model.warning import (
     HostWarning,
     WarningKind,
@@ -170,6 +173,27 @@ def list_warnings(connection: sa.Connection, host: str | None) -> list[WarningRe
     return [_decode(row) for row in rows if row["kind"] in _KINDS]
 
 
+def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[WarningRecord]:
+    """See `Store.list_warning_page`."""
+    kinds = query.kinds or tuple(WarningKind)  # a later version may have stored others
+    conditions: list[sa.ColumnElement[bool]] = [_warnings.kind.in_([kind.value for kind in kinds])]
+    if query.host is not None:
+        conditions.append(_warnings.host == query.host)
+    if query.nodename is not None:
+        conditions.append(_warnings.nodename == query.nodename)
+    if query.is_resolved is not None:
+        is_unresolved = _warnings.resolved_at.is_(None)
+        conditions.append(~is_unresolved if query.is_resolved else is_unresolved)
+    listing = Listing(
+        table=tables.warnings,
+        joined=tables.warnings,
+        columns=tuple(_warnings),
+        conditions=conditions,
+        filtered=tables.warnings,
+    )
+    return select_page(connection, query, listing, _decode)
+
+
 def _decode(row: sa.RowMapping) -> WarningRecord:
     return WarningRecord(
         warning=HostWarning(WarningKind(row["kind"]), row["nodename"], row["item"], row["message"]),
@@ -178,6 +202,7 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
         last_seen=row["last_seen"],
         count=row["count"],
         resolved_at=row["resolved_at"],
+        id=row["id"],
     )
 
 

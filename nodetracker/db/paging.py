@@ -22,10 +22,12 @@ class Listing:
 
     Attributes:
         table: has the columns ``id`` and, if `PageQuery.after` may be a uuid, ``uuid``.
-        joined: the table with those tables joined to it that conditions and
-            columns refer to; it has one row for each of the table's.
+        joined: the table with those tables joined to it that the columns
+            refer to; it has one row for each of the table's.
         columns: the columns to read, each with its own label.
         conditions: which rows belong to the list.
+        filtered: the table with those tables joined to it that the conditions
+            refer to. Only these, as an optimizer may start with any of them.
         order: a column of the table that is never NULL; None = ordered by id alone.
         is_descending: largest first, also by id.
     """
@@ -33,7 +35,8 @@ class Listing:
     table: sa.Table
     joined: sa.FromClause
     columns: Sequence["sa.ColumnElement[Any]"]
-    conditions: Sequence["sa.ColumnElement[bool]"] = ()
+    conditions: Sequence["sa.ColumnElement[bool]"]
+    filtered: sa.FromClause
     order: "sa.Column[Any] | None" = None
     is_descending: bool = False
 
@@ -46,37 +49,40 @@ def select_page(
 ) -> Page[T]:
     """Read one page.
 
-    The ids of the page are selected first and joined to the columns, so that
-    no database sorts or copies wide rows. The database's time comes with
-    them, and also when the page is empty.
+    The keys of the page are selected and ordered first and joined to the
+    columns, so that no database sorts or copies wide rows. The database's time
+    comes with them, and also when the page is empty.
 
     Raises:
         RequestError: `query.after` does not exist.
     """
     keys = _keys_of(listing.table, listing)
     marker = _find_marker(query, listing)
-    ids = sa.select(listing.table.c.id).select_from(listing.joined).where(*listing.conditions)
+    columns = [listing.table.c.id] if listing.order is None else [listing.table.c.id, listing.order]
+    found = sa.select(*columns).select_from(listing.filtered).where(*listing.conditions)
     if query.after is not None:
-        ids = ids.where(_is_beyond(keys, _edges_of(query, listing, marker), listing))
-    order = [key.desc() if listing.is_descending else key.asc() for key in keys]
+        found = found.where(_is_beyond(keys, _edges_of(query, listing, marker), listing))
     # One more than the page has: whether there are further ones.
-    page = ids.order_by(*order).limit(query.limit + 1).subquery("page")
+    page = found.order_by(*_sort(keys, listing)).limit(query.limit + 1).subquery("page")
     exists = sa.literal(1) if marker is None else sa.exists(marker.select)
     head = sa.select(utc_now().label("page_now"), exists.label("page_marker")).subquery("head")
     source = head.outerjoin(page, sa.true()).outerjoin(
         listing.joined, listing.table.c.id == page.c.id
     )
-    columns = (*head.c, page.c.id.label("page_id"), *listing.columns)
-    statement = sa.select(*columns).select_from(source).order_by(*order)
+    statement = (
+        sa.select(*head.c, page.c.id.label("page_id"), *listing.columns)
+        .select_from(source)
+        .order_by(*_sort(_keys_of(page, listing), listing))
+    )
     rows = connection.execute(statement).mappings().all()
     if not rows[0]["page_marker"]:
         raise RequestError("marker", f"not found: {query.after}")
-    found = [row for row in rows if row["page_id"] is not None]
-    has_more = len(found) > query.limit
+    listed = [row for row in rows if row["page_id"] is not None]
+    has_more = len(listed) > query.limit
     return Page(
-        items=tuple(decode(row) for row in found[: query.limit]),
+        items=tuple(decode(row) for row in listed[: query.limit]),
         now=rows[0]["page_now"],
-        next=found[query.limit - 1]["page_id"] if has_more else None,
+        next=listed[query.limit - 1]["page_id"] if has_more else None,
     )
 
 
@@ -108,12 +114,18 @@ def _find_marker(query: PageQuery, listing: Listing) -> _Marker | None:
 
 
 def _keys_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
-    """Return the columns of a table or its alias by which the list is ordered."""
+    """Return the columns of a table, its alias or a page by which the list is ordered."""
     if listing.order is None:
         return [table.c.id]
     order = table.c[listing.order.name]
     is_text = isinstance(order.type, sa.String)
     return [byte_order(order) if is_text else order, table.c.id]
+
+
+def _sort(
+    keys: "Sequence[sa.ColumnElement[Any]]", listing: Listing
+) -> "list[sa.ColumnElement[Any]]":
+    return [key.desc() if listing.is_descending else key.asc() for key in keys]
 
 
 def _edges_of(query: PageQuery, listing: Listing, marker: _Marker | None) -> list[Any]:

@@ -65,7 +65,13 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
     ]
     if query.id is not None:
         conditions.append(equals_id(_services.id, query.id))
-    listing = Listing(tables.services, tables.services, list(_services), conditions)
+    listing = Listing(
+        table=tables.services,
+        joined=tables.services,
+        columns=tuple(_services),
+        conditions=conditions,
+        filtered=tables.services,
+    )
     return select_page(connection, query, listing, service_codec.decode_service)
 
 

@@ -75,13 +75,18 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A row of a node's history."""
+    """A row of a node's history.
+
+    Attributes:
+        id: of the row, 0 in answers of conductors that do not return it.
+    """
 
     at: datetime
     host: str
     nodename: str
     what: ChangeKind
     diff: Mapping[str, Any]
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

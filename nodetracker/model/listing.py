@@ -94,6 +94,9 @@ class WarningQuery(PageQuery):
 class WorkloadQuery(PageQuery):
     """Selects workloads on nodes: active claims with their guests, and guests without a claim.
 
+    All rows of a workload are on one page. `limit` is the number of workloads,
+    and `after` the uuid of one, which need not exist.
+
     Attributes:
         uuid: of the workload.
         host, nodename, node_id: where it is.

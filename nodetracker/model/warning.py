@@ -101,7 +101,12 @@ class HostWarning:
 
 @dataclass(frozen=True, slots=True)
 class WarningRecord:
-    """A warning as stored, with its first and last report, their count and its end."""
+    """A warning as stored, with its first and last report, their count and its end.
+
+    Attributes:
+        id: of the row, 0 while it is not stored, and in answers of conductors
+            that do not return it.
+    """
 
     warning: HostWarning
     host: str
@@ -109,6 +114,7 @@ class WarningRecord:
     last_seen: datetime
     count: int
     resolved_at: datetime | None
+    id: int = 0
 
 
 def is_counted_again(last_seen: datetime, resolved_at: datetime | None, now: datetime) -> bool:

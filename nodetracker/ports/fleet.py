@@ -65,7 +65,10 @@ class FleetReader(Protocol):
 
     @repeatable
     def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
-        """Return workloads on nodes, in order of uuid and node."""
+        """Return workloads on nodes, in order of uuid, node and claim, unclaimed guests last.
+
+        A page has all rows of at most `PageQuery.limit` workloads.
+        """
 
     @repeatable
     def list_claim_page(self, query: ClaimQuery) -> Page[Claim]:

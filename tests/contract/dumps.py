@@ -70,11 +70,14 @@ class Rows:
 
     def dump(self) -> Dump:
         """Return all rows, labelled."""
-        if self._engine is None:
-            return dict(_label_memory(self._tables(), self._names))
+        rows = (
+            _label_memory(self._tables(), self._names)
+            if self._engine is None
+            else _label_sql(self.save(), self._names)
+        )
         return {
             label: {name: value for name, value in row.items() if name not in _IDS}
-            for label, row in _label_sql(self.save(), self._names)
+            for label, row in rows
         }
 
     def _memory(self) -> MemoryStore:

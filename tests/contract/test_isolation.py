@@ -60,7 +60,7 @@ from tests.contract.values import (
 from tests.oracle import check_usage
 
 ALWAYS_DOWN = -1
-READS = ("list_", "load_", "now", "close")
+READS = ("find_", "list_", "load_", "sum_", "now", "close")
 Touched = dict[str, set[str] | None]
 
 

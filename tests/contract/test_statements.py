@@ -5,6 +5,13 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
+from nodetracker.model.listing import (
+    ClaimQuery,
+    HistoryQuery,
+    MigrationQuery,
+    WarningQuery,
+    WorkloadQuery,
+)
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
@@ -166,3 +173,30 @@ def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlS
     with count_statements(store) as unchanged:
         assert len(manager.refresh().states) == 1000
     assert (len(versions), len(none), len(unchanged)) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
+    agent = register(store)
+    changes = [create(agent, f"n{i}", guests=(make_guest(f"g{i}"),)) for i in range(count)]
+    store.apply_changes(agent, changes, 60)
+    store.sync_warnings(
+        agent, [HostWarning(WarningKind.FACT_HELD, f"n{i}", "cpu", "held") for i in range(count)]
+    )
+    request = {"resources": {"MEMORY_MB": 1}}
+    store.report_state(agent, 1, AuditState())
+    for number in range(count):
+        workload = {"uuid": make_guest(f"claimed-{number}").uuid}
+        claim = parse_claim_request(request | {"workload": workload})
+        store.create_claim(claim, "alpha", f"n{number}", AdmissionPolicy(60, 600))
+    for list_page, query, expected in (
+        (store.list_workloads, WorkloadQuery(), 2 * count),
+        (store.list_workloads, WorkloadQuery(host="alpha", project_id="prøject"), count),
+        (store.list_claim_page, ClaimQuery(host="alpha"), count),
+        (store.list_migration_page, MigrationQuery(host="alpha"), 0),
+        (store.list_history_page, HistoryQuery(host="alpha"), count),
+        (store.list_warning_page, WarningQuery(is_resolved=False), count),
+    ):
+        with count_statements(store) as seen:
+            assert len(list_page(query).items) == expected
+        assert len(seen) == 1

@@ -17,9 +17,12 @@ from nodetracker.db import codec
 from nodetracker.db.ledger.locked_claims import lock_claim
 from nodetracker.db.ledger.locked_nodes import lock_node, lock_rows
 from nodetracker.db.ledger.writes import apply_write, bump_generation
+from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.listing import ClaimQuery
+from nodetracker.model.page import Page
 from nodetracker.ports import AdmissionPolicy
 
 _nodes = tables.compute_nodes.c
@@ -101,6 +104,34 @@ def list_claims(
     return select_claims(connection, *conditions)
 
 
+def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]:
+    """See `Store.list_claim_page`."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if query.uuid is not None:
+        conditions.append(_claims.uuid == query.uuid)
+    if query.host is not None:
+        conditions.append(_nodes.host == query.host)
+    if query.nodename is not None:
+        conditions.append(_nodes.hypervisor_hostname == query.nodename)
+    if query.node_id is not None:
+        conditions.append(equals_id(_claims.compute_node_id, query.node_id))
+    if query.states:
+        conditions.append(_claims.state.in_([state.value for state in query.states]))
+    if query.workload_uuid is not None:
+        conditions.append(_claims.workload_uuid == query.workload_uuid)
+    if query.project_id is not None:
+        conditions.append(_claims.project_id == query.project_id)
+    with_node = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+    listing = Listing(
+        table=tables.claims,
+        joined=with_node,
+        columns=(*_claims, _nodes.host, _nodes.hypervisor_hostname),
+        conditions=conditions,
+        filtered=tables.claims if query.host is query.nodename is None else with_node,
+    )
+    return select_page(connection, query, listing, _decode)
+
+
 def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Claim]:
     """Return claims, oldest first."""
     query = (
@@ -109,10 +140,11 @@ def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool
         .where(*conditions)
         .order_by(_claims.created_at, _claims.id)
     )
-    return [
-        codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
-        for row in connection.execute(query).mappings()
-    ]
+    return [_decode(row) for row in connection.execute(query).mappings()]
+
+
+def _decode(row: sa.RowMapping) -> Claim:
+    return codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
 
 
 def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:

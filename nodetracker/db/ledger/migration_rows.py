@@ -27,19 +27,46 @@ CURRENT_PLACES: dict[str, Any] = {
 """Current places of the claims, as hosts may be renamed; the last ones once claims are deleted."""
 
 
+WITH_NODES = WITH_CLAIMS.outerjoin(
+    _source_node, _source_node.c.id == source_claim.c.compute_node_id
+).outerjoin(_dest_node, _dest_node.c.id == dest_claim.c.compute_node_id)
+
+COLUMNS = tuple(
+    CURRENT_PLACES.get(name, _migrations[name]).label(name) for name in codec.MIGRATION_COLUMNS
+)
+
+
 def select_migrations(*more: Any) -> "sa.Select[Any]":
     """Select migrations, oldest first, with more columns of `WITH_CLAIMS`."""
-    columns = [
-        CURRENT_PLACES.get(name, _migrations[name]).label(name) for name in codec.MIGRATION_COLUMNS
-    ]
     return (
-        sa.select(*columns, *more)
-        .select_from(
-            WITH_CLAIMS.outerjoin(
-                _source_node, _source_node.c.id == source_claim.c.compute_node_id
-            ).outerjoin(_dest_node, _dest_node.c.id == dest_claim.c.compute_node_id)
-        )
+        sa.select(*COLUMNS, *more)
+        .select_from(WITH_NODES)
         .order_by(_migrations.created_at, _migrations.id)
+    )
+
+
+def is_on_host(host: str) -> "sa.ColumnElement[bool]":
+    """Return the condition that a claim of a migration is on a host, or was when it was deleted.
+
+    The ids of those that may match are found by indexes.
+    """
+    may_match = sa.union(
+        *(
+            sa.select(_migrations.id)
+            .join(claim, claim.c.uuid == claim_uuid)
+            .join(node, node.c.id == claim.c.compute_node_id)
+            .where(node.c.host == host)
+            for claim, node, claim_uuid in (
+                (source_claim, _source_node, _migrations.source_claim),
+                (dest_claim, _dest_node, _migrations.dest_claim),
+            )
+        ),
+        sa.select(_migrations.id).where(_migrations.source_host == host),
+        sa.select(_migrations.id).where(_migrations.dest_host == host),
+    ).subquery()
+    return sa.and_(
+        _migrations.id.in_(sa.select(may_match.c.id)),
+        sa.or_(CURRENT_PLACES["source_host"] == host, CURRENT_PLACES["dest_host"] == host),
     )
 
 

@@ -22,16 +22,21 @@ from nodetracker.db import codec
 from nodetracker.db.ledger import claims
 from nodetracker.db.ledger.locked_migrations import lock_migration, lock_move
 from nodetracker.db.ledger.migration_rows import (
-    CURRENT_PLACES,
+    COLUMNS,
+    WITH_NODES,
     dest_claim,
+    is_on_host,
     list_where,
     select_migrations,
     source_claim,
 )
 from nodetracker.db.ledger.writes import apply_write
+from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
+from nodetracker.model.listing import MigrationQuery
 from nodetracker.model.migration import OPEN, RUNNING, Migration, MigrationStatus, Move
+from nodetracker.model.page import Page
 from nodetracker.ports import AdmissionPolicy
 
 _migrations = tables.migrations.c
@@ -98,14 +103,33 @@ def list_migrations(
     """See `Store.list_migrations`."""
     conditions: list[sa.ColumnElement[bool]] = []
     if host is not None:
-        conditions.append(
-            sa.or_(CURRENT_PLACES["source_host"] == host, CURRENT_PLACES["dest_host"] == host)
-        )
+        conditions.append(is_on_host(host))
     if uuid is not None:
         conditions.append(_migrations.uuid == uuid)
     if status is not None:
         conditions.append(_migrations.status == status.value)
     return list_where(connection, *conditions)
+
+
+def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Page[Migration]:
+    """See `Store.list_migration_page`."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if query.uuid is not None:
+        conditions.append(_migrations.uuid == query.uuid)
+    if query.host is not None:
+        conditions.append(is_on_host(query.host))
+    if query.workload_uuid is not None:
+        conditions.append(_migrations.workload_uuid == query.workload_uuid)
+    if query.statuses:
+        conditions.append(_migrations.status.in_([status.value for status in query.statuses]))
+    listing = Listing(
+        table=tables.migrations,
+        joined=WITH_NODES,
+        columns=COLUMNS,
+        conditions=conditions,
+        filtered=tables.migrations if query.host is None else WITH_NODES,
+    )
+    return select_page(connection, query, listing, codec.decode_migration)
 
 
 def purge(connection: sa.Connection, before: datetime) -> int:

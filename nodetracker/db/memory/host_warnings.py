@@ -90,6 +90,7 @@ def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetim
         last_seen=now,
         count=known.count + 1 if known else 1,
         resolved_at=None,
+        id=known.id if known else tables.next_id(),
     )
     tables.warnings[host, stored.key] = record
     return record

@@ -1,8 +1,13 @@
 """List workloads, claims, migrations, history and warnings from dicts."""
 
-from nodetracker.db.memory.tables import MemoryRows
+from collections.abc import Iterator
+from operator import attrgetter
+
+from nodetracker.db.memory.paging import cut_page
+from nodetracker.db.memory.tables import MemoryRows, Tables, place_migration
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim
+from nodetracker.model.guest import Guest
 from nodetracker.model.listing import (
     ClaimQuery,
     HistoryQuery,
@@ -12,6 +17,7 @@ from nodetracker.model.listing import (
     WorkloadRow,
 )
 from nodetracker.model.migration import Migration
+from nodetracker.model.node import NodeRecord
 from nodetracker.model.page import Page
 from nodetracker.model.warning import WarningRecord
 
@@ -21,20 +27,155 @@ class MemoryLists(MemoryRows):
 
     def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
         """See `Store`."""
-        raise NotImplementedError
+        with self._reading() as tables:
+            found = sorted(
+                (row for row in _list_rows(tables, query) if _is_listed(row, query)),
+                key=lambda row: (row.uuid, row.node_id, row.claim_uuid is None),
+            )
+            uuids = list(dict.fromkeys(row.uuid for row in found))
+            on_page = set(uuids[: query.limit])
+            return Page(
+                tuple(row for row in found if row.uuid in on_page),
+                self._clock(),
+                uuids[query.limit - 1] if len(uuids) > query.limit else None,
+            )
 
     def list_claim_page(self, query: ClaimQuery) -> Page[Claim]:
         """See `Store`."""
-        raise NotImplementedError
+        with self._reading() as tables:
+            return cut_page(
+                tables.claims.values(),
+                query,
+                self._clock(),
+                lambda claim: (
+                    query.uuid in (None, claim.uuid)
+                    and query.host in (None, claim.host)
+                    and query.nodename in (None, claim.nodename)
+                    and query.node_id in (None, claim.node_id)
+                    and (not query.states or claim.state in query.states)
+                    and query.workload_uuid in (None, claim.workload.uuid)
+                    and query.project_id in (None, claim.workload.project_id)
+                ),
+                id_of=lambda claim: tables.ids[claim.uuid],
+                uuid_of=attrgetter("uuid"),
+            )
 
     def list_migration_page(self, query: MigrationQuery) -> Page[Migration]:
         """See `Store`."""
-        raise NotImplementedError
+        with self._reading() as tables:
+            return cut_page(
+                [place_migration(tables, migration) for migration in tables.migrations.values()],
+                query,
+                self._clock(),
+                lambda migration: (
+                    query.uuid in (None, migration.uuid)
+                    and query.host in (None, migration.source_host, migration.dest_host)
+                    and query.workload_uuid in (None, migration.workload_uuid)
+                    and (not query.statuses or migration.status in query.statuses)
+                ),
+                id_of=lambda migration: tables.ids[migration.uuid],
+                uuid_of=attrgetter("uuid"),
+            )
 
     def list_history_page(self, query: HistoryQuery) -> Page[HistoryEntry]:
         """See `Store`."""
-        raise NotImplementedError
+        with self._reading() as tables:
+            return cut_page(
+                tables.history,
+                query,
+                self._clock(),
+                lambda entry: (
+                    query.host in (None, entry.host)
+                    and query.nodename in (None, entry.nodename)
+                    and (query.since is None or entry.at >= query.since)
+                    and (query.until is None or entry.at <= query.until)
+                ),
+                id_of=attrgetter("id"),
+                key_of=attrgetter("at"),
+                is_descending=True,
+            )
 
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """See `Store`."""
-        raise NotImplementedError
+        with self._reading() as tables:
+            return cut_page(
+                tables.warnings.values(),
+                query,
+                self._clock(),
+                lambda record: (
+                    query.host in (None, record.host)
+                    and query.nodename in (None, record.warning.nodename)
+                    and (not query.kinds or record.warning.kind in query.kinds)
+                    and query.is_resolved in (None, record.resolved_at is not None)
+                ),
+                id_of=attrgetter("id"),
+            )
+
+
+def _list_rows(tables: Tables, query: WorkloadQuery) -> Iterator[WorkloadRow]:
+    for claim in tables.claims.values():
+        if claim.is_active:
+            node = tables.nodes[claim.node_id]
+            guest = node.guests.get(claim.workload.uuid)
+            yield _describe_claim(claim, guest, node, query.reads_details)
+    for node in tables.nodes.values():
+        for guest in node.guests.values():
+            if guest.claim_uuid is None:
+                yield _describe_guest(guest, node, query.reads_details)
+
+
+def _describe_claim(
+    claim: Claim, guest: Guest | None, node: NodeRecord, reads_details: bool
+) -> WorkloadRow:
+    workload, amounts = claim.workload, claim.amounts
+    return WorkloadRow(
+        uuid=workload.uuid,
+        kind=workload.kind,
+        name=workload.name or (guest.name if guest else ""),
+        node_id=node.id,
+        node_uuid=node.uuid,
+        host=node.host,
+        nodename=node.nodename,
+        project_id=workload.project_id or (guest.project_id if guest else ""),
+        claim_uuid=claim.uuid,
+        claim_state=claim.state,
+        vcpu_milli=amounts.vcpu_milli,
+        pcpus=amounts.pcpus,
+        memory_mb=amounts.memory_mb,
+        disk_mb=amounts.disk_mb,
+        power_state=guest.power_state if guest else None,
+        details=guest.details if guest and reads_details else {},
+    )
+
+
+def _describe_guest(guest: Guest, node: NodeRecord, reads_details: bool) -> WorkloadRow:
+    return WorkloadRow(
+        uuid=guest.uuid,
+        kind=guest.kind,
+        name=guest.name,
+        node_id=node.id,
+        node_uuid=node.uuid,
+        host=node.host,
+        nodename=node.nodename,
+        project_id=guest.project_id,
+        claim_uuid=None,
+        claim_state=None,
+        vcpu_milli=guest.vcpu_milli,
+        pcpus=0,
+        memory_mb=guest.memory_mb,
+        disk_mb=guest.disk_mb,
+        power_state=guest.power_state,
+        details=guest.details if reads_details else {},
+    )
+
+
+def _is_listed(row: WorkloadRow, query: WorkloadQuery) -> bool:
+    return (
+        query.uuid in (None, row.uuid)
+        and query.host in (None, row.host)
+        and query.nodename in (None, row.nodename)
+        and query.node_id in (None, row.node_id)
+        and query.project_id in (None, row.project_id)
+        and query.is_claimed in (None, row.claim_uuid is not None)
+        and (query.after is None or row.uuid > str(query.after))
+    )

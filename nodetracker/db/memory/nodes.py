@@ -19,7 +19,7 @@ from nodetracker.db.memory.tables import (
     with_claims,
 )
 from nodetracker.errors import NotFoundError
-from nodetracker.model.change import ChangeKind, HistoryEntry, NodeChange
+from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.ports import AgentKey, ApplyResult
 
@@ -71,9 +71,7 @@ class MemoryNodes(MemoryRows):
                 if (record.host, record.nodename) == (host, nodename):
                     checks.check_unclaimed(nodename, list_active_uuids(tables, [record]))
                     delete_node(tables, record.id)
-                    tables.history.append(
-                        HistoryEntry(self._clock(), host, nodename, ChangeKind.DELETE, {})
-                    )
+                    tables.add_history(self._clock(), host, nodename, ChangeKind.DELETE)
                     return
             raise NotFoundError(f"no such node: {nodename} on host {host}")
 
@@ -131,7 +129,7 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
 
     def add_history(change: NodeChange, what: ChangeKind, diff: Mapping[str, object]) -> None:
         plain = parse_json(render_json(diff))
-        tables.history.append(HistoryEntry(now, change.host, change.nodename, what, plain))
+        tables.add_history(now, change.host, change.nodename, what, plain)
 
     for change, row in decision.deletions:
         delete_node(tables, row.id)
@@ -145,8 +143,7 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
         add_history(change, ChangeKind.UPDATE, change.diff)
     written.extend(records.measured_record(change, row, now) for change, row in decision.measures)
     for change in decision.creations:
-        tables.last_id += 1
-        written.append(records.created_record(change, tables.last_id, agent, now))
+        written.append(records.created_record(change, tables.next_id(), agent, now))
         add_history(change, ChangeKind.CREATE, change.diff)
     for change, _ in decision.updates:
         tables.claims.update({c.uuid: c for c in records.stamp_claims(change, now)})

@@ -17,7 +17,7 @@ from nodetracker.db.memory.tables import (
     nodes_of,
 )
 from nodetracker.errors import FencedError, NotFoundError
-from nodetracker.model.change import ChangeKind, HistoryEntry
+from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
@@ -48,10 +48,8 @@ class MemoryServices(MemoryRows):
             checks.check_expected(expected, found)
             nodes = nodes_of(tables, host) if binary == COMPUTE_BINARY else []
             epochs = [record.epoch for record in nodes] + ([found.epoch] if found else [])
-            if found is None:
-                tables.last_id += 1
             record = found or ServiceRecord(
-                id=tables.last_id,
+                id=tables.next_id(),
                 uuid=str(uuid.uuid4()),
                 host=host,
                 binary=binary,
@@ -112,9 +110,7 @@ class MemoryServices(MemoryRows):
             checks.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
             for record in nodes_of(tables, host):
                 delete_node(tables, record.id)
-                tables.history.append(
-                    HistoryEntry(now, host, record.nodename, ChangeKind.DELETE, {})
-                )
+                tables.add_history(now, host, record.nodename, ChangeKind.DELETE)
             for key in [key for key in tables.warnings if key[0] == host]:
                 del tables.warnings[key]
 
@@ -157,7 +153,7 @@ class MemoryServices(MemoryRows):
                     updated_at=now,
                 )
                 diff = checks.renamed_diff(old, new, record.nodename)
-                tables.history.append(HistoryEntry(now, new, nodename, ChangeKind.UPDATE, diff))
+                tables.add_history(now, new, nodename, ChangeKind.UPDATE, diff)
             return len(nodes)
 
     def report_state(

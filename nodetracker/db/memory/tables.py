@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +10,7 @@ from datetime import datetime
 from nodetracker.clock import utc_clock
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.copying import copy_row
-from nodetracker.model.change import HistoryEntry
+from nodetracker.model.change import ChangeKind, HistoryEntry
 from nodetracker.model.claim import Claim, ReleaseReason
 from nodetracker.model.migration import Migration, Move
 from nodetracker.model.node import NodeRecord
@@ -22,7 +22,12 @@ Clock = Callable[[], datetime]
 
 @dataclass(slots=True)
 class Tables:
-    """All rows, by their unique keys."""
+    """All rows, by their unique keys.
+
+    Attributes:
+        ids: of claims and migrations, by uuid.
+        last_id: of any row.
+    """
 
     nodes: dict[int, NodeRecord] = field(default_factory=dict)
     services: dict[tuple[str, str], ServiceRecord] = field(default_factory=dict)
@@ -30,7 +35,25 @@ class Tables:
     history: list[HistoryEntry] = field(default_factory=list)
     claims: dict[str, Claim] = field(default_factory=dict)
     migrations: dict[str, Migration] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
     last_id: int = 0
+
+    def next_id(self) -> int:
+        """Return the id of a new row."""
+        self.last_id += 1
+        return self.last_id
+
+    def add_history(
+        self,
+        at: datetime,
+        host: str,
+        nodename: str,
+        what: ChangeKind,
+        diff: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add a row to the history."""
+        entry = HistoryEntry(at, host, nodename, what, diff or {}, self.next_id())
+        self.history.append(entry)
 
 
 class MemoryRows:

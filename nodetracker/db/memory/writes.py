@@ -15,11 +15,13 @@ def apply_write(tables: Tables, write: LedgerWrite[T]) -> T:
     """Write everything and return the answer."""
     if write.new_claim is not None:
         tables.claims[write.new_claim.uuid] = write.new_claim
+        tables.ids[write.new_claim.uuid] = tables.next_id()
     tables.claims.update({claim.uuid: claim for claim in write.changed_claims})
     for node in write.nodes:
         _write_node(tables, node)
     if write.new_migration is not None:
         tables.migrations[write.new_migration.uuid] = write.new_migration
+        tables.ids[write.new_migration.uuid] = tables.next_id()
     if write.migration_step is not None:
         step = write.migration_step
         tables.migrations[step.uuid] = dataclasses.replace(

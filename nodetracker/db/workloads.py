@@ -1,0 +1,194 @@
+"""List workloads on nodes: active claims with their guests, and guests without a claim."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db import codec
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.paging import equals_id
+from nodetracker.db.schema import tables
+from nodetracker.model.claim import ACTIVE_STATES
+from nodetracker.model.listing import WorkloadQuery, WorkloadRow
+from nodetracker.model.page import Page
+
+_nodes = tables.compute_nodes.c
+_claims = tables.claims.c
+_guests = tables.guests.c
+_claimed = tables.guests.alias("claimed_guests")
+_ACTIVE = [state.value for state in ACTIVE_STATES]
+_PLACE = (
+    _nodes.uuid.label("node_uuid"),
+    _nodes.host,
+    _nodes.hypervisor_hostname.label("nodename"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """One of the two kinds of rows.
+
+    Attributes:
+        uuid: the column that is the workload's uuid.
+        narrow: the tables that `conditions` need.
+        joined: those that `columns` need.
+    """
+
+    uuid: "sa.ColumnElement[str]"
+    narrow: sa.FromClause
+    joined: sa.FromClause
+    columns: "tuple[sa.ColumnElement[Any], ...]"
+    conditions: "tuple[sa.ColumnElement[bool], ...]"
+
+    def select_uuids(self, count: int) -> "sa.Select[Any]":
+        """Select the first uuids, by an index alone unless nodes or projects are filtered."""
+        first = (
+            sa.select(self.uuid.label("uuid"))
+            .select_from(self.narrow)
+            .where(*self.conditions)
+            .distinct()
+            .order_by(self.uuid)
+            .limit(count)
+        )
+        # SQLite has no LIMIT in a part of a union.
+        return sa.select(first.subquery().c.uuid)
+
+    def select_rows(self, page: sa.FromClause) -> "sa.Select[Any]":
+        """Select the rows of the workloads of a page."""
+        joined = page.join(self.joined, page.c.uuid == self.uuid)
+        return sa.select(*self.columns).select_from(joined).where(*self.conditions)
+
+
+def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[WorkloadRow]:
+    """See `Store.list_workloads`."""
+    branches = []
+    if query.is_claimed is not False:
+        branches.append(_select_claimed(query))
+    if query.is_claimed is not True:
+        branches.append(_select_unclaimed(query))
+    found = sa.union(*(branch.select_uuids(query.limit + 1) for branch in branches)).subquery()
+    page = sa.select(found.c.uuid).order_by(found.c.uuid).limit(query.limit + 1).cte("page")
+    listed = sa.union_all(*(branch.select_rows(page) for branch in branches)).subquery()
+    # One row to join to, so that an empty page has the time as well.
+    head = sa.select(utc_now().label("now")).subquery()
+    rows = (
+        connection.execute(
+            sa.select(head.c.now, *listed.c)
+            .select_from(head.outerjoin(listed, sa.true()))
+            .order_by(listed.c.uuid, listed.c.node_id, listed.c.rank, listed.c.row_id)
+        )
+        .mappings()
+        .all()
+    )
+    uuids = list(dict.fromkeys(row["uuid"] for row in rows if row["uuid"] is not None))
+    on_page = set(uuids[: query.limit])
+    return Page(
+        tuple(codec.decode_workload(row) for row in rows if row["uuid"] in on_page),
+        rows[0]["now"],
+        uuids[query.limit - 1] if len(uuids) > query.limit else None,
+    )
+
+
+def _select_claimed(query: WorkloadQuery) -> _Branch:
+    on_node = _nodes.id == _claims.compute_node_id
+    is_its_guest = sa.and_(
+        _claimed.c.compute_node_id == _claims.compute_node_id,
+        _claimed.c.uuid == _claims.workload_uuid,
+    )
+    project_id = sa.func.coalesce(
+        sa.func.nullif(_claims.project_id, ""), _claimed.c.project_id, sa.literal("")
+    )
+    conditions = [
+        _claims.state.in_(_ACTIVE),
+        *_select_places(query, _claims.compute_node_id, _claims.workload_uuid),
+    ]
+    with_node = tables.claims.join(tables.compute_nodes, on_node)
+    narrow: sa.FromClause = with_node if _has_place(query) else tables.claims
+    if query.project_id is not None:
+        narrow = narrow.outerjoin(_claimed, is_its_guest)
+        # The first of the two can use an index.
+        conditions.append(_claims.project_id.in_([query.project_id, ""]))
+        conditions.append(project_id == query.project_id)
+    return _Branch(
+        _claims.workload_uuid,
+        narrow,
+        with_node.outerjoin(_claimed, is_its_guest),
+        (
+            sa.literal(0).label("rank"),
+            _claims.id.label("row_id"),
+            _claims.workload_uuid.label("uuid"),
+            _claims.workload_kind.label("kind"),
+            sa.func.coalesce(
+                sa.func.nullif(_claims.workload_name, ""), _claimed.c.name, sa.literal("")
+            ).label("name"),
+            _claims.compute_node_id.label("node_id"),
+            *_PLACE,
+            project_id.label("project_id"),
+            _claims.uuid.label("claim_uuid"),
+            _claims.state.label("claim_state"),
+            _claims.vcpu_milli,
+            _claims.pcpus,
+            _claims.memory_mb,
+            _claims.disk_mb,
+            _claimed.c.power_state,
+            *((_claimed.c.details,) if query.reads_details else ()),
+        ),
+        tuple(conditions),
+    )
+
+
+def _select_unclaimed(query: WorkloadQuery) -> _Branch:
+    on_node = _nodes.id == _guests.compute_node_id
+    joined = tables.guests.join(tables.compute_nodes, on_node)
+    conditions = [
+        _guests.claim_uuid.is_(None),
+        *_select_places(query, _guests.compute_node_id, _guests.uuid),
+    ]
+    if query.project_id is not None:
+        conditions.append(_guests.project_id == query.project_id)
+    return _Branch(
+        _guests.uuid,
+        joined if _has_place(query) else tables.guests,
+        joined,
+        (
+            sa.literal(1).label("rank"),
+            _guests.id.label("row_id"),
+            _guests.uuid.label("uuid"),
+            _guests.kind,
+            _guests.name,
+            _guests.compute_node_id.label("node_id"),
+            *_PLACE,
+            _guests.project_id,
+            sa.null().label("claim_uuid"),
+            sa.null().label("claim_state"),
+            _guests.vcpu_milli,
+            sa.literal(0).label("pcpus"),
+            _guests.memory_mb,
+            _guests.disk_mb,
+            _guests.power_state,
+            *((_guests.details,) if query.reads_details else ()),
+        ),
+        tuple(conditions),
+    )
+
+
+def _has_place(query: WorkloadQuery) -> bool:
+    return query.host is not None or query.nodename is not None
+
+
+def _select_places(
+    query: WorkloadQuery, node_id: "sa.ColumnElement[int]", uuid: "sa.ColumnElement[str]"
+) -> "list[sa.ColumnElement[bool]]":
+    conditions: list[sa.ColumnElement[bool]] = []
+    if query.host is not None:
+        conditions.append(_nodes.host == query.host)
+    if query.nodename is not None:
+        conditions.append(_nodes.hypervisor_hostname == query.nodename)
+    if query.node_id is not None:
+        conditions.append(equals_id(node_id, query.node_id))
+    if query.uuid is not None:
+        conditions.append(uuid == query.uuid)
+    if query.after is not None:
+        conditions.append(uuid > str(query.after))
+    return conditions

@@ -1,0 +1,412 @@
+"""Workloads, claims, migrations, history and warnings are listed in pages by every store."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.errors import RequestError
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.model.listing import (
+    ClaimQuery,
+    HistoryQuery,
+    MigrationQuery,
+    WarningQuery,
+    WorkloadQuery,
+    WorkloadRow,
+)
+from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import AgentKey, Store
+from nodetracker.ports.fleet import read_pages
+from tests.contract.test_ledger import ADMISSION_POLICY, make_node
+from tests.contract.values import create, make_guest, update
+
+HELD = HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "held")
+DRIFT = HostWarning(WarningKind.DRIFT, "node-1", "", "differs")
+STRANGER = make_guest("stranger", project_id="p2", vcpu_milli=1000)
+
+
+def uuid_of(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
+def claim(store: Store, guest: str, host: str = "alpha", **workload: str) -> Claim:
+    """Claim one CPU for a workload, which is a guest's name, on ``node-1`` of a host."""
+    body = {
+        "workload": {"uuid": make_guest(guest).uuid, **workload},
+        "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
+    }
+    return store.create_claim(parse_claim_request(body), host, "node-1", ADMISSION_POLICY)
+
+
+def move(store: Store, source: Claim, host: str) -> Migration:
+    body = {
+        "workload": {"uuid": source.workload.uuid},
+        "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
+        "migration": {"type": "migration", "source_claim": source.uuid},
+    }
+    return store.create_migration(parse_claim_request(body), host, "node-1", ADMISSION_POLICY)
+
+
+def list_guest(store: Store, agent: AgentKey, name: str, **values: Any) -> None:
+    """Write a guest as an audit does that lists it."""
+    (record,) = store.load_nodes(agent.host)
+    added = make_guest(name, **values)
+    assert not store.apply_changes(agent, [update(record, ItemDiff(added=(added,)))], 60).conflicts
+
+
+@pytest.fixture
+def agents(store: Store) -> dict[str, AgentKey]:
+    """Agents of alpha and beta, each with the node ``node-1``; alpha has an unclaimed guest."""
+    return {
+        "alpha": make_node(store, (STRANGER,), host="alpha"),
+        "beta": make_node(store, host="beta"),
+    }
+
+
+@pytest.fixture
+def claims(store: Store, agents: Mapping[str, AgentKey]) -> dict[str, Claim]:
+    """Claims of four workloads by name; the last one is released."""
+    found = {
+        "a": claim(store, "a", name="web", project_id="p1", user_id="u"),
+        "b": claim(store, "b", "beta", kind="container", project_id="p1"),
+        "c": claim(store, "c", "beta"),
+        "d": claim(store, "d", project_id="p2"),
+    }
+    found["a"] = store.confirm_claim(found["a"].uuid)
+    found["d"] = store.abort_claim(found["d"].uuid)
+    return found
+
+
+def read_all(list_page: Any, query: Any) -> list[Any]:
+    """Return the items of all pages, whose sizes are as requested."""
+    items: list[Any] = []
+    for page in read_pages(list_page, query):
+        assert len(page.items) == query.limit or page.next is None
+        items += page.items
+    return items
+
+
+class TestEveryList:
+    @pytest.mark.parametrize(
+        ("method", "query"),
+        [
+            ("list_workloads", WorkloadQuery),
+            ("list_claim_page", ClaimQuery),
+            ("list_migration_page", MigrationQuery),
+            ("list_history_page", HistoryQuery),
+            ("list_warning_page", WarningQuery),
+        ],
+    )
+    def test_an_empty_one_has_the_database_s_time(
+        self, store: Store, method: str, query: Any
+    ) -> None:
+        before = store.now()
+        page = getattr(store, method)(query())
+        assert (page.items, page.next) == ((), None)
+        assert before <= page.now <= store.now()
+
+    @pytest.mark.parametrize(
+        ("method", "query"),
+        [("list_claim_page", ClaimQuery), ("list_migration_page", MigrationQuery)],
+    )
+    def test_an_unknown_uuid_as_marker_is_an_error(
+        self, store: Store, claims: Mapping[str, Claim], method: str, query: Any
+    ) -> None:
+        with pytest.raises(RequestError, match=uuid_of("unknown")):
+            getattr(store, method)(query(after=uuid_of("unknown")))
+
+    @pytest.mark.parametrize("limit", [1, 2, 3])
+    def test_pages_of_any_size_have_all_items_once_and_in_order(
+        self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim], limit: int
+    ) -> None:
+        for host in ("alpha", "beta"):
+            store.sync_warnings(agents[host], [HELD, DRIFT])
+        migrations = [move(store, claims["a"], "beta"), move(store, claims["b"], "alpha")]
+        assert read_all(store.list_claim_page, ClaimQuery(limit=limit))[:4] == list(claims.values())
+        assert read_all(store.list_migration_page, MigrationQuery(limit=limit)) == migrations
+        history = read_all(store.list_history_page, HistoryQuery(limit=limit))
+        oldest_first = store.list_history("alpha") + store.list_history("beta")
+        assert history == sorted(oldest_first, key=lambda entry: (entry.at, entry.id), reverse=True)
+        warnings = read_all(store.list_warning_page, WarningQuery(limit=limit))
+        assert warnings == sorted(store.list_warnings(), key=lambda record: record.id)
+        assert len(warnings) == 4
+
+
+class TestClaims:
+    @pytest.mark.parametrize(
+        ("filters", "expected"),
+        [
+            ({}, "abcd"),
+            ({"host": "beta"}, "bc"),
+            ({"host": "beta", "nodename": "node-2"}, ""),
+            ({"nodename": "node-1"}, "abcd"),
+            ({"states": (ClaimState.HELD,)}, "bc"),
+            ({"states": (ClaimState.CONFIRMED, ClaimState.RELEASED)}, "ad"),
+            ({"project_id": "p1"}, "ab"),
+            ({"project_id": ""}, "c"),
+            ({"workload_uuid": make_guest("b").uuid}, "b"),
+            ({"workload_uuid": make_guest("b").uuid, "host": "alpha"}, ""),
+            ({"uuid": uuid_of("none")}, ""),
+            ({"node_id": -1}, ""),
+            ({"node_id": 2**70}, ""),
+        ],
+    )
+    def test_they_are_filtered(
+        self, store: Store, claims: Mapping[str, Claim], filters: dict[str, Any], expected: str
+    ) -> None:
+        page = store.list_claim_page(ClaimQuery(**filters))
+        assert list(page.items) == [claims[name] for name in expected]
+
+    def test_one_is_found_by_its_uuid_and_those_of_a_node_by_its_id(
+        self, store: Store, claims: Mapping[str, Claim]
+    ) -> None:
+        own = store.list_claim_page(ClaimQuery(uuid=claims["c"].uuid))
+        assert own.items == (claims["c"],)
+        on_node = store.list_claim_page(ClaimQuery(node_id=claims["c"].node_id))
+        assert on_node.items == (claims["b"], claims["c"])
+
+    def test_the_marker_is_a_uuid_or_the_id_of_a_row_which_may_be_deleted(
+        self, store: Store, claims: Mapping[str, Claim]
+    ) -> None:
+        after_b = store.list_claim_page(ClaimQuery(after=claims["b"].uuid))
+        assert after_b.items == (claims["c"], claims["d"])
+        first = store.list_claim_page(ClaimQuery(host="alpha", limit=1))
+        assert isinstance(first.next, int)
+        store.abort_claim(claims["a"].uuid)
+        store.purge(store.now() + timedelta(hours=1))
+        assert store.list_claim_page(ClaimQuery(after=first.next)).items == (
+            claims["b"],
+            claims["c"],
+        )
+
+
+class TestMigrations:
+    @pytest.fixture
+    def migrations(self, store: Store, claims: Mapping[str, Claim]) -> list[Migration]:
+        """Two running ones to alpha and beta, and a reverted one within beta."""
+        first = move(store, claims["a"], "beta")
+        second = move(store, claims["b"], "alpha")
+        third = move(store, claims["c"], "alpha")
+        return [first, second, store.revert_migration(third.uuid)]
+
+    @pytest.mark.parametrize(
+        ("filters", "expected"),
+        [
+            ({}, [0, 1, 2]),
+            ({"host": "alpha"}, [0, 1, 2]),
+            ({"host": "gamma"}, []),
+            ({"statuses": (MigrationStatus.ACCEPTED,)}, [0, 1]),
+            ({"statuses": (MigrationStatus.REVERTED, MigrationStatus.DONE)}, [2]),
+            ({"workload_uuid": make_guest("b").uuid}, [1]),
+        ],
+    )
+    def test_they_are_filtered(
+        self,
+        store: Store,
+        migrations: list[Migration],
+        filters: dict[str, Any],
+        expected: list[int],
+    ) -> None:
+        page = store.list_migration_page(MigrationQuery(**filters))
+        assert list(page.items) == [migrations[number] for number in expected]
+
+    def test_one_is_found_by_its_uuid(self, store: Store, migrations: list[Migration]) -> None:
+        page = store.list_migration_page(MigrationQuery(uuid=migrations[1].uuid))
+        assert page.items == (migrations[1],)
+
+    def test_a_renamed_host_is_found_by_its_name_of_now(
+        self, store: Store, migrations: list[Migration]
+    ) -> None:
+        (service,) = store.list_services("beta")
+        store.rename_host("beta", "gamma", COMPUTE_BINARY, service)
+        assert len(store.list_migration_page(MigrationQuery(host="gamma")).items) == 3
+        assert store.list_migration_page(MigrationQuery(host="beta")).items == ()
+
+
+class TestHistory:
+    def test_it_is_that_of_all_hosts_newest_first(
+        self, store: Store, agents: Mapping[str, AgentKey]
+    ) -> None:
+        for host in ("alpha", "beta", "alpha"):
+            (record,) = store.load_nodes(host)
+            store.apply_changes(agents[host], [update(record, vcpus=record.generation)], 60)
+        found = store.list_history_page(HistoryQuery()).items
+        assert [entry.host for entry in found] == ["alpha", "beta", "alpha", "beta", "alpha"]
+        assert len({entry.id for entry in found}) == 5
+        (beta,) = store.list_history_page(HistoryQuery(host="beta", limit=1)).items
+        assert beta == found[1]
+
+    def test_it_is_filtered_by_node_and_time(
+        self, store: Store, agents: Mapping[str, AgentKey]
+    ) -> None:
+        store.apply_changes(agents["alpha"], [create(agents["alpha"], "node-2")], 60)
+        second, beta, first = store.list_history_page(HistoryQuery()).items
+
+        def names(**filters: Any) -> list[tuple[str, str]]:
+            page = store.list_history_page(HistoryQuery(**filters))
+            return [(entry.host, entry.nodename) for entry in page.items]
+
+        assert names(nodename="node-1") == [("beta", "node-1"), ("alpha", "node-1")]
+        assert names(host="alpha", nodename="node-2") == [("alpha", "node-2")]
+        assert names(since=beta.at) == [("alpha", "node-2"), ("beta", "node-1")]
+        assert names(until=beta.at) == [("beta", "node-1"), ("alpha", "node-1")]
+        assert names(since=beta.at, until=beta.at) == [("beta", "node-1")]
+        assert names(since=second.at + timedelta(seconds=1)) == []
+        assert names(after=beta.id) == [("alpha", "node-1")]
+        assert names(after=first.id) == []
+
+
+class TestWarnings:
+    def test_they_are_filtered_and_keep_their_id(
+        self, store: Store, agents: Mapping[str, AgentKey]
+    ) -> None:
+        store.sync_warnings(agents["alpha"], [HELD, DRIFT])
+        store.sync_warnings(agents["beta"], [DRIFT])
+        store.sync_warnings(agents["alpha"], [DRIFT])
+
+        def find(**filters: Any) -> list[tuple[str, WarningKind]]:
+            page = store.list_warning_page(WarningQuery(**filters))
+            return [(record.host, record.warning.kind) for record in page.items]
+
+        held, alpha, beta = ("alpha", HELD.kind), ("alpha", DRIFT.kind), ("beta", DRIFT.kind)
+        assert set(find()) == {held, alpha, beta}
+        assert find()[-1] == beta
+        assert find(is_resolved=False) == [alpha, beta]
+        assert find(is_resolved=True) == [held]
+        assert find(host="alpha", is_resolved=False) == [alpha]
+        assert find(kinds=(DRIFT.kind,)) == [alpha, beta]
+        assert find(kinds=(DRIFT.kind, HELD.kind), host="beta") == [beta]
+        assert find(nodename="") == []
+        before = store.list_warning_page(WarningQuery()).items
+        store.sync_warnings(agents["alpha"], [DRIFT, HELD])
+        after = store.list_warning_page(WarningQuery()).items
+        assert [record.id for record in after] == [record.id for record in before]
+        assert all(record.resolved_at is None for record in after)
+
+
+class TestWorkloads:
+    def test_a_claim_has_its_guest_s_state_and_what_only_that_knows(
+        self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]
+    ) -> None:
+        list_guest(store, agents["alpha"], "a", claim_uuid=claims["a"].uuid, memory_mb=1)
+        list_guest(store, agents["beta"], "c", claim_uuid=claims["c"].uuid, project_id="p9")
+        rows = {row.claim_uuid: row for row in store.list_workloads(WorkloadQuery()).items}
+        (alpha,), (beta,) = store.load_nodes("alpha"), store.load_nodes("beta")
+        assert rows[claims["a"].uuid] == WorkloadRow(
+            uuid=make_guest("a").uuid,
+            kind=WorkloadKind.INSTANCE,
+            name="web",
+            node_id=alpha.id,
+            node_uuid=alpha.uuid,
+            host="alpha",
+            nodename="node-1",
+            project_id="p1",
+            claim_uuid=claims["a"].uuid,
+            claim_state=ClaimState.CONFIRMED,
+            vcpu_milli=1000,
+            pcpus=0,
+            memory_mb=64,
+            disk_mb=1024,
+            power_state=PowerState.RUNNING,
+        )
+        unlisted = rows[claims["b"].uuid]
+        assert (unlisted.kind, unlisted.name) == (WorkloadKind.CONTAINER, "")
+        assert (unlisted.power_state, unlisted.claim_state) == (None, ClaimState.HELD)
+        adopted = rows[claims["c"].uuid]
+        assert (adopted.name, adopted.project_id, adopted.node_uuid) == ("c", "p9", beta.uuid)
+        assert claims["d"].uuid not in rows
+
+    def test_a_guest_without_a_claim_has_its_own_amounts(
+        self, store: Store, agents: Mapping[str, AgentKey]
+    ) -> None:
+        (node,) = store.load_nodes("alpha")
+        (row,) = store.list_workloads(WorkloadQuery()).items
+        assert row == WorkloadRow(
+            uuid=STRANGER.uuid,
+            kind=STRANGER.kind,
+            name="stranger",
+            node_id=node.id,
+            node_uuid=node.uuid,
+            host="alpha",
+            nodename="node-1",
+            project_id="p2",
+            claim_uuid=None,
+            claim_state=None,
+            vcpu_milli=1000,
+            pcpus=0,
+            memory_mb=STRANGER.memory_mb,
+            disk_mb=STRANGER.disk_mb,
+            power_state=STRANGER.power_state,
+        )
+
+    @pytest.mark.parametrize(
+        ("filters", "expected"),
+        [
+            ({}, ["a", "b", "c", "stranger"]),
+            ({"host": "alpha"}, ["a", "stranger"]),
+            ({"host": "beta", "nodename": "node-1"}, ["b", "c"]),
+            ({"nodename": "node-2"}, []),
+            ({"project_id": "p1"}, ["a", "b"]),
+            ({"project_id": "p2"}, ["stranger"]),
+            ({"project_id": "p9"}, ["c"]),
+            ({"project_id": ""}, []),
+            ({"project_id": "p9", "host": "alpha"}, []),
+            ({"uuid": make_guest("b").uuid}, ["b"]),
+            ({"uuid": make_guest("d").uuid}, []),
+            ({"uuid": STRANGER.uuid}, ["stranger"]),
+            ({"is_claimed": True}, ["a", "b", "c"]),
+            ({"is_claimed": False}, ["stranger"]),
+            ({"is_claimed": False, "host": "beta"}, []),
+            ({"node_id": -1}, []),
+        ],
+    )
+    def test_they_are_filtered(
+        self,
+        store: Store,
+        agents: Mapping[str, AgentKey],
+        claims: Mapping[str, Claim],
+        filters: dict[str, Any],
+        expected: list[str],
+    ) -> None:
+        list_guest(store, agents["beta"], "c", claim_uuid=claims["c"].uuid, project_id="p9")
+        rows = store.list_workloads(WorkloadQuery(**filters)).items
+        assert {row.uuid for row in rows} == {make_guest(name).uuid for name in expected}
+
+    def test_those_of_a_node_are_found_by_its_id(
+        self, store: Store, claims: Mapping[str, Claim]
+    ) -> None:
+        rows = store.list_workloads(WorkloadQuery(node_id=claims["b"].node_id)).items
+        assert {row.host for row in rows} == {"beta"}
+
+    def test_the_driver_s_details_are_read_on_request(
+        self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]
+    ) -> None:
+        list_guest(store, agents["alpha"], "a", claim_uuid=claims["a"].uuid)
+        rows = store.list_workloads(WorkloadQuery(reads_details=True)).items
+        details = {row.claim_uuid: row.details for row in rows}
+        assert details[claims["a"].uuid] == details[None] == STRANGER.details
+        assert details[claims["b"].uuid] == {}
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 100])
+    def test_all_rows_of_a_workload_are_on_one_page(
+        self, store: Store, claims: Mapping[str, Claim], limit: int
+    ) -> None:
+        for name in ("a", "b"):
+            move(store, claims[name], "alpha" if name == "b" else "beta")
+        found = store.list_workloads(WorkloadQuery()).items
+        assert [row.uuid for row in found] == sorted(row.uuid for row in found)
+        assert len(found) == 6
+        pages = list(read_pages(store.list_workloads, WorkloadQuery(limit=limit)))
+        assert [row for page in pages for row in page.items] == list(found)
+        for page in pages[:-1]:
+            assert len({row.uuid for row in page.items}) == limit
+        (place, other) = store.list_workloads(WorkloadQuery(uuid=make_guest("a").uuid)).items
+        assert place.node_id < other.node_id
