@@ -8,7 +8,7 @@ from oslo_log import _options as log_options  # the module of the library's own 
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import compute, conductor, default, host, metrics, pci, scheduler
+from nodetracker.conf import api, compute, conductor, default, host, metrics, pci, scheduler
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
@@ -38,6 +38,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (conductor.GROUP, conductor.OPTIONS),
         (scheduler.GROUP, scheduler.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
+        (api.GROUP, api.OPTIONS),
         *(
             (plugin.group, plugin.options)
             for plugin in map(load_plugin, list_driver_names())

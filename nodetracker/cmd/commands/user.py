@@ -1,0 +1,137 @@
+"""Commands on users of the REST API: set, delete and list."""
+
+import argparse
+import getpass
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cliff.command import Command
+from cliff.lister import Lister
+
+from nodetracker.api.auth.identity import ADMIN_ROLE, READER_ROLE
+from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.auth.user_file import edit_user_file, read_user_file
+from nodetracker.api.auth.users import (
+    UserFile,
+    delete_user,
+    is_user_name,
+    parse_user_file,
+    set_user,
+)
+from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.errors import NotFoundError, RefusedError
+
+
+class UserCommand(StoreCommand):
+    """Mixin of commands that use the user file."""
+
+    @property
+    def path(self) -> Path:
+        """The user file."""
+        return Path(self.app.conf.api.http_basic_auth_user_file)
+
+    def role_of(self, name: str) -> str:
+        """Return a user's role under ``auth_strategy = http_basic``."""
+        return ADMIN_ROLE if name in self.app.conf.api.http_basic_admins else READER_ROLE
+
+    def edit(self, change: Callable[[str], str]) -> None:
+        """Replace the file by a changed one.
+
+        Raises:
+            RefusedError: it cannot be read or replaced.
+        """
+        try:
+            edit_user_file(self.path, change)
+        except (OSError, UnicodeError) as error:
+            raise RefusedError(f"{self.path} cannot be changed: {error}") from error
+
+    def parse(self, text: str) -> UserFile:
+        """Parse the file, and print its problems."""
+        users = parse_user_file(text)
+        for problem in users.problems:
+            self.app.stderr.write(f"{self.path}: {problem}; the line is ignored\n")
+        return users
+
+
+class SetUser(UserCommand, Command):
+    """Create a user of the REST API, or change its password.
+
+    The password is read from the terminal, or from the first line of the
+    standard input. Users in [api] http_basic_admins administer, others read.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the name."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="Name of the user.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Hash the password and store it."""
+        name: str = parsed_args.name
+        if not is_user_name(name):
+            raise RefusedError(
+                f"invalid user name {name!r}: expected up to 255 printable characters "
+                "without blanks, ':' and '#'"
+            )
+        try:
+            password_hash = hash_password(_read_password(name))
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        self.edit(lambda text: set_user(text, name, password_hash))
+        self.app.stdout.write(f"password of user {name} set; role {self.role_of(name)}\n")
+
+
+class DeleteUser(UserCommand, Command):
+    """Delete a user of the REST API."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the name."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", help="As user list shows it.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete the user's line."""
+        name: str = parsed_args.name
+
+        def delete(text: str) -> str:
+            if name not in self.parse(text).hashes:
+                raise NotFoundError(f"no such user: {name}")
+            return delete_user(text, name)
+
+        self.edit(delete)
+        self.app.stdout.write(f"user {name} deleted\n")
+
+
+class ListUsers(UserCommand, Lister):
+    """List the users of the REST API with auth_strategy http_basic."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the file."""
+        try:
+            users = self.parse(read_user_file(self.path))
+        except (OSError, UnicodeError) as error:
+            raise RefusedError(f"{self.path} cannot be read: {error}") from error
+        rows = [{"name": name, "role": self.role_of(name)} for name in sorted(users.hashes)]
+        return columns_of(rows, ("name", "role"))
+
+
+def _read_password(name: str) -> str:
+    """Return the password from the terminal, typed twice, or from the standard input.
+
+    Raises:
+        ValueError: both differ, or it is not valid UTF-8.
+    """
+    if sys.stdin.isatty():
+        password = getpass.getpass(f"Password of {name}: ")
+        if getpass.getpass("Again: ") != password:
+            raise ValueError("the passwords differ")
+        return password
+    line = sys.stdin.buffer.readline()
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError:
+        raise ValueError("the password is not valid UTF-8") from None

@@ -1,0 +1,75 @@
+"""Options of the ``[api]`` group: where the REST API is served, and to whom."""
+
+from oslo_config import cfg
+
+from nodetracker.conf.default import ABSOLUTE_PATH
+
+GROUP = "api"
+
+OPTIONS = (
+    cfg.HostAddressOpt(
+        "listen",
+        default="127.0.0.1",
+        help="Address or name of this machine on which nodetracker-api serves; :: means all IPv6 "
+        "and IPv4 addresses.",
+    ),
+    cfg.PortOpt("port", default=8774, min=1, help="TCP port on which it serves."),
+    cfg.IntOpt(
+        "threads",
+        default=8,
+        min=1,
+        max=256,
+        help="Number of requests that are carried out in parallel, each on a separate database "
+        "connection.",
+    ),
+    cfg.URIOpt(
+        "public_url",
+        schemes=["http", "https"],
+        help="URL by which clients and browsers reach the API, without a path, e.g. "
+        "https://api.example.org:8774. Links are made from it. Unset: from the URL of each "
+        "request.",
+    ),
+    cfg.StrOpt(
+        "auth_strategy",
+        default="http_basic",
+        choices=[
+            ("http_basic", "users and passwords of http_basic_auth_user_file"),
+            ("keystone", "tokens of Keystone; see [keystone_authtoken]"),
+            ("noauth", "every process of this machine administers; over loopback only"),
+        ],
+        help="How users authenticate.",
+    ),
+    cfg.StrOpt(
+        "http_basic_auth_user_file",
+        default="/etc/nodetracker/htpasswd",
+        regex=ABSOLUTE_PATH,
+        help="Users with bcrypt hashes of their passwords, a line NAME:HASH for each; "
+        "nodetracker-manage user set NAME makes one. It is read again when it changes.",
+    ),
+    cfg.ListOpt(
+        "http_basic_admins",
+        default=["admin"],
+        help="Users of that file who administer; the others read.",
+    ),
+    cfg.StrOpt(
+        "cert_file",
+        regex=ABSOLUTE_PATH,
+        help="Certificate of the server for TLS, in PEM, with those of intermediate authorities "
+        "after it; requires key_file. Unset: without TLS.",
+    ),
+    cfg.StrOpt("key_file", regex=ABSOLUTE_PATH, help="Private key of cert_file, in PEM."),
+    cfg.IntOpt(
+        "max_limit",
+        default=1000,
+        min=1,
+        max=100000,
+        help="Longest page of a list, and the length of one for which a request sets no limit.",
+    ),
+    cfg.IntOpt(
+        "max_body_bytes",
+        default=1024 * 1024,
+        min=1024,
+        max=2**30,
+        help="Longest body of a request, in bytes.",
+    ),
+)
