@@ -167,3 +167,34 @@ class AgentSettings:
     graceful_shutdown_timeout: int = 60
     claim_timeout: int = 600
     is_packing_cells: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Settings of the REST service.
+
+    Attributes:
+        host: name in its services row.
+        listen, port: where it serves.
+        threads: requests that are carried out in parallel.
+        public_url: what clients use, if it is another URL than they request.
+        cert_file, key_file: of TLS; None = without.
+        max_limit: the longest page of a list, also the default.
+        max_body_bytes: of the longest accepted body.
+        service_down_time: seconds without a heartbeat after which a service is down.
+        report_interval: seconds between heartbeats.
+        graceful_shutdown_timeout: seconds that running requests may take to end.
+    """
+
+    host: str
+    listen: str = "127.0.0.1"
+    port: int = 8774
+    threads: int = 8
+    public_url: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    max_limit: int = 1000
+    max_body_bytes: int = 1024 * 1024
+    service_down_time: int = 60
+    report_interval: int = 10
+    graceful_shutdown_timeout: int = 60

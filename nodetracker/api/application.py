@@ -1,0 +1,109 @@
+"""Build the WSGI application from the route table."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from wsgiref.types import WSGIApplication
+
+import falcon
+from oslo_middleware import HTTPProxyToWSGI, RequestId
+
+from nodetracker.api.call import Backend
+from nodetracker.api.context import REQUEST_ID
+from nodetracker.api.encoding import finish
+from nodetracker.api.endpoint import Endpoint, render_json
+from nodetracker.api.errors import explain, render_error
+from nodetracker.api.family import NOVA_BASE
+from nodetracker.api.route import Route
+from nodetracker.api.routes import ROUTES
+from nodetracker.api.texts import decode_url_text
+
+LOG = logging.getLogger(__name__)
+
+Layer = Callable[[WSGIApplication], WSGIApplication]
+
+
+def build_application(
+    backend: Backend, routes: Sequence[Route] = ROUTES, layers: Sequence[Layer] = ()
+) -> WSGIApplication:
+    """Build the application.
+
+    Args:
+        layers: around it, the outermost first, e.g. authentication.
+    """
+    app = falcon.App(media_type=falcon.MEDIA_JSON, middleware=[_Guard()])
+    app.req_options.strip_url_path_trailing_slash = True
+    app.resp_options.secure_cookies_by_default = True
+    for kind in (falcon.HTTPError, Exception):
+        app.add_error_handler(kind, _handle_error)
+    for found in routes:
+        endpoint = Endpoint(found, backend)
+        for path in _list_paths(found.path):
+            app.add_route(path, endpoint)
+    wrapped: WSGIApplication = app
+    for layer in reversed(layers):
+        wrapped = layer(wrapped)
+    return wrapped
+
+
+def _list_paths(path: str) -> list[str]:
+    """Return a path, and for Nova's resources also the one with a project."""
+    base, slash, rest = path.partition(f"{NOVA_BASE}/")
+    return [path, f"{slash}{{project_id}}/{rest}"] if slash and not base else [path]
+
+
+class _Guard:
+    """Falcon's middleware for all requests: text, methods, and how answers are sent."""
+
+    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Reject paths that are not text."""
+        decode_url_text("path", request.env["PATH_INFO"].replace("%", "%25"))
+
+    def process_resource(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: object,
+        params: Mapping[str, Any],
+    ) -> None:
+        """Reject methods that the route does not have, ones that falcon does not know included."""
+        if isinstance(resource, Endpoint) and request.method not in resource.route.allowed:
+            raise falcon.HTTPMethodNotAllowed(resource.route.allowed)
+
+    def process_response(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: object,
+        req_succeeded: bool,
+    ) -> None:
+        """Finish every answer, errors included."""
+        finish(request, response)
+
+
+def _handle_error(
+    request: falcon.Request, response: falcon.Response, error: Exception, params: Any
+) -> None:
+    """Answer with an error."""
+    problem = explain(error)
+    request_id = request.env.get(REQUEST_ID, "")
+    if problem.status.value == 500:
+        LOG.error("%s %s %s failed", request_id, request.method, request.path, exc_info=error)
+    response.status = problem.status
+    response.stream = None
+    response.set_headers(dict(problem.headers))
+    response.data = render_json(render_error(request.path, problem, request_id))
+
+
+def proxy_layer(conf: Any) -> Layer:
+    """Return the layer that believes a proxy's headers if ``[oslo_middleware]`` says so.
+
+    Args:
+        conf: the process's ``ConfigOpts``, of which the library reads its own options.
+    """
+    return lambda application: HTTPProxyToWSGI(application, conf)
+
+
+def request_id_layer() -> Layer:
+    """Return the layer that gives each request an id."""
+    return lambda application: RequestId(application)

@@ -1,0 +1,115 @@
+"""What a handler gets of a request, and what it returns."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from nodetracker.api.context import RequestContext
+from nodetracker.api.microversions import Version
+from nodetracker.ports import AdmissionPolicy, AgentDirectory, Store
+from nodetracker.settings import ApiSettings
+
+
+class Authorizer(Protocol):
+    """Decides what an identity may do."""
+
+    def is_allowed(
+        self, context: RequestContext, rule: str, target: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return whether a rule allows the request.
+
+        Args:
+            target: attributes of the object, such as its ``project_id``.
+        """
+
+    def list_allowed(self, context: RequestContext) -> list[str]:
+        """Return the names of all rules that allow the identity, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What all handlers share.
+
+    Attributes:
+        delete_queues: deletes a deleted service's queues (host, binary) from the broker.
+    """
+
+    version: str
+    settings: ApiSettings
+    store: Store
+    agents: AgentDirectory
+    policy: AdmissionPolicy
+    authorizer: Authorizer
+    delete_queues: Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestUrl:
+    """The URL of a request, from which links are made.
+
+    Attributes:
+        prefix: what precedes the path, e.g. ``https://api.example.org:8774``.
+        path: decoded, e.g. ``/v1/nodes``.
+        query: names and values in the order of the request.
+    """
+
+    prefix: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+
+    def link(self, path: str) -> str:
+        """Return the URL of another path."""
+        return self.prefix + quote(path)
+
+    def with_query(self, **changes: str | int) -> str:
+        """Return this URL with other values of some parameters."""
+        kept = [pair for pair in self.query if pair[0] not in changes]
+        return f"{self.link(self.path)}?{urlencode([*kept, *changes.items()])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, checked: credentials, microversion, rule, query and body.
+
+    Attributes:
+        version: its microversion; meaningless in nodetracker's own API.
+        params: of the path, e.g. ``{"id": "7"}``.
+        query: parameters with the types of the operation's schema.
+        body: the JSON document, None where the operation takes none.
+    """
+
+    backend: Backend
+    context: RequestContext
+    url: RequestUrl
+    version: Version
+    params: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self.backend.store
+
+    def is_allowed(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
+        """Return whether a rule, other than the operation's own, allows the request."""
+        return self.backend.authorizer.is_allowed(self.context, rule, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a handler returns.
+
+    Attributes:
+        body: JSON, None = no body.
+        stream: parts of a JSON document that is too long for memory, instead of `body`.
+    """
+
+    body: Mapping[str, Any] | None = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stream: Iterator[bytes] | None = None
+
+
+Handler = Callable[[Call], Answer]

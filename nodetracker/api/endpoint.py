@@ -1,0 +1,184 @@
+"""Carry out the requests of one route: check, call the handler, write the answer.
+
+Everything that all handlers have in common happens here, in this order:
+credentials, microversion, rule, query, body.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+
+from nodetracker.api.body import read_json_body
+from nodetracker.api.call import Answer, Backend, Call, RequestUrl
+from nodetracker.api.context import IDENTITY, RequestContext, read_context
+from nodetracker.api.family import Family, family_of
+from nodetracker.api.microversions import COMPUTE, CONTAINER, Microversions, Version
+from nodetracker.api.query import read_query, split_query
+from nodetracker.api.route import Operation, Route
+from nodetracker.errors import AuthenticationError, ForbiddenError
+from nodetracker.schemas.validator import check
+
+LOG = logging.getLogger(__name__)
+
+SAFE_METHODS = ("GET", "HEAD")
+
+_MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
+_STRICT_NOVA_QUERY = Version(2, 75)
+_NO_VERSION = Version(1, 0)
+
+
+class Endpoint:
+    """One route as falcon calls it: an attribute ``on_METHOD`` for each method."""
+
+    def __init__(self, route: Route, backend: Backend) -> None:
+        self.route = route
+        self._backend = backend
+        for method in route.allowed:
+            responder: Callable[..., None] = self._respond
+            setattr(self, f"on_{method.lower()}", responder)
+
+    def _respond(self, request: falcon.Request, response: falcon.Response, **params: str) -> None:
+        context = read_context(request.env)
+        operation, version = self._find_operation(request, response, context)
+        call = Call(self._backend, context, _read_url(request, self._backend), version, params)
+        if request.method in SAFE_METHODS:
+            _write(response, self._carry_out(operation, call, request))
+            return
+        outcome = "failed"
+        try:
+            answer = self._carry_out(operation, call, request)
+            outcome = str(answer.status)
+        except Exception as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            _log_change(request, context, operation, outcome)
+        _write(response, answer)
+
+    def _find_operation(
+        self, request: falcon.Request, response: falcon.Response, context: RequestContext
+    ) -> tuple[Operation, Version]:
+        """Return the operation of the request's microversion.
+
+        Raises:
+            falcon.HTTPNotFound: the microversion does not have it.
+        """
+        method = "GET" if request.method == "HEAD" else request.method
+        operations = self.route.methods[method]
+        if operations[0].is_open:
+            return operations[0], _NO_VERSION
+        _require_identity(request, context)
+        microversions = _MICROVERSIONS.get(family_of(request.path))
+        if microversions is None:
+            return operations[0], _NO_VERSION
+        version = _negotiate(microversions, request, response)
+        for operation in operations:
+            if operation.has_version(version):
+                return operation, version
+        raise falcon.HTTPNotFound(description="The resource could not be found.")
+
+    def _carry_out(self, operation: Operation, call: Call, request: falcon.Request) -> Answer:
+        """Check the rest of a request and call the handler."""
+        rule = operation.rule
+        if rule is not None and not call.is_allowed(rule):
+            raise ForbiddenError(f"Policy does not allow {rule} to be performed.")
+        _check_project(call)
+        query = read_query(call.url.query, operation.query, _is_strict(request, call.version))
+        body = None
+        if operation.body is not None:
+            body = read_json_body(request, self._backend.settings.max_body_bytes)
+            check(body, operation.body)
+        return operation.handler(replace(call, params=_own(call.params), query=query, body=body))
+
+
+def _require_identity(request: falcon.Request, context: RequestContext) -> None:
+    """Check that somebody is known by the request's credentials.
+
+    Raises:
+        AuthenticationError: nobody is.
+    """
+    if context.identity is not None:
+        return
+    rejected = request.env.get(IDENTITY)
+    if isinstance(rejected, Exception):
+        raise rejected
+    raise AuthenticationError("The request you have made requires authentication.")
+
+
+def _negotiate(
+    microversions: Microversions, request: falcon.Request, response: falcon.Response
+) -> Version:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    response.set_headers(microversions.render_headers(microversions.lowest))  # of an error
+    version = microversions.negotiate(headers)
+    response.set_headers(microversions.render_headers(version))
+    return version
+
+
+def _read_url(request: falcon.Request, backend: Backend) -> RequestUrl:
+    prefix = backend.settings.public_url or request.prefix
+    return RequestUrl(prefix.rstrip("/"), request.path, split_query(request.query_string))
+
+
+def _is_strict(request: falcon.Request, version: Version) -> bool:
+    """Return whether unknown parameters are errors: Nova ignores them below 2.75, Zun always."""
+    family = family_of(request.path)
+    if family is Family.NOVA:
+        return version >= _STRICT_NOVA_QUERY
+    return family is Family.OWN
+
+
+def _check_project(call: Call) -> None:
+    """Check the project in the path of ``/v2.1/{project_id}/…``.
+
+    Raises:
+        falcon.HTTPBadRequest: it is another one than that of the credentials.
+    """
+    named = call.params.get("project_id")
+    identity = call.context.identity
+    if named is None or identity is None or identity.project_id in (None, named):
+        return
+    raise falcon.HTTPBadRequest(
+        description=f"Malformed request URL: URL's project_id '{named}' "
+        "doesn't match the project of the credentials"
+    )
+
+
+def _own(params: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in params.items() if name != "project_id"}
+
+
+def _write(response: falcon.Response, answer: Answer) -> None:
+    response.status = HTTPStatus(answer.status)
+    response.set_headers(dict(answer.headers))
+    if answer.stream is not None:
+        response.stream = answer.stream
+    elif answer.body is not None:
+        response.data = render_json(answer.body)
+
+
+def render_json(body: Mapping[str, Any]) -> bytes:
+    """Return a JSON document."""
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _log_change(
+    request: falcon.Request, context: RequestContext, operation: Operation, outcome: str
+) -> None:
+    """Log one line for a change: no token, password or body."""
+    identity = context.identity
+    LOG.info(
+        "%s %s %s: rule %s, user %s, project %s: %s",
+        context.request_id,
+        request.method,
+        request.path,
+        operation.rule,
+        identity and identity.user_id,
+        identity and identity.project_id,
+        outcome,
+    )

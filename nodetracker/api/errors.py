@@ -1,0 +1,144 @@
+"""Translate errors into HTTP answers, by one table."""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+
+from nodetracker.api.family import Family, family_of
+from nodetracker.errors import (
+    AuthenticationError,
+    BusyError,
+    ClaimConflictError,
+    ClaimRefusedError,
+    ConflictError,
+    DriverFeatureError,
+    ForbiddenError,
+    NotFoundError,
+    RefusedError,
+    RequestError,
+    RpcUnavailableError,
+    SchemaError,
+    StoreUnavailableError,
+)
+
+LOG = logging.getLogger(__name__)
+
+_RETRY_LATER = {"Retry-After": "5"}
+
+# The first line that fits. Codes never change, as programs compare them.
+_TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+    (RequestError, HTTPStatus.BAD_REQUEST, "nodetracker.request.invalid"),
+    (AuthenticationError, HTTPStatus.UNAUTHORIZED, "nodetracker.unauthorized"),
+    (ForbiddenError, HTTPStatus.FORBIDDEN, "nodetracker.forbidden"),
+    (NotFoundError, HTTPStatus.NOT_FOUND, "nodetracker.not_found"),
+    (ClaimRefusedError, HTTPStatus.CONFLICT, "nodetracker.claim.refused"),
+    (ClaimConflictError, HTTPStatus.CONFLICT, "nodetracker.claim.conflict"),
+    (RefusedError, HTTPStatus.CONFLICT, "nodetracker.refused"),
+    (ConflictError, HTTPStatus.CONFLICT, "nodetracker.conflict"),
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
+    (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unavailable"),
+    (SchemaError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.schema"),
+    (DriverFeatureError, HTTPStatus.NOT_IMPLEMENTED, "nodetracker.not_supported"),
+    (RpcUnavailableError, HTTPStatus.GATEWAY_TIMEOUT, "nodetracker.agent.silent"),
+)
+
+_NOVA_NAMES = {
+    HTTPStatus.BAD_REQUEST: "badRequest",
+    HTTPStatus.UNAUTHORIZED: "unauthorized",
+    HTTPStatus.FORBIDDEN: "forbidden",
+    HTTPStatus.NOT_FOUND: "itemNotFound",
+    HTTPStatus.METHOD_NOT_ALLOWED: "badMethod",
+    HTTPStatus.CONFLICT: "conflictingRequest",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "overLimit",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "badMediaType",
+    HTTPStatus.NOT_IMPLEMENTED: "notImplemented",
+    HTTPStatus.SERVICE_UNAVAILABLE: "serviceUnavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as clients see it.
+
+    Attributes:
+        code: for programs, e.g. ``nodetracker.claim.refused``.
+        detail: for people.
+        reasons: of a refused claim.
+    """
+
+    status: HTTPStatus
+    code: str
+    detail: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+def explain(error: Exception) -> Problem:
+    """Return what a client sees of an error; of an unexpected one only its status."""
+    if isinstance(error, falcon.HTTPError):
+        return _explain_http(error)
+    for kind, status, code in _TABLE:
+        if isinstance(error, kind):
+            reasons = error.reasons if isinstance(error, ClaimRefusedError) else ()
+            return Problem(status, code, _describe(error), _list_headers(error, status), reasons)
+    return Problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "nodetracker.internal",
+        "The server failed; its log has the details under the id of this request.",
+    )
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, StoreUnavailableError | SchemaError):  # its text may name the database
+        return "The database is unavailable; try again later."
+    return " ".join(str(error).split())
+
+
+def _list_headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
+    if isinstance(error, AuthenticationError) and error.challenge is not None:
+        return {"WWW-Authenticate": error.challenge}
+    return _RETRY_LATER if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+
+
+def _explain_http(error: falcon.HTTPError) -> Problem:
+    status = HTTPStatus(error.status_code)
+    code = f"nodetracker.http.{status.phrase.lower().replace(' ', '_').replace('-', '_')}"
+    detail = error.description or error.title or status.phrase
+    return Problem(status, code, detail, dict(error.headers or {}))
+
+
+def render_error(path: str, problem: Problem, request_id: str) -> dict[str, Any]:
+    """Return the body of an error in the form of the family to which the path belongs."""
+    if family_of(path) is Family.NOVA:
+        name = _NOVA_NAMES.get(problem.status, "computeFault")
+        message = problem.detail
+        if problem.status is HTTPStatus.INTERNAL_SERVER_ERROR:
+            message = f"{message} ({request_id})"
+        return {name: {"code": problem.status.value, "message": message}}
+    shown: dict[str, Any] = {
+        "status": problem.status.value,
+        "code": problem.code,
+        "title": problem.status.phrase,
+        "detail": problem.detail,
+        "request_id": request_id,
+    }
+    if problem.reasons:
+        shown["reasons"] = list(problem.reasons)
+    return {"errors": [shown]}
+
+
+def render_error_bytes(path: str, problem: Problem, request_id: str) -> bytes:
+    """Return the body of an error as JSON."""
+    return json.dumps(render_error(path, problem, request_id)).encode()
+
+
+def too_large(max_bytes: int) -> falcon.HTTPError:
+    """Return the error of a body that is too long."""
+    return falcon.HTTPContentTooLarge(
+        description=f"The body has more than {max_bytes} bytes ([api] max_body_bytes)."
+    )

@@ -1,0 +1,29 @@
+"""Families of resources: each path belongs to one, which decides the form of its answers."""
+
+import enum
+
+NOVA_BASE = "/v2.1"
+ZUN_BASE = "/container"
+OWN_BASE = "/v1"
+
+
+class Family(enum.Enum):
+    """Families of resources."""
+
+    NOVA = "nova"
+    ZUN = "zun"
+    OWN = "own"
+    ROOT = "root"  # everything else
+
+
+_BASES = {NOVA_BASE: Family.NOVA, ZUN_BASE: Family.ZUN, OWN_BASE: Family.OWN}
+
+
+def family_of(path: str) -> Family:
+    """Return the family of a path.
+
+    >>> family_of("/v2.1/os-services"), family_of("/v1x")
+    (<Family.NOVA: 'nova'>, <Family.ROOT: 'root'>)
+    """
+    base = "/".join(path.split("/")[:2])
+    return _BASES.get(base, Family.ROOT)

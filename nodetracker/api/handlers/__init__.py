@@ -1,0 +1,1 @@
+"""Handlers of requests, one module for each noun of each family."""

@@ -1,0 +1,1 @@
+"""Resources below ``/v2.1``, in the form of Nova's API."""

@@ -1,0 +1,1 @@
+"""Resources below ``/v1``, nodetracker's own API."""

@@ -1,0 +1,19 @@
+"""``/v1/about``."""
+
+from nodetracker.api.call import Answer, Call
+
+
+def show_about(call: Call) -> Answer:
+    """Show nodetracker's version, and who the caller is and may do what."""
+    identity = call.context.identity
+    assert identity is not None, "the operation is not open"
+    return Answer(
+        {
+            "version": call.backend.version,
+            "user": identity.user_id,
+            "project_id": identity.project_id,
+            "roles": sorted(identity.roles),
+            "is_system": identity.is_system,
+            "rules": call.backend.authorizer.list_allowed(call.context),
+        }
+    )

@@ -1,0 +1,72 @@
+"""Types of the route table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodetracker.api.call import Handler
+from nodetracker.api.microversions import Version, parse_version
+from nodetracker.schemas.fields import Schema, record
+
+NO_QUERY = record({})
+
+_FIRST, _LAST = "0.0", "999.999"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method of a path, in a range of microversions.
+
+    Attributes:
+        rule: of the policy; None = open to everybody, without a microversion.
+        query: schema of the parameters.
+        body: schema of the JSON body; None = a body is ignored.
+        answers: status -> schema of its body, None for no body; errors are the same everywhere.
+        since, until: the first and the last microversion that has it.
+    """
+
+    handler: Handler
+    rule: str | None
+    query: Schema = field(default_factory=lambda: NO_QUERY)
+    body: Schema | None = None
+    answers: Mapping[int, Schema | None] = field(default_factory=dict)
+    since: str = _FIRST
+    until: str = _LAST
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it needs no credentials."""
+        return self.rule is None
+
+    def has_version(self, version: Version) -> bool:
+        """Return whether a microversion has this operation."""
+        return parse_version(self.since) <= version <= parse_version(self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path and its methods.
+
+    Attributes:
+        path: with parameters in braces; below ``/v2.1`` it also exists with a project's id.
+        methods: method -> its operations, of which each microversion has at most one.
+    """
+
+    path: str
+    methods: Mapping[str, Sequence[Operation]]
+
+    @property
+    def allowed(self) -> list[str]:
+        """The methods that clients may use, for the header ``Allow``."""
+        names = [*self.methods, "HEAD"] if "GET" in self.methods else list(self.methods)
+        return sorted(names)
+
+
+def route(path: str, **methods: Operation | Sequence[Operation]) -> Route:
+    """Build a route; each method has one operation, or several for ranges of microversions."""
+    return Route(
+        path,
+        {
+            name: (found,) if isinstance(found, Operation) else tuple(found)
+            for name, found in methods.items()
+        },
+    )

@@ -1,0 +1,1 @@
+"""Schemas of queries, bodies and answers, one module for each noun."""

@@ -1,0 +1,25 @@
+"""Build the parts that schemas of queries and answers share."""
+
+from nodetracker.schemas.fields import Schema
+
+ANY_TEXT: Schema = {"description": "a text", "type": "string"}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+TIME: Schema = {"type": "string", "format": "date-time"}
+TIME_OR_NULL: Schema = {"type": ["string", "null"], "format": "date-time"}
+INTEGER: Schema = {"type": "integer"}
+BOOLEAN: Schema = {"description": "true or false", "type": "boolean"}
+
+
+def answer(properties: Schema) -> Schema:
+    """Return the schema of an object in an answer, which has all of its keys."""
+    return {
+        "type": "object",
+        "required": list(properties),
+        "additionalProperties": False,
+        "properties": properties,
+    }
+
+
+def answered_list(noun: str, item: Schema, links: Schema) -> Schema:
+    """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``."""
+    return answer({noun: {"type": "array", "items": item}, "links": links})

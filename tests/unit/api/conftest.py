@@ -1,0 +1,135 @@
+"""The REST service in process, on a memory store."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import falcon.testing
+import pytest
+from jsonschema import Draft202012Validator
+
+from nodetracker.api.application import build_application, request_id_layer
+from nodetracker.api.call import Backend
+from nodetracker.api.context import IDENTITY, Identity, RequestContext
+from nodetracker.api.family import Family, family_of
+from nodetracker.api.openapi import ERROR
+from nodetracker.api.route import Route
+from nodetracker.api.routes import ROUTES
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import RpcUnavailableError
+from nodetracker.settings import AdmissionPolicy, ApiSettings
+from tests.builders import make_incarnation, take_service
+
+ADMIN = Identity("alice", "p1", frozenset({"admin"}))
+
+
+class Rules:
+    """Allows everything but the rules named, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.denied: set[str] = set()
+
+    def is_allowed(
+        self, context: RequestContext, rule: str, target: Mapping[str, Any] | None = None
+    ) -> bool:
+        return rule not in self.denied
+
+    def list_allowed(self, context: RequestContext) -> list[str]:
+        return []
+
+
+class SilentAgents:
+    """An `AgentDirectory` of agents of which none answers."""
+
+    def agent_of(self, host: str) -> Any:
+        raise RpcUnavailableError(f"the agent of {host} does not answer")
+
+
+@dataclass
+class Api:
+    """The service with the identity of its next requests; checks every answer.
+
+    Each JSON answer below ``/v1`` has the schema that the route table declares.
+    """
+
+    backend: Backend
+    routes: tuple[Route, ...] = ROUTES
+    identity: Identity | Exception | None = ADMIN
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        application = build_application(self.backend, self.routes, [request_id_layer()])
+        # In a function, as falcon's client inspects what it calls.
+        self._client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
+
+    @property
+    def rules(self) -> Rules:
+        return self.backend.authorizer
+
+    def request(self, method: str, path: str, **options: Any) -> falcon.testing.Result:
+        headers = self.headers | options.pop("headers", {})
+        found = self._client.simulate_request(
+            method, path, headers=headers, extras={IDENTITY: self.identity}, **options
+        )
+        self._check(method, path, found)
+        return found
+
+    def get(self, path: str, version: str | None = None, **options: Any) -> Any:
+        """Return the body of a GET that succeeds."""
+        found = self.request("GET", path, headers=microversion(path, version), **options)
+        assert found.status_code == 200, found.text
+        return found.json
+
+    def _check(self, method: str, path: str, found: falcon.testing.Result) -> None:
+        bare, status = path.partition("?")[0].rstrip("/"), found.status_code
+        if family_of(bare) is not Family.OWN or not found.content or "gzip" in str(found.headers):
+            return
+        schema = ERROR if status >= 400 else self._find_answer(method, bare, status)
+        Draft202012Validator(schema).validate(json.loads(found.content))
+
+    def _find_answer(self, method: str, path: str, status: int) -> Any:
+        for known in self.routes:
+            names = known.path.split("/")
+            parts = path.split("/")
+            if len(names) == len(parts) and all(
+                name.startswith("{") or name == part
+                for name, part in zip(names, parts, strict=True)
+            ):
+                return known.methods[method][0].answers[status]
+        raise AssertionError(f"no route {path}")
+
+
+def microversion(path: str, version: str | None) -> dict[str, str]:
+    """Return the header of a microversion of the path's family."""
+    service = "container" if family_of(path) is Family.ZUN else "compute"
+    return {} if version is None else {"OpenStack-API-Version": f"{service} {version}"}
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def backend(store: MemoryStore) -> Backend:
+    return Backend(
+        version="1.2.3",
+        settings=ApiSettings("api-1"),
+        store=store,
+        agents=SilentAgents(),
+        policy=AdmissionPolicy(60, 600),
+        authorizer=Rules(),
+        delete_queues=lambda host, binary: None,
+    )
+
+
+@pytest.fixture
+def api(backend: Backend) -> Api:
+    return Api(backend)
+
+
+def add_service(store: MemoryStore, host: str, binary: str, number: int = 1) -> None:
+    """Let a service report a heartbeat."""
+    agent_id = f"22222222-2222-4222-8222-{number:012d}"
+    take_service(store, host, replace(make_incarnation(), agent_id=agent_id), binary)

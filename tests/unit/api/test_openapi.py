@@ -1,0 +1,39 @@
+"""The description of nodetracker's own API, made from the route table."""
+
+import pytest
+
+from nodetracker.api.family import Family, family_of
+from nodetracker.api.route import Route
+from nodetracker.api.routes import ROUTES
+
+OWN = [route for route in ROUTES if family_of(route.path) is Family.OWN]
+
+
+def test_describes_every_route_of_the_own_api(api):
+    document = api.get("/v1/openapi.json")
+    assert document["openapi"] == "3.1.0"
+    assert {path: {*item} - {"parameters"} for path, item in document["paths"].items()} == {
+        route.path: {method.lower() for method in route.methods} for route in OWN
+    }
+
+
+def test_is_valid(api):
+    validator = pytest.importorskip("openapi_spec_validator")
+    validator.validate(api.get("/v1/openapi.json"))
+
+
+def test_describes_parameters_and_answers(api):
+    found = api.get("/v1/openapi.json")["paths"]["/v1/services"]["get"]
+    assert found["operationId"] == "get_services"
+    assert found["summary"] == "List services"
+    assert [parameter["name"] for parameter in found["parameters"]] == [
+        "host", "binary", "limit", "marker",
+    ]  # fmt: skip
+    assert set(found["responses"]) == {"200", "default"}
+
+
+@pytest.mark.parametrize("route", OWN, ids=lambda route: route.path)
+def test_every_operation_declares_its_answers(route: Route):
+    for operations in route.methods.values():
+        [operation] = operations
+        assert operation.answers
