@@ -184,6 +184,7 @@ guests = sa.Table(
     _time("first_seen"),
     _time("missing_since", nullable=True),
     sa.UniqueConstraint("compute_node_id", "uuid"),
+    sa.Index(None, "claim_uuid", "uuid"),
     **_MYSQL,
 )
 
@@ -238,7 +239,9 @@ claims = sa.Table(
     _time("updated_at"),
     sa.UniqueConstraint("uuid"),
     sa.Index(None, "compute_node_id", "state"),
-    sa.Index(None, "workload_uuid"),
+    sa.Index(None, "workload_uuid", "state"),
+    sa.Index(None, "project_id", "workload_uuid"),
+    sa.Index(None, "state", "id"),
     **_MYSQL,
 )
 
@@ -260,6 +263,11 @@ migrations = sa.Table(
     _time("updated_at"),
     sa.UniqueConstraint("uuid"),
     sa.Index(None, "workload_uuid"),
+    sa.Index(None, "status"),
+    sa.Index(None, "source_claim"),
+    sa.Index(None, "dest_claim"),
+    sa.Index(None, "source_host"),
+    sa.Index(None, "dest_host"),
     **_MYSQL,
 )
 
@@ -275,6 +283,7 @@ history = sa.Table(
     _text("what", 32),
     _json("diff"),
     sa.Index(None, "host", "nodename", "at"),
+    sa.Index(None, "host", "at"),
     sa.Index(None, "at"),
     **_MYSQL,
 )
@@ -294,5 +303,6 @@ warnings = sa.Table(
     _integer("count"),
     _time("resolved_at", nullable=True),
     sa.UniqueConstraint("host", "kind", "nodename", "item"),
+    sa.Index(None, "resolved_at", "kind"),
     **_MYSQL,
 )
