@@ -98,8 +98,9 @@ class NotifyingStore(DelegatedFleetReader):
     list_claims = delegated(LedgerStore.list_claims)
     list_migrations = delegated(LedgerStore.list_migrations)
     find_candidates = delegated(SchedulerStore.find_candidates)
-    load_ledger_versions = delegated(SchedulerStore.load_ledger_versions)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
+    list_ledger_nodes = delegated(SchedulerStore.list_ledger_nodes)
+    list_history = delegated(OperatorStore.list_history)
     count_exclusions = delegated(SchedulerStore.count_exclusions)
     purge = delegated(OperatorStore.purge)
 

@@ -8,7 +8,7 @@ from nodetracker.db.candidates import find_candidates
 from nodetracker.db.connection.engine import Database
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.model.fleet import LedgerNode, LedgerVersions
+from nodetracker.model.fleet import LedgerNode
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy
 
 
@@ -27,13 +27,13 @@ class SqlPlacing:
         """See `Store`."""
         return self._database.read(lambda c: find_candidates(c, request, policy, limit, after))
 
-    def load_ledger_versions(self) -> LedgerVersions:
-        """See `Store`."""
-        return self._database.read(fleet.load_ledger_versions)
-
     def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
         """See `Store`."""
         return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
+
+    def list_ledger_nodes(self, after: int, limit: int) -> list[LedgerNode]:
+        """See `Store`."""
+        return self._database.read(lambda c: fleet.list_ledger_nodes(c, after, limit))
 
     def count_exclusions(self, request: ClaimRequest, policy: AdmissionPolicy) -> Exclusions:
         """See `Store`."""

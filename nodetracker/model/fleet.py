@@ -123,39 +123,12 @@ class FleetSums:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerVersion:
-    """The columns of a row that show whether it has changed since it was read.
-
-    Attributes:
-        created_at: distinguishes the row from a later one with a reused id.
-    """
-
-    id: int
-    host: str
-    nodename: str
-    generation: int
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerVersions:
-    """The versions of all nodes and the availability of their services, read in one statement.
-
-    Attributes:
-        now: the database's clock, UTC.
-        services: host -> availability of its agent; hosts without an agent are absent.
-    """
-
-    now: datetime
-    nodes: tuple[LedgerVersion, ...]
-    services: Mapping[str, ServiceAvailability]
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerNode:
-    """The data of one node that admission needs.
+    """The data of one node that admission needs, read without a lock.
 
     Attributes:
+        now: the database's time when it was read, UTC.
+        service: availability of the host's agent, None when the host has none.
         values: only the columns that admission needs; the others have defaults.
         claims: active claims.
         unclaimed: guests without a claim, by uuid.
@@ -164,9 +137,13 @@ class LedgerNode:
             is assigned to them, by uuid.
     """
 
-    version: LedgerVersion
+    id: int
+    host: str
+    nodename: str
+    now: datetime
+    service: ServiceAvailability | None
     values: NodeValues
-    claims: tuple[Claim, ...]
-    unclaimed: Mapping[str, Guest]
+    claims: tuple[Claim, ...] = ()
+    unclaimed: Mapping[str, Guest] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     larger: Mapping[str, Guest] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Protocol
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.model.fleet import LedgerNode, LedgerVersions
+from nodetracker.model.fleet import LedgerNode
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
 from nodetracker.settings import AdmissionPolicy, CandidatePolicy
@@ -37,18 +37,20 @@ class SchedulerStore(LedgerStore, Protocol):
         """
 
     @repeatable
-    def load_ledger_versions(self) -> LedgerVersions:
-        """Return the versions of all nodes, the availability of their services and the time.
+    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+        """Return what admission needs of these nodes, by four statements.
 
-        One statement, however many nodes exist.
+        Deleted nodes are left out. Without a lock, a node's claims, guests and
+        devices may be newer than its row.
         """
 
     @repeatable
-    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
-        """Return what admission needs of these nodes, by a fixed number of statements.
+    def list_ledger_nodes(self, after: int, limit: int) -> list[LedgerNode]:
+        """Return what admission needs of the next nodes in order of id, as `load_ledger_nodes`.
 
-        Deleted nodes are left out. A node's version is read before its claims,
-        guests and devices; when these are newer, the node is read again later.
+        Args:
+            after: id of the last node of the previous page, 0 for the first.
+            limit: maximum number of nodes.
         """
 
     @repeatable

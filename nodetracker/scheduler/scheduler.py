@@ -1,55 +1,71 @@
-"""Place claims without a host: try the best candidate, then the next one.
+"""Place claims without a host: ask the best candidate, then the next one.
 
-The ledger decides. The cache only determines the order of attempts, so
-schedulers need not know of each other.
+The ledger decides, so schedulers need not know of each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission
+from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.accounting.ledger.grants import find_existing_grant, require_amounts
 from nodetracker.accounting.ledger.moves import move_of
-from nodetracker.errors import ClaimRefusedError, NotFoundError
+from nodetracker.errors import ClaimRefusedError, NodeBusyError, NotFoundError
+from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import SAME_NODE_REQUIRED, Migration
-from nodetracker.ports import AdmissionPolicy, SchedulerStore
+from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
 from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.selection import (
-    Candidate,
-    Selection,
-    order_subset,
-    select_candidates,
-)
+from nodetracker.scheduler.ordering import is_plain, order_subset
+from nodetracker.scheduler.refusals import RefusedNode, leave_out, refuse
 from nodetracker.settings import SchedulerSettings
 
 T = TypeVar("T")
 
+PAGE_SIZE = 20
+"""Candidates that a claim reads at a time."""
+
+_LIST_PAGE_SIZE = 500
+
 
 class Scheduler:
-    """Finds nodes for requests and claims resources there.
+    """Finds nodes for requests and claims resources there; keeps nothing between requests.
 
     Args:
-        manager: its fleet is used as it is; the caller decides when to refresh it.
         settings: weights, and the number of candidates among which a claim chooses.
     """
 
     def __init__(
         self,
         store: SchedulerStore,
-        manager: HostManager,
         policy: AdmissionPolicy,
         settings: SchedulerSettings = SchedulerSettings(),  # noqa: B008
     ) -> None:
         self._store = store
-        self._manager = manager
+        self._manager = HostManager(store)
         self._policy = policy
         self._settings = settings
 
-    def select(self, request: ClaimRequest) -> Selection:
-        """Return the candidates of a request, the best first."""
-        multipliers = self._settings.multipliers
-        return select_candidates(self._manager.fleet, request, self._policy, multipliers)
+    def select(self, request: ClaimRequest, limit: int | None = PAGE_SIZE) -> list[CandidateNode]:
+        """Return the candidates of a request, the best first.
+
+        Equal weights are ordered by host and nodename.
+
+        Args:
+            request: its host and nodename, if set, restrict the nodes.
+            limit: maximum number of candidates; None = all.
+        """
+        size = min(max(PAGE_SIZE, limit or _LIST_PAGE_SIZE), _LIST_PAGE_SIZE)
+        found: list[CandidateNode] = []
+        for page in self._find_pages(request, CandidateOrder.NAMED, size):
+            found += self._evaluate(request, page)
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
+
+    def explain(self, request: ClaimRequest) -> Exclusions:
+        """Return how many nodes each check excludes, and the nearest one with what it lacks."""
+        return self._store.count_exclusions(request, self._policy)
 
     def create_claim(self, request: ClaimRequest) -> Claim:
         """Claim on the best candidate that grants it; the same request returns the same claim.
@@ -61,20 +77,20 @@ class Scheduler:
             RequestError: the claim would hold nothing.
         """
         require_amounts(request)
-        known = find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
-        if known is not None:
-            return known
-        claim = self._ask_each(
-            request,
-            lambda c: self._store.create_claim(request, c.host, c.nodename, self._policy),
-        )
-        self._manager.consume(claim)
-        return claim
+
+        def ask(candidate: CandidateNode, skip_locked: bool) -> Claim:
+            host, nodename = candidate.host, candidate.nodename
+            return self._store.create_claim(request, host, nodename, self._policy, skip_locked)
+
+        def find() -> Claim | None:
+            return find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
+
+        return self._ask_each(request, ask, find)
 
     def create_migration(self, request: ClaimRequest) -> Migration:
         """Claim a move's destination on the best candidate that grants it.
 
-        A move that stays on its node tries only that node. The same request
+        A move that stays on its node asks only that node. The same request
         returns the same migration.
 
         Raises:
@@ -84,29 +100,29 @@ class Scheduler:
         """
         wanted = move_of(request)
         require_amounts(request)
-        place = self._find_claim(request.uuid)
-        if place is None and wanted.migration_type in SAME_NODE_REQUIRED:
-            place = self._find_claim(wanted.source_claim)
-            if place is None:
-                raise ClaimRefusedError([f"no such claim: {wanted.source_claim}"])
-        if place is not None:
-            return self._store.create_migration(request, place.host, place.nodename, self._policy)
-        return self._ask_each(
-            request,
-            lambda c: self._store.create_migration(request, c.host, c.nodename, self._policy),
-        )
 
-    def _find_claim(self, uuid: str) -> Claim | None:
-        return next(iter(self._store.list_claims(uuid=uuid)), None)
+        def ask(candidate: CandidateNode, skip_locked: bool) -> Migration:
+            host, nodename = candidate.host, candidate.nodename
+            return self._store.create_migration(request, host, nodename, self._policy, skip_locked)
 
-    def try_claim(self, request: ClaimRequest) -> tuple[Candidate, Admission]:
+        def find() -> Migration | None:
+            return self._move_to_claim(request, request.uuid)
+
+        if wanted.migration_type not in SAME_NODE_REQUIRED:
+            return self._ask_each(request, ask, find)
+        migration = self._move_to_claim(request, wanted.source_claim) or find()
+        if migration is None:
+            raise ClaimRefusedError([f"no such claim: {wanted.source_claim}"])
+        return migration
+
+    def try_claim(self, request: ClaimRequest) -> tuple[CandidateNode, Admission]:
         """Return the best candidate that would grant it, with its admission; write nothing.
 
         Raises:
             ClaimRefusedError: as `create_claim`.
         """
 
-        def ask(candidate: Candidate) -> tuple[Candidate, Admission]:
+        def ask(candidate: CandidateNode, _: bool) -> tuple[CandidateNode, Admission]:
             host, nodename = candidate.host, candidate.nodename
             try:
                 answer = self._store.try_claim(request, host, nodename, self._policy)
@@ -116,24 +132,84 @@ class Scheduler:
                 raise ClaimRefusedError(answer.reasons)
             return candidate, answer
 
-        return self._ask_each(request, ask)
+        return self._ask_each(request, ask, lambda: None)
 
-    def _ask_each(self, request: ClaimRequest, ask: Callable[[Candidate], T]) -> T:
-        selection = self.select(request)
-        reasons = []
-        size = self._settings.host_subset_size
-        for candidate in order_subset(selection.candidates, request, size):
+    def _ask_each(
+        self,
+        request: ClaimRequest,
+        ask: Callable[[CandidateNode, bool], T],
+        find: Callable[[], T | None],
+    ) -> T:
+        """Return what the first candidate grants; nodes whose row is locked are asked last.
+
+        Args:
+            ask: requests the grant from a node; True = without waiting for its row.
+            find: returns what the same request was granted before.
+        """
+        refused: list[RefusedNode] = []
+        busy = []
+        for candidate in self._find_candidates(request):
             try:
-                return ask(candidate)
+                return ask(candidate, True)
+            except NodeBusyError:
+                busy.append(candidate)
             except ClaimRefusedError as error:
-                place = f"{candidate.host}/{candidate.nodename}"
-                reasons += [f"{place}: {reason}" for reason in error.reasons]
-        if not reasons:
-            raise no_candidate(selection)
-        others = [f"others: {selection.against}"] if selection.against else []
-        raise ClaimRefusedError([*reasons, *others])
+                refused.append((candidate, error.reasons))
+        for candidate in busy:
+            try:
+                return ask(candidate, False)
+            except ClaimRefusedError as error:
+                refused.append((candidate, error.reasons))
+        existing = find()
+        if existing is None:
+            raise self._refuse(request, refused)
+        return existing
 
+    def _refuse(self, request: ClaimRequest, refused: Sequence[RefusedNode]) -> ClaimRefusedError:
+        """Return the error of a request that no node accepts; the refusing ones are no others."""
+        states = self._manager.get_host_states([candidate.id for candidate, _ in refused])
+        failed = [
+            {refusal.check for refusal in state.evaluate(request, self._policy).refusals}
+            for state in states
+        ]
+        return refuse(request, leave_out(self.explain(request), failed), refused)
 
-def no_candidate(selection: Selection) -> ClaimRefusedError:
-    """Return the error to raise when no node would accept a claim."""
-    return ClaimRefusedError([f"no candidate: {selection.against}"])
+    def _find_candidates(self, request: ClaimRequest) -> Iterator[CandidateNode]:
+        """Yield the candidates in the order in which the request asks them, read page by page."""
+        subset_size = self._settings.host_subset_size
+        size = max(PAGE_SIZE, subset_size)
+        for page in self._find_pages(request, CandidateOrder.SPREAD, size):
+            unsure = [node for node in page if not is_plain(request, node)]
+            passed = {node.id for node in self._evaluate(request, unsure)}
+            passed |= {node.id for node in page} - {node.id for node in unsure}
+            nodes = [node for node in page if node.id in passed]
+            yield from order_subset(nodes, request, subset_size)
+            subset_size = 0
+
+    def _find_pages(
+        self, request: ClaimRequest, order: CandidateOrder, size: int
+    ) -> Iterator[Sequence[CandidateNode]]:
+        down_time, multipliers = self._policy.service_down_time, self._settings.multipliers
+        policy = CandidatePolicy(down_time, multipliers, order)
+        page = self._store.find_candidates(request, policy, size)
+        yield page.nodes
+        while page.next is not None:
+            page = self._store.find_candidates(request, policy, size, page.next)
+            yield page.nodes
+
+    def _evaluate(
+        self, request: ClaimRequest, nodes: Sequence[CandidateNode]
+    ) -> list[CandidateNode]:
+        """Return the nodes that accept the claim by the ledger's own rule."""
+        passed = {
+            state.node.id
+            for state in self._manager.get_host_states([node.id for node in nodes])
+            if not state.evaluate(request, self._policy).refusals
+        }
+        return [node for node in nodes if node.id in passed]
+
+    def _move_to_claim(self, request: ClaimRequest, uuid: str) -> Migration | None:
+        """Request a move to the node of a claim, None when the claim does not exist."""
+        for claim in self._store.list_claims(uuid=uuid):
+            return self._store.create_migration(request, claim.host, claim.nodename, self._policy)
+        return None

@@ -11,28 +11,21 @@ from nodetracker.accounting.ledger.exclusions import (
     evaluate_miss,
 )
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.host_state import HostState
 from tests.contract.random_fleet import HOSTS, POLICY, RandomFleet
 
 
 def read_all(store: Store) -> list[HostState]:
-    services = {service.host: service for service in store.list_services(binary=COMPUTE_BINARY)}
     ids = [record.id for host in HOSTS for record in store.load_nodes(host)]
-    return [
-        HostState(node, service.availability if service is not None else None)
-        for node in store.load_ledger_nodes(ids)
-        for service in (services.get(node.version.host),)
-    ]
+    return [HostState(node) for node in store.load_ledger_nodes(ids)]
 
 
 def evaluate_all(
-    states: list[HostState], request: ClaimRequest, store: Store, policy: AdmissionPolicy
+    states: list[HostState], request: ClaimRequest, policy: AdmissionPolicy
 ) -> Exclusions:
-    now = store.now()
     return count_exclusions(
-        evaluate_miss(*state.key, state.evaluate(request, now, policy))
+        evaluate_miss(*state.key, state.evaluate(request, policy))
         for state in states
         if request.host in (None, state.key[0]) and request.nodename in (None, state.key[1])
     )
@@ -46,7 +39,7 @@ def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store, s
     for number in range(40):
         policy = dataclasses.replace(POLICY, service_down_time=-1) if number == 0 else POLICY
         request = fleet.make_request()
-        expected = evaluate_all(states, request, store, policy)
+        expected = evaluate_all(states, request, policy)
         assert store.count_exclusions(request, policy) == expected, request
         seen.update(expected.counts)
     assert len(seen) == 13, seen

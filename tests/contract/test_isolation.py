@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -488,6 +489,11 @@ class TestReads:
         for label in PLACES:
             record = scene.record(label)
             (found,) = scene.store.load_ledger_nodes([record.id])
+            assert scene.store.list_ledger_nodes(record.id - 1, 1) == [
+                dataclasses.replace(found, now=ANY)
+            ]
+            service = scene.service(record.host)
+            assert found.service == service.availability
             mine = [claim for claim in active if claim.node_id == record.id]
             assert list(found.claims) == mine
             assert {uuid: c for uuid, c in record.claims.items() if c.is_active} == {
@@ -499,14 +505,6 @@ class TestReads:
                 uuid: guest for uuid, guest in record.guests.items() if guest.claim_uuid is None
             }
             assert {NAMES[move.migration.uuid] for move in record.moves} == MOVES.get(label, set())
-
-    def test_of_all_agents(self, scene: Scene) -> None:
-        services = scene.store.load_ledger_versions().services
-        assert {host: service.disabled for host, service in services.items()} == {
-            "alpha": False,
-            "beta": False,
-            "gamma": True,
-        }
 
 
 MOVES = {

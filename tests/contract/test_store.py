@@ -683,7 +683,8 @@ class TestAdministration:
         beta, alpha = sorted(store.list_services(), key=has_ended)
         assert (beta.host, alpha.host) == ("beta", "alpha")
         assert alpha.ended_epoch == alpha.epoch == agent.epoch
-        availability = store.load_ledger_versions().services["alpha"]
+        availability = store.load_ledger_nodes([record.id])[0].service
+        assert availability is not None
         assert (availability.epoch, availability.ended_epoch) == (agent.epoch, agent.epoch)
         with pytest.raises(ClaimRefusedError, match="host alpha is down"):
             store.create_claim(REQUEST, "alpha", "alpha", AdmissionPolicy(DOWN_TIME, 600))

@@ -128,29 +128,22 @@ class LockedMigration:
         )
 
 
-def assume_locked(
-    node: LedgerNode, service: ServiceAvailability | None, workload_uuid: str, now: datetime
-) -> LockedNode:
-    """Return a node that was read without a lock as a transaction for a workload would read it.
-
-    Args:
-        service: of the host's agent, None when the host has none.
-        now: the database's time.
-    """
-    version, values = node.version, node.values
+def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
+    """Return a node that was read without a lock as a transaction for a workload would read it."""
+    values = node.values
     guests = {**node.larger, **node.unclaimed}
     mine = [claim for claim in node.claims if claim.workload.uuid == workload_uuid]
     used: Counter[str] = Counter()
     for claim in node.claims:
         used.update(claim.amounts.resources)
     return LockedNode(
-        id=version.id,
-        host=version.host,
-        nodename=version.nodename,
+        id=node.id,
+        host=node.host,
+        nodename=node.nodename,
         values=values,
-        service=service,
+        service=node.service,
         guest=guests.get(workload_uuid),
-        now=now,
+        now=node.now,
         claimed=charge_of_claims(mine, int(values.overhead.get("memory_mb", 0))),
         claim_placements={c.uuid: c.numa for c in node.claims if c.numa is not None},
         guest_placements={

@@ -58,12 +58,11 @@ class StoreCommand:
     @property
     def scheduler(self) -> "Scheduler":
         """The scheduler of requests that name no host."""
-        from nodetracker.scheduler.host_manager import HostManager
         from nodetracker.scheduler.scheduler import Scheduler
 
         store: SchedulerStore = self.app.store
         settings = build_scheduler_settings(self.app.conf)
-        return Scheduler(store, HostManager(store), self.policy, settings)
+        return Scheduler(store, self.policy, settings)
 
     @property
     def policy(self) -> AdmissionPolicy:

@@ -9,10 +9,10 @@ from cliff.lister import Lister
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import RequestError
+from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.rendering import render_value
-from nodetracker.scheduler.scheduler import no_candidate
-from nodetracker.scheduler.selection import Candidate
+from nodetracker.scheduler.refusals import refuse
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
@@ -49,11 +49,11 @@ class ListCandidates(StoreCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Evaluate all nodes."""
         request = self._read_request(parsed_args)
-        selection = self.scheduler.select(request)
-        if not selection.candidates:
-            raise no_candidate(selection)
-        shown = selection.candidates[: parsed_args.limit]
-        return columns_of([render_candidate(candidate) for candidate in shown], COLUMNS)
+        scheduler = self.scheduler
+        found = scheduler.select(request, parsed_args.limit)
+        if not found:
+            raise refuse(request, scheduler.explain(request))
+        return columns_of([render_candidate(candidate) for candidate in found], COLUMNS)
 
     def _read_request(self, parsed_args: argparse.Namespace) -> ClaimRequest:
         """Build the request; an invalid one is a usage error."""
@@ -100,7 +100,7 @@ def parse_limit(text: str) -> int:
     return int(text)
 
 
-def render_candidate(candidate: Candidate) -> dict[str, Any]:
+def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
     """Return the columns of ``candidate list`` for one node."""
     free = candidate.free
     return {

@@ -8,15 +8,13 @@ from nodetracker.accounting.usage import Charge
 from nodetracker.errors import (
     ClaimConflictError,
     ClaimRefusedError,
+    NodeBusyError,
     RequestError,
     StoreUnavailableError,
 )
-from nodetracker.model.change import ItemDiff
-from nodetracker.model.pci_request import Alias, AliasSpec
-from nodetracker.scheduler.host_manager import HostManager
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import SchedulerSettings
-from tests.contract.values import delete, make_device, update
+from tests.contract.values import delete
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 
 
@@ -29,51 +27,81 @@ def fake_fleet(empty_fleet):
     return fake_fleet
 
 
-@pytest.fixture
-def manager(fake_fleet):
-    manager = HostManager(fake_fleet.store)
-    manager.refresh()
-    return manager
+class Raced:
+    """A store in which others act after the candidates were read."""
+
+    def __init__(self, store):
+        self.store = store
+        self.actions = []
+        self.asked = []
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    def ask(self, name, request, host, nodename, *rest):
+        while self.actions:
+            self.actions.pop()()
+        self.asked.append((nodename, *rest[1:]))
+        return getattr(self.store, name)(request, host, nodename, *rest)
+
+    def create_claim(self, *arguments):
+        return self.ask("create_claim", *arguments)
+
+    def create_migration(self, *arguments):
+        return self.ask("create_migration", *arguments)
+
+    def try_claim(self, *arguments):
+        return self.ask("try_claim", *arguments)
 
 
 @pytest.fixture
-def scheduler(fake_fleet, manager):
-    return Scheduler(fake_fleet.store, manager, ADMISSION_POLICY)
+def raced(fake_fleet):
+    return Raced(fake_fleet.store)
+
+
+@pytest.fixture
+def scheduler(raced):
+    return Scheduler(raced, ADMISSION_POLICY)
 
 
 def test_the_best_candidate_takes_it(scheduler):
     assert scheduler.create_claim(ask(VCPU=1)).nodename == "large"
 
 
-def test_the_next_one_takes_what_the_best_refuses_meanwhile(fake_fleet, scheduler):
-    fake_fleet.store.create_claim(ask(VCPU=8), "h1", "large", ADMISSION_POLICY)
+def fill(fake_fleet, host, nodename, cpus):
+    return lambda: fake_fleet.store.create_claim(ask(VCPU=cpus), host, nodename, ADMISSION_POLICY)
+
+
+def test_the_next_one_takes_what_the_best_refuses_meanwhile(fake_fleet, raced, scheduler):
+    raced.actions = [fill(fake_fleet, "h1", "large", 7)]
     assert scheduler.create_claim(ask(VCPU=2)).nodename == "middle"
+    raced.actions = [fill(fake_fleet, "h2", "middle", 3)]
+    fake_fleet.add("h4", "late", vcpus=2)
     candidate, answer = scheduler.try_claim(ask(VCPU=2))
-    assert (candidate.nodename, answer.reasons) == ("middle", ())
+    assert (candidate.nodename, answer.reasons) == ("late", ())
 
 
-def test_claims_choose_among_the_best_of_the_subset_by_their_uuids(fake_fleet, manager):
+def test_claims_choose_among_the_best_of_the_subset_by_their_uuids(fake_fleet):
     settings = SchedulerSettings(host_subset_size=2)
-    scheduler = Scheduler(fake_fleet.store, manager, ADMISSION_POLICY, settings)
+    scheduler = Scheduler(fake_fleet.store, ADMISSION_POLICY, settings)
     requests = [ask(claim=str(uuid.UUID(int=number)), VCPU=1) for number in range(16)]
     tried = [scheduler.try_claim(request)[0].nodename for request in requests]
     assert set(tried) == {"large", "middle"}
     assert [scheduler.try_claim(request)[0].nodename for request in requests] == tried
-    listed = [candidate.nodename for candidate in scheduler.select(requests[0]).candidates]
+    listed = [candidate.nodename for candidate in scheduler.select(requests[0])]
     assert listed == ["large", "middle", "small"]
 
 
-def test_when_none_takes_it_every_reason_is_told_with_its_node(fake_fleet, scheduler):
-    fake_fleet.store.create_claim(ask(VCPU=8), "h1", "large", ADMISSION_POLICY)
-    fake_fleet.store.create_claim(ask(VCPU=5), "h2", "middle", ADMISSION_POLICY)
-    for call in (scheduler.create_claim, scheduler.try_claim):
-        with pytest.raises(ClaimRefusedError) as caught:
-            call(ask(VCPU=2))
-        assert caught.value.reasons == (
-            "h1/large: Free vcpu 0.00 VCPU < requested 2 VCPU",
-            "h2/middle: Free vcpu 1.00 VCPU < requested 2 VCPU",
-            "others: cpu: 1 of 3 nodes",
-        )
+@pytest.mark.parametrize("call", ["create_claim", "try_claim"])
+def test_when_none_takes_it_every_reason_is_told_with_its_node(fake_fleet, raced, scheduler, call):
+    raced.actions = [fill(fake_fleet, "h1", "large", 8), fill(fake_fleet, "h2", "middle", 5)]
+    with pytest.raises(ClaimRefusedError) as caught:
+        getattr(scheduler, call)(ask(VCPU=2))
+    assert caught.value.reasons == (
+        "h1/large: Free vcpu 0.00 VCPU < requested 2 VCPU",
+        "h2/middle: Free vcpu 1.00 VCPU < requested 2 VCPU",
+        "others: cpu: 1 of 3 nodes",
+    )
 
 
 def test_without_a_candidate_the_filters_say_why(scheduler):
@@ -83,73 +111,87 @@ def test_without_a_candidate_the_filters_say_why(scheduler):
         assert len(caught.value.reasons) == 1
 
 
-def test_a_node_that_is_gone_by_then_is_passed_over(fake_fleet, scheduler):
+@pytest.mark.parametrize("call", ["create_claim", "try_claim"])
+def test_a_node_that_is_gone_by_then_is_passed_over(fake_fleet, raced, scheduler, call):
     (record,) = fake_fleet.store.load_nodes("h1")
-    fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [delete(record)], 60)
-    assert scheduler.try_claim(ask(VCPU=1))[0].nodename == "middle"
-    assert scheduler.create_claim(ask(VCPU=1)).nodename == "middle"
+    changes = [delete(record)]
+    agent = fake_fleet.agents["h1"]
+    raced.actions = [lambda: fake_fleet.store.apply_changes(agent, changes, 60)]
+    getattr(scheduler, call)(ask(VCPU=1))
+    assert [nodename for nodename, *_ in raced.asked] == ["large", "middle"]
 
 
-def test_the_same_request_answers_the_same_claim_wherever_it_fits_best_now(fake_fleet, scheduler):
-    request = ask(claim=str(uuid.uuid4()), VCPU=8)
-    granted = scheduler.create_claim(request)
-    assert scheduler.create_claim(request) == granted
-    with pytest.raises(ClaimConflictError):
-        scheduler.create_claim(ask(claim=granted.uuid, VCPU=1))
-    assert [c.uuid for c in fake_fleet.store.list_claims()] == [granted.uuid]
-
-
-def test_what_was_claimed_counts_before_the_next_refresh(fake_fleet, manager, scheduler):
-    claims = [scheduler.create_claim(ask(VCPU=2, MEMORY_MB=1024)) for _ in range(4)]
-    assert [claim.nodename for claim in claims] == ["large", "middle", "large", "middle"]
-    for host, nodename in (("h1", "large"), ("h2", "middle")):
-        used = manager.fleet.states[host, nodename].node.values.vcpus_used
-        (record,) = fake_fleet.store.list_nodes(host)
-        assert used == record.values.vcpus_used
-
-
-class TestDevicesThatMovedMeanwhile:
-    """What was granted is answered, whatever was known of the node's devices."""
-
-    ALIAS = Alias("nic", (AliasSpec("8086", "154c"),))
-    ADMISSION_POLICY = dataclasses.replace(ADMISSION_POLICY, aliases={"nic": ALIAS})
-    FIRST, SECOND = make_device("0000:81:00.1"), make_device("0000:81:00.2")
-
-    def ask(self):
-        return ask(VCPU=1, pci_requests=[{"alias": "nic"}])
-
-    def change(self, fake_fleet, **devices):
-        (record,) = fake_fleet.store.load_nodes("h1")
-        diff = ItemDiff(**{kind: (device,) for kind, device in devices.items()})
-        fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [update(record, devices=diff)], 60)
+class TestLockedNodes:
+    """Nodes whose rows are locked are asked after all others."""
 
     @pytest.fixture
-    def manager(self, fake_fleet):
-        self.change(fake_fleet, added=self.FIRST)
-        return HostManager(fake_fleet.store)
+    def scheduler(self, raced):
+        return Scheduler(raced, ADMISSION_POLICY)
 
-    def check(self, fake_fleet, manager, address):
-        claim = Scheduler(fake_fleet.store, manager, self.ADMISSION_POLICY).create_claim(self.ask())
-        assert claim.devices == (address,)
-        assert manager.fleet.states["h1", "large"].is_estimate
-        node = manager.refresh().states["h1", "large"].node
-        assert node.devices[address].claim_uuid == claim.uuid
+    @pytest.fixture
+    def lock(self, raced, monkeypatch):
+        locked = set()
 
-    def test_one_that_was_taken_is_free_by_now(self, fake_fleet, manager):
-        self.change(fake_fleet, added=self.SECOND)
-        other = fake_fleet.store.create_claim(self.ask(), "h1", "large", self.ADMISSION_POLICY)
-        manager.refresh()
-        fake_fleet.store.abort_claim(other.uuid)
-        self.check(fake_fleet, manager, other.devices[0])
+        def ask_unless_locked(name, request, host, nodename, policy, skip_locked=False):
+            raced.asked.append((nodename, skip_locked))
+            if skip_locked and nodename in locked:
+                raise NodeBusyError(host, nodename)
+            return getattr(raced.store, name)(request, host, nodename, policy, skip_locked)
 
-    def test_one_that_is_not_known_has_come(self, fake_fleet, manager):
-        manager.refresh()
-        self.change(fake_fleet, removed=self.FIRST)
-        self.change(fake_fleet, added=self.SECOND)
-        self.check(fake_fleet, manager, self.SECOND.address)
+        monkeypatch.setattr(raced, "ask", ask_unless_locked)
+        return locked.add
+
+    def test_the_next_one_is_asked_first(self, raced, scheduler, lock):
+        lock("large")
+        assert scheduler.create_claim(ask(VCPU=1)).nodename == "middle"
+        assert raced.asked == [("large", True), ("middle", True)]
+
+    def test_they_are_waited_for_when_no_other_has_room(self, raced, scheduler, lock):
+        lock("large")
+        lock("middle")
+        granted = scheduler.create_claim(ask(VCPU=6)).nodename
+        (first, second, waited) = raced.asked
+        assert {first, second} == {("large", True), ("middle", True)}
+        assert waited == (first[0], False) == (granted, False)
+
+    def test_of_a_move_as_well(self, raced, scheduler, lock):
+        source = scheduler.create_claim(ask(VCPU=1))
+        lock("middle")
+        raced.asked.clear()
+        migration = scheduler.create_migration(ask_move(source, "migration", VCPU=6))
+        assert migration.dest_node == "middle"
+        assert set(raced.asked[:2]) == {("large", True), ("middle", True)}
+        assert raced.asked[2:] == [("middle", False)]
 
 
-def test_a_store_that_fails_is_no_refusal(fake_fleet, manager):
+class TestTheSameRequest:
+    """A request that was granted before returns its claim, wherever it would go now."""
+
+    def test_returns_the_same_claim(self, fake_fleet, scheduler):
+        request = ask(claim=str(uuid.uuid4()), VCPU=1)
+        granted = scheduler.create_claim(request)
+        fill(fake_fleet, granted.host, granted.nodename, 7)()
+        assert scheduler.create_claim(request) == granted
+        with pytest.raises(ClaimConflictError):
+            scheduler.create_claim(ask(claim=granted.uuid, VCPU=2))
+        assert len(fake_fleet.store.list_claims()) == 2
+
+    def test_does_so_without_a_candidate(self, fake_fleet, scheduler):
+        request = ask(claim=str(uuid.uuid4()), VCPU=8)
+        granted = scheduler.create_claim(request)
+        assert scheduler.select(request) == []
+        assert scheduler.create_claim(request) == granted
+        with pytest.raises(ClaimConflictError):
+            scheduler.create_claim(ask(claim=granted.uuid, VCPU=9))
+
+    def test_returns_a_released_claim_as_the_ledger_does(self, fake_fleet, scheduler):
+        request = ask(claim=str(uuid.uuid4()), VCPU=1)
+        scheduler.create_claim(request)
+        released = fake_fleet.store.abort_claim(request.uuid)
+        assert scheduler.create_claim(request) == released
+
+
+def test_a_store_that_fails_is_no_refusal(fake_fleet):
     class Away:
         def __getattr__(self, name):
             return getattr(fake_fleet.store, name)
@@ -158,12 +200,12 @@ def test_a_store_that_fails_is_no_refusal(fake_fleet, manager):
             raise StoreUnavailableError("gone")
 
     with pytest.raises(StoreUnavailableError):
-        Scheduler(Away(), manager, ADMISSION_POLICY).create_claim(ask(VCPU=1))
+        Scheduler(Away(), ADMISSION_POLICY).create_claim(ask(VCPU=1))
 
 
 def test_an_overfull_node_takes_what_costs_nothing_of_it(empty_fleet):
     empty_fleet.add(charge=Charge(99000, 0, 0))
-    scheduler = Scheduler(empty_fleet.store, HostManager(empty_fleet.store), ADMISSION_POLICY)
+    scheduler = Scheduler(empty_fleet.store, ADMISSION_POLICY)
     assert scheduler.create_claim(ask(DISK_GB=1)).nodename == "n1"
 
 
@@ -190,6 +232,22 @@ class TestMoves:
     def test_the_same_request_answers_the_same_migration(self, scheduler):
         source = scheduler.create_claim(ask(VCPU=1))
         request = ask_move(source, "migration", VCPU=1)
+        migration = scheduler.create_migration(request)
+        assert scheduler.create_migration(request) == migration
+
+    def test_does_so_without_a_candidate_and_after_it_ended(self, fake_fleet, scheduler):
+        source = scheduler.create_claim(ask(VCPU=1))
+        request = ask_move(source, "migration", VCPU=6)
+        migration = scheduler.create_migration(request)
+        fill(fake_fleet, "h1", "large", 7)()
+        assert scheduler.select(request) == []
+        assert scheduler.create_migration(request) == migration
+        fake_fleet.store.confirm_migration(migration.uuid)
+        assert scheduler.create_migration(request).uuid == migration.uuid
+
+    def test_a_rebuild_returns_its_migration_too(self, scheduler):
+        source = scheduler.create_claim(ask(VCPU=1))
+        request = ask_move(source, "rebuild", VCPU=1)
         migration = scheduler.create_migration(request)
         assert scheduler.create_migration(request) == migration
 

@@ -1,0 +1,38 @@
+"""Decide which candidates a claim asks without further evaluation, and in which order."""
+
+from collections.abc import Sequence
+
+from nodetracker.accounting.weights import node_hash
+from nodetracker.model.candidate import CandidateNode
+from nodetracker.model.claim import ClaimRequest
+
+
+def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
+    """Return whether the store's question has compared all that the ledger compares.
+
+    It leaves NUMA cells, PCI devices and further resource classes to the
+    ledger, and of a node with a guest of the workload the amounts as well.
+    """
+    amounts, free = request.amounts, node.free
+    return (
+        request.numa is None
+        and not request.pci_requests
+        and not amounts.resources
+        and amounts.vcpu_milli <= free.vcpu_milli
+        and amounts.pcpus <= free.pcpus
+        and amounts.memory_mb <= free.memory_mb
+        and amounts.disk_mb <= free.disk_mb
+    )
+
+
+def order_subset(
+    candidates: Sequence[CandidateNode], request: ClaimRequest, size: int
+) -> list[CandidateNode]:
+    """Return the candidates with the best `size` of them in an order that depends on the request.
+
+    The same request always has the same order; requests with other uuids have
+    others, so that they ask different nodes first.
+    """
+    hash_of = node_hash(request.uuid).of
+    subset = sorted(candidates[:size], key=lambda candidate: hash_of(candidate.id))
+    return [*subset, *candidates[size:]]
