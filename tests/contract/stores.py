@@ -67,6 +67,15 @@ class StoreMaker:
         self._opened.append(store)
         return store
 
+    def reopen_empty(self) -> Store:
+        """Delete all rows and open a store, of any kind, with the database's own clock."""
+        self.close()
+        if self.url is None:
+            self._memory = None
+        else:
+            empty_database(self.url)
+        return self.open()
+
     def close(self) -> None:
         """Close all opened stores."""
         while self._opened:

@@ -1,0 +1,35 @@
+"""Over random fleets every store finds each node that the ledger would grant, in the weighers' order."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+
+from tests.candidate_fleets import EXAMPLES, check_candidates
+from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+
+EXAMPLES_OF_MEMORY = 30
+EXAMPLES_OF_DATABASES = 5
+
+
+@pytest.fixture(params=BACKENDS)
+def stores(request: pytest.FixtureRequest, tmp_path) -> Iterator[StoreMaker]:
+    yield from make_stores(request.param, request, tmp_path)
+
+
+def check_examples(stores: StoreMaker, examples: int) -> None:
+    """Check that many fleets, each in a store without other rows."""
+
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(**EXAMPLES)
+    def check(fleet, wanted, weights, page_size):
+        check_candidates(stores.reopen_empty(), fleet, wanted, weights, page_size)
+
+    check()
+
+
+def test_candidates_are_the_nodes_that_would_grant_in_the_weighers_order(
+    stores: StoreMaker,
+) -> None:
+    is_memory = stores.backend == "memory"
+    check_examples(stores, EXAMPLES_OF_MEMORY if is_memory else EXAMPLES_OF_DATABASES)
