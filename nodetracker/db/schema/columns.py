@@ -1,0 +1,50 @@
+"""Build the columns of tables."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db.column_types import JsonText, UtcDateTime
+from nodetracker.model.text import TEXT_LENGTH
+
+
+def row_id() -> "sa.Column[int]":
+    """Return the primary key."""
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column("id", kind, primary_key=True, autoincrement=True)
+
+
+def node_id() -> "sa.Column[int]":
+    """Return the id of the row's node."""
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column("compute_node_id", kind, sa.ForeignKey("compute_nodes.id"), nullable=False)
+
+
+def text(name: str, length: int = TEXT_LENGTH, nullable: bool = False) -> "sa.Column[str]":
+    """Return a column of text of limited length."""
+    return sa.Column(name, sa.String(length), nullable=nullable)
+
+
+def integer(name: str, nullable: bool = False) -> "sa.Column[int]":
+    """Return a column of 64-bit integers."""
+    return sa.Column(name, sa.BigInteger(), nullable=nullable)
+
+
+def double(name: str) -> "sa.Column[float]":
+    """Return a column of floating-point numbers."""
+    return sa.Column(name, sa.Double(), nullable=False)
+
+
+def flag(name: str) -> "sa.Column[bool]":
+    """Return a column of booleans."""
+    return sa.Column(name, sa.Boolean(), nullable=False)
+
+
+def json_text(name: str, nullable: bool = False) -> "sa.Column[Any]":
+    """Return a column of JSON, stored as text."""
+    return sa.Column(name, JsonText(), nullable=nullable)
+
+
+def time(name: str, nullable: bool = False) -> "sa.Column[Any]":
+    """Return a column of times in UTC."""
+    return sa.Column(name, UtcDateTime(), nullable=nullable)
