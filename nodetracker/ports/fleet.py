@@ -125,3 +125,9 @@ def read_pages(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[Page[T]]
         if page.next is None:
             return
         query = replace(query, after=page.next)
+
+
+def read_items(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[T]:
+    """Yield the items of all pages of a list, as `read_pages` does."""
+    for page in read_pages(list_page, query):
+        yield from page.items

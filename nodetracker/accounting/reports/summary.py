@@ -1,6 +1,5 @@
 """Summarize nodes, the fleet and hosts by project for operators."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -11,6 +10,7 @@ from nodetracker.accounting.reports.workloads import list_workloads
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import ServiceRecord
+from nodetracker.units import usage_gib_from_mib, usage_units_from_milli
 
 _SUMMED = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
@@ -149,7 +149,7 @@ def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
     project, they are also included in its line.
     """
     values = [record.values for record in records]
-    workloads = [line for record in records for line in list_workloads(record)]
+    workloads = [row for record in records for row in list_workloads(record)]
     rows = [
         HostUsage(
             host,
@@ -166,23 +166,23 @@ def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
             sum(item.local_gb_used for item in values),
         ),
     ]
-    projects = sorted({line.project_id for line in workloads if line.project_id})
+    projects = sorted({row.project_id for row in workloads if row.project_id})
     groups = [
         ("(used_max)", workloads),
-        ("(unclaimed)", [line for line in workloads if not line.claimed]),
+        ("(unclaimed)", [row for row in workloads if row.claim_uuid is None]),
         *(
-            (project, [line for line in workloads if line.project_id == project])
+            (project, [row for row in workloads if row.project_id == project])
             for project in projects
         ),
     ]
-    for label, lines in groups:
+    for label, group in groups:
         rows.append(
             HostUsage(
                 host,
                 label,
-                math.ceil(sum(line.vcpus for line in lines)),
-                sum(line.memory_mb for line in lines),
-                math.ceil(sum(line.disk_gb for line in lines)),
+                usage_units_from_milli(sum(row.vcpu_milli for row in group)),
+                sum(row.memory_mb for row in group),
+                usage_gib_from_mib(sum(row.disk_mb for row in group)),
             )
         )
     return rows

@@ -19,6 +19,8 @@ from nodetracker.compute.node_resolution import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.listing import ClaimQuery
+from nodetracker.ports.fleet import read_items
 from nodetracker.schemas.json_reader import parse_json
 
 COLUMNS = (
@@ -94,8 +96,9 @@ class ListClaims(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the claims."""
-        state = parsed_args.state and ClaimState(parsed_args.state)
-        claims = self.store.list_claims(parsed_args.host, state or None)
+        states = (ClaimState(parsed_args.state),) if parsed_args.state else ()
+        query = ClaimQuery(host=parsed_args.host, states=states)
+        claims = read_items(self.store.list_claim_page, query)
         return columns_of([render_claim(claim) for claim in claims], COLUMNS)
 
 
@@ -114,7 +117,7 @@ class ShowClaim(OneClaim):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the claim."""
-        found = self.store.list_claims(uuid=parsed_args.uuid)
+        found = self.store.list_claim_page(ClaimQuery(uuid=parsed_args.uuid)).items
         if not found:
             raise NotFoundError(f"no such claim: {parsed_args.uuid}")
         return show(found[0])

@@ -13,7 +13,9 @@ from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argumen
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.compute.node_resolution import find_node
 from nodetracker.errors import NotFoundError
+from nodetracker.model.listing import MigrationQuery
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
+from nodetracker.ports.fleet import read_items
 
 COLUMNS = (
     "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
@@ -57,8 +59,9 @@ class ListMigrations(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the migrations."""
-        status = MigrationStatus(parsed_args.status) if parsed_args.status else None
-        found = self.store.list_migrations(parsed_args.host, status=status)
+        statuses = (MigrationStatus(parsed_args.status),) if parsed_args.status else ()
+        query = MigrationQuery(host=parsed_args.host, statuses=statuses)
+        found = read_items(self.store.list_migration_page, query)
         return columns_of([render_migration(migration) for migration in found], COLUMNS)
 
 
@@ -77,7 +80,7 @@ class ShowMigration(OneMigration):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the migration."""
-        found = self.store.list_migrations(uuid=parsed_args.uuid)
+        found = self.store.list_migration_page(MigrationQuery(uuid=parsed_args.uuid)).items
         if not found:
             raise NotFoundError(f"no such migration: {parsed_args.uuid}")
         return show(found[0])

@@ -27,9 +27,11 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.compute.node_resolution import find_node, missing_node
 from nodetracker.errors import RefusedError
+from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.ports import FleetStore
+from nodetracker.ports.fleet import read_items
 from nodetracker.rendering import render_time
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
@@ -160,7 +162,10 @@ class NodeHistory(StoreCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the history."""
         since = parsed_args.since and parse_since(parsed_args.since, self.store.now())
-        entries = self.store.list_history(parsed_args.host, parsed_args.nodename, since or None)
+        query = HistoryQuery(
+            host=parsed_args.host, nodename=parsed_args.nodename, since=since or None
+        )
+        newest_first = list(read_items(self.store.list_history_page, query))
         rows = [
             {
                 "at": render_time(entry.at),
@@ -169,7 +174,7 @@ class NodeHistory(StoreCommand, Lister):
                 "what": entry.what.value,
                 "diff": dict(entry.diff),
             }
-            for entry in entries
+            for entry in reversed(newest_first)
         ]
         return columns_of(rows, ("at", "host", "nodename", "what", "diff"))
 

@@ -8,7 +8,9 @@ from cliff.lister import Lister
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.host_down import find_hosts_down, merge_hosts_down
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
-from nodetracker.model.warning import WarningRecord
+from nodetracker.model.listing import WarningQuery
+from nodetracker.model.warning import WarningKind, WarningRecord
+from nodetracker.ports.fleet import read_items
 from nodetracker.rendering import render_time
 
 _COLUMNS = (
@@ -41,13 +43,24 @@ class ListWarnings(StoreCommand, Lister):
                 "count": record.count,
                 "resolved_at": render_time(record.resolved_at),
             }
-            for record in self._list_warnings(parsed_args.host)
+            for record in self._list_warnings(parsed_args.host, parsed_args.all)
             if parsed_args.all or record.resolved_at is None
         ]
         return columns_of(rows, _COLUMNS)
 
-    def _list_warnings(self, host: str | None) -> list[WarningRecord]:
+    def _list_warnings(self, host: str | None, with_resolved: bool) -> list[WarningRecord]:
         """Return the stored warnings, with ``host_down`` of each host as its service is now."""
+        # A resolved one may be active again before a conductor stores that.
+        kinds = tuple(kind for kind in WarningKind if kind is not WarningKind.HOST_DOWN)
+        queries = (
+            WarningQuery(host=host, kinds=kinds, is_resolved=None if with_resolved else False),
+            WarningQuery(host=host, kinds=(WarningKind.HOST_DOWN,)),
+        )
+        stored = [
+            record
+            for query in queries
+            for record in read_items(self.store.list_warning_page, query)
+        ]
         services, now = self.store.list_services(), self.store.now()
         outage = find_broker_outage(services, now, self.service_down_time)
         down = find_hosts_down(
@@ -56,4 +69,4 @@ class ListWarnings(StoreCommand, Lister):
             self.service_down_time,
             outage,
         )
-        return merge_hosts_down(self.store.list_warnings(host), down, now)
+        return merge_hosts_down(stored, down, now)

@@ -5,9 +5,11 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from nodetracker.accounting.reports.workloads import WorkloadLine, list_workloads
+from nodetracker.accounting.reports.workloads import render_workload
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
 from nodetracker.errors import NotFoundError
+from nodetracker.model.listing import WorkloadQuery
+from nodetracker.ports.fleet import read_items
 
 COLUMNS = (
     "uuid", "kind", "name", "host", "nodename", "project_id", "vcpus", "memory_mb", "disk_gb",
@@ -18,15 +20,13 @@ COLUMNS = (
 class WorkloadCommand(StoreCommand, Lister):
     """Base of commands that read workloads: active claims and guests."""
 
-    def read(self, host: str | None) -> list[WorkloadLine]:
-        """Return the workloads of a host, or of all."""
-        hosts = {record.host for record in self.store.list_nodes(host)}
-        return [
-            line
-            for name in sorted(hosts)
-            for record in self.store.load_nodes(name)
-            for line in list_workloads(record)
-        ]
+    def read(self, query: WorkloadQuery) -> list[dict[str, Any]]:
+        """Return workloads in order of host, node, name and uuid."""
+        rows = sorted(
+            read_items(self.store.list_workloads, query),
+            key=lambda row: (row.host, row.nodename, row.name, row.uuid),
+        )
+        return [render_workload(row) for row in rows]
 
 
 class ListWorkloads(WorkloadCommand):
@@ -41,14 +41,13 @@ class ListWorkloads(WorkloadCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read and filter the workloads."""
-        lines = [
-            line.as_row()
-            for line in self.read(parsed_args.host)
-            if parsed_args.project in (None, line.project_id)
-            and not (parsed_args.unclaimed and line.claimed)
-        ]
-        return columns_of(lines, COLUMNS)
+        """Read the workloads."""
+        query = WorkloadQuery(
+            host=parsed_args.host,
+            project_id=parsed_args.project,
+            is_claimed=False if parsed_args.unclaimed else None,
+        )
+        return columns_of(self.read(query), COLUMNS)
 
 
 class ShowWorkload(WorkloadCommand):
@@ -62,7 +61,7 @@ class ShowWorkload(WorkloadCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the workload."""
-        lines = [line.as_row() for line in self.read(None) if line.uuid == parsed_args.uuid]
-        if not lines:
+        rows = self.read(WorkloadQuery(uuid=parsed_args.uuid, reads_details=True))
+        if not rows:
             raise NotFoundError(f"no such workload: {parsed_args.uuid}")
-        return columns_of(lines, (*COLUMNS, "details"))
+        return columns_of(rows, (*COLUMNS, "details"))

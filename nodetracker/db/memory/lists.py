@@ -1,13 +1,13 @@
 """List workloads, claims, migrations, history and warnings from dicts."""
 
-from collections.abc import Iterator
+import dataclasses
 from operator import attrgetter
 
+from nodetracker.accounting.reports.workloads import list_workloads
 from nodetracker.db.memory.paging import cut_page
-from nodetracker.db.memory.tables import MemoryRows, Tables, place_migration
+from nodetracker.db.memory.tables import MemoryRows, place_migration, with_claims
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim
-from nodetracker.model.guest import Guest
 from nodetracker.model.listing import (
     ClaimQuery,
     HistoryQuery,
@@ -17,7 +17,6 @@ from nodetracker.model.listing import (
     WorkloadRow,
 )
 from nodetracker.model.migration import Migration
-from nodetracker.model.node import NodeRecord
 from nodetracker.model.page import Page
 from nodetracker.model.warning import WarningRecord
 
@@ -28,8 +27,13 @@ class MemoryLists(MemoryRows):
     def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
         """See `Store`."""
         with self._reading() as tables:
+            listed = (
+                row if query.reads_details else dataclasses.replace(row, details={})
+                for node in tables.nodes.values()
+                for row in list_workloads(with_claims(tables, node))
+            )
             found = sorted(
-                (row for row in _list_rows(tables, query) if _is_listed(row, query)),
+                (row for row in listed if _is_listed(row, query)),
                 key=lambda row: (row.uuid, row.node_id, row.claim_uuid is None),
             )
             uuids = list(dict.fromkeys(row.uuid for row in found))
@@ -110,63 +114,6 @@ class MemoryLists(MemoryRows):
                 ),
                 id_of=attrgetter("id"),
             )
-
-
-def _list_rows(tables: Tables, query: WorkloadQuery) -> Iterator[WorkloadRow]:
-    for claim in tables.claims.values():
-        if claim.is_active:
-            node = tables.nodes[claim.node_id]
-            guest = node.guests.get(claim.workload.uuid)
-            yield _describe_claim(claim, guest, node, query.reads_details)
-    for node in tables.nodes.values():
-        for guest in node.guests.values():
-            if guest.claim_uuid is None:
-                yield _describe_guest(guest, node, query.reads_details)
-
-
-def _describe_claim(
-    claim: Claim, guest: Guest | None, node: NodeRecord, reads_details: bool
-) -> WorkloadRow:
-    workload, amounts = claim.workload, claim.amounts
-    return WorkloadRow(
-        uuid=workload.uuid,
-        kind=workload.kind,
-        name=workload.name or (guest.name if guest else ""),
-        node_id=node.id,
-        node_uuid=node.uuid,
-        host=node.host,
-        nodename=node.nodename,
-        project_id=workload.project_id or (guest.project_id if guest else ""),
-        claim_uuid=claim.uuid,
-        claim_state=claim.state,
-        vcpu_milli=amounts.vcpu_milli,
-        pcpus=amounts.pcpus,
-        memory_mb=amounts.memory_mb,
-        disk_mb=amounts.disk_mb,
-        power_state=guest.power_state if guest else None,
-        details=guest.details if guest and reads_details else {},
-    )
-
-
-def _describe_guest(guest: Guest, node: NodeRecord, reads_details: bool) -> WorkloadRow:
-    return WorkloadRow(
-        uuid=guest.uuid,
-        kind=guest.kind,
-        name=guest.name,
-        node_id=node.id,
-        node_uuid=node.uuid,
-        host=node.host,
-        nodename=node.nodename,
-        project_id=guest.project_id,
-        claim_uuid=None,
-        claim_state=None,
-        vcpu_milli=guest.vcpu_milli,
-        pcpus=0,
-        memory_mb=guest.memory_mb,
-        disk_mb=guest.disk_mb,
-        power_state=guest.power_state,
-        details=guest.details if reads_details else {},
-    )
 
 
 def _is_listed(row: WorkloadRow, query: WorkloadQuery) -> bool:
