@@ -5,16 +5,17 @@ credentials, microversion, rule, query, body.
 """
 
 import json
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 import falcon
 
+from nodetracker.api.auth.browser import is_foreign_page
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
+from nodetracker.api.change_log import logged_change
 from nodetracker.api.context import IDENTITY, RequestContext, read_context
 from nodetracker.api.family import Family, family_of
 from nodetracker.api.microversions import COMPUTE, CONTAINER, Microversions, Version
@@ -22,8 +23,6 @@ from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
 from nodetracker.errors import AuthenticationError, ForbiddenError
 from nodetracker.schemas.validator import check
-
-LOG = logging.getLogger(__name__)
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -44,43 +43,24 @@ class Endpoint:
 
     def _respond(self, request: falcon.Request, response: falcon.Response, **params: str) -> None:
         context = read_context(request.env)
-        operation, version = self._find_operation(request, response, context)
-        call = Call(self._backend, context, _read_url(request, self._backend), version, params)
-        if request.method in SAFE_METHODS:
-            _write(response, self._carry_out(operation, call, request))
-            return
-        outcome = "failed"
-        try:
-            answer = self._carry_out(operation, call, request)
-            outcome = str(answer.status)
-        except Exception as error:
-            outcome = type(error).__name__
-            raise
-        finally:
-            _log_change(request, context, operation, outcome)
-        _write(response, answer)
+        operations = self.route.methods["GET" if request.method == "HEAD" else request.method]
 
-    def _find_operation(
-        self, request: falcon.Request, response: falcon.Response, context: RequestContext
-    ) -> tuple[Operation, Version]:
-        """Return the operation of the request's microversion.
+        def answer() -> Answer:
+            operation, version = _select_operation(operations, request, response, context)
+            url = _read_url(request, self._backend)
+            call = Call(self._backend, context, url, version, params)
+            return self._carry_out(operation, call, request)
 
-        Raises:
-            falcon.HTTPNotFound: the microversion does not have it.
-        """
-        method = "GET" if request.method == "HEAD" else request.method
-        operations = self.route.methods[method]
-        if operations[0].is_open:
-            return operations[0], _NO_VERSION
-        _require_identity(request, context)
-        microversions = _MICROVERSIONS.get(family_of(request.path))
-        if microversions is None:
-            return operations[0], _NO_VERSION
-        version = _negotiate(microversions, request, response)
-        for operation in operations:
-            if operation.has_version(version):
-                return operation, version
-        raise falcon.HTTPNotFound(description="The resource could not be found.")
+        if request.method in SAFE_METHODS and not operations[0].is_change:
+            _write(response, answer())
+        else:
+            public_url = self._backend.settings.public_url
+            with logged_change(request, context, operations[0].rule) as change:
+                if is_foreign_page(request.env, public_url):
+                    raise ForbiddenError("A page of another site may not change anything.")
+                found = answer()
+                change.status = found.status
+            _write(response, found)
 
     def _carry_out(self, operation: Operation, call: Call, request: falcon.Request) -> Answer:
         """Check the rest of a request and call the handler."""
@@ -94,6 +74,31 @@ class Endpoint:
             body = read_json_body(request, self._backend.settings.max_body_bytes)
             check(body, operation.body)
         return operation.handler(replace(call, params=_own(call.params), query=query, body=body))
+
+
+def _select_operation(
+    operations: Sequence[Operation],
+    request: falcon.Request,
+    response: falcon.Response,
+    context: RequestContext,
+) -> tuple[Operation, Version]:
+    """Return the operation of the request's microversion.
+
+    Raises:
+        AuthenticationError: it needs credentials and the request has none.
+        falcon.HTTPNotFound: the microversion does not have it.
+    """
+    if operations[0].is_open:
+        return operations[0], _NO_VERSION
+    _require_identity(request, context)
+    microversions = _MICROVERSIONS.get(family_of(request.path))
+    if microversions is None:
+        return operations[0], _NO_VERSION
+    version = _negotiate(microversions, request, response)
+    for operation in operations:
+        if operation.has_version(version):
+            return operation, version
+    raise falcon.HTTPNotFound(description="The resource could not be found.")
 
 
 def _require_identity(request: falcon.Request, context: RequestContext) -> None:
@@ -165,20 +170,3 @@ def _write(response: falcon.Response, answer: Answer) -> None:
 def render_json(body: Mapping[str, Any]) -> bytes:
     """Return a JSON document."""
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _log_change(
-    request: falcon.Request, context: RequestContext, operation: Operation, outcome: str
-) -> None:
-    """Log one line for a change: no token, password or body."""
-    identity = context.identity
-    LOG.info(
-        "%s %s %s: rule %s, user %s, project %s: %s",
-        context.request_id,
-        request.method,
-        request.path,
-        operation.rule,
-        identity and identity.user_id,
-        identity and identity.project_id,
-        outcome,
-    )

@@ -22,6 +22,7 @@ class Operation:
         body: schema of the JSON body; None = a body is ignored.
         answers: status -> schema of its body, None for no body; errors are the same everywhere.
         since, until: the first and the last microversion that has it.
+        is_change: a GET that changes something; every other method does anyway.
     """
 
     handler: Handler
@@ -31,6 +32,7 @@ class Operation:
     answers: Mapping[int, Schema | None] = field(default_factory=dict)
     since: str = _FIRST
     until: str = _LAST
+    is_change: bool = False
 
     @property
     def is_open(self) -> bool:

@@ -185,9 +185,11 @@ class TestCredentials:
         found = echo_api.request("POST", "/v1/echo", json={"name": "secret"})
         [line] = caplog.messages
         request_id = found.headers["x-openstack-request-id"]
-        assert line == f"{request_id} POST /v1/echo: rule w, user alice, project p1: 200"
+        assert line == (
+            f"Change {request_id}: user alice, project p1, rule w, target POST /v1/echo: 200"
+        )
         echo_api.request("POST", "/v1/echo", json={"none": "secret"})
-        assert caplog.messages[1].endswith("RequestError")
+        assert caplog.messages[1].endswith("target POST /v1/echo: 400")
 
 
 class TestQueries:

@@ -1,0 +1,92 @@
+"""Build authentication and authorization of the REST API from the configuration."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from wsgiref.types import WSGIApplication
+
+from oslo_config import cfg
+
+from nodetracker.api.application import Layer
+from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
+from nodetracker.api.auth.headers import drop_identity_headers
+from nodetracker.api.auth.hosts import is_loopback
+from nodetracker.api.auth.identity import Authenticator
+from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+
+_UNPROTECTED = (
+    "[api] listen = %s is not a loopback address and cert_file is not set: passwords are sent "
+    "unencrypted unless a proxy adds TLS"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use the API, and for what.
+
+    Attributes:
+        layer: makes requests carry the identity of their credentials.
+        failures: requests with wrong credentials.
+    """
+
+    layer: Layer
+    authorizer: PolicyAuthorizer
+    failures: LoginFailures
+
+
+def build_access(conf: cfg.ConfigOpts) -> Access:
+    """Build what ``[api] auth_strategy`` and the policy files say.
+
+    Raises:
+        ConfigError: a value or a policy file is invalid, or a library is missing.
+    """
+    _check_exposure(conf)
+    authenticator, validate = _build_strategy(conf)
+    failures = LoginFailures()
+
+    def protect(application: WSGIApplication) -> WSGIApplication:
+        return drop_identity_headers(validate(authenticate(application, authenticator, failures)))
+
+    return Access(protect, PolicyAuthorizer(make_enforcer(conf)), failures)
+
+
+def _check_exposure(conf: cfg.ConfigOpts) -> None:
+    strategy, listen = conf.api.auth_strategy, conf.api.listen
+    if is_loopback(listen):
+        return
+    if strategy == "noauth":
+        raise ConfigError(
+            f"[api] auth_strategy: noauth serves on a loopback address only, and listen is {listen}"
+        )
+    if strategy == "http_basic" and not conf.api.cert_file:
+        LOG.warning(_UNPROTECTED, listen)
+
+
+def _build_strategy(conf: cfg.ConfigOpts) -> tuple[Authenticator, Layer]:
+    """Build a strategy and the layer that it needs around it, importing only its own libraries."""
+    match conf.api.auth_strategy:
+        case "noauth":
+            from nodetracker.api.auth.noauth import NoauthAuthenticator
+
+            return NoauthAuthenticator(conf.api.public_url), _no_layer
+        case "keystone":
+            try:
+                from nodetracker.api.auth.keystone import KeystoneAuthenticator, validate_tokens
+            except ImportError as error:
+                raise ConfigError(
+                    "[api] auth_strategy: keystone needs the library keystonemiddleware: "
+                    "pip install 'nodetracker[keystone]'"
+                ) from error
+            return KeystoneAuthenticator(), lambda application: validate_tokens(application, conf)
+        case _:
+            from nodetracker.api.auth.http_basic import HttpBasicAuthenticator
+
+            path = Path(conf.api.http_basic_auth_user_file)
+            return HttpBasicAuthenticator(path, conf.api.http_basic_admins), _no_layer
+
+
+def _no_layer(application: WSGIApplication) -> WSGIApplication:
+    return application

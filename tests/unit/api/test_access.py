@@ -1,0 +1,299 @@
+"""Who may: the service in process, behind its layers, with real passwords and policy rules."""
+
+import base64
+import logging
+from dataclasses import replace
+from types import SimpleNamespace
+
+import falcon.testing
+import pytest
+from oslo_config import cfg
+
+from nodetracker.api.application import build_application, request_id_layer
+from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.call import Answer
+from nodetracker.api.policies import list_rules
+from nodetracker.api.route import Operation, route
+from nodetracker.api.routes import ROUTES
+from nodetracker.api.schemas.fields import ANY_TEXT
+from nodetracker.bootstrap.access import build_access
+from nodetracker.conf import api as api_options
+from nodetracker.errors import ConfigError, RefusedError
+from nodetracker.schemas.fields import record
+
+SECRET = "s3cret-of-a-user"
+HASH = hash_password(SECRET, rounds=4)
+TOKEN = "t0ken-of-a-user"
+
+
+def change(call) -> Answer:
+    """Answer a change, or fail as its body says."""
+    if call.body is not None and call.body["name"] == "refuse":
+        raise RefusedError("not now")
+    if call.body is not None and call.body["name"] == "fail":
+        raise ZeroDivisionError(SECRET)
+    return Answer({}, status=202)
+
+
+NAMED = record({"name": {"type": "string"}}, ["name"])
+CHANGES = (
+    route(
+        "/v1/echo/{id}",
+        POST=Operation(
+            change,
+            "nodetracker:services:update",
+            query=record({"secret": ANY_TEXT}),
+            body=NAMED,
+            answers={202: True},
+        ),
+    ),
+    route(
+        "/v2.1/os-echo/{id}/reboot",
+        GET=Operation(change, "os_compute_api:os-hosts:reboot", is_change=True),
+    ),
+)
+
+
+@pytest.fixture
+def conf(tmp_path):
+    conf = cfg.ConfigOpts()
+    conf.register_opts(api_options.OPTIONS, group=api_options.GROUP)
+    (tmp_path / "keystone.conf").write_text(
+        "[keystone_authtoken]\nwww_authenticate_uri = http://keystone.example.org\n"
+    )
+    conf([f"--config-dir={tmp_path}"], default_config_files=[])
+    path = tmp_path / "htpasswd"
+    path.write_text(f"admin:{HASH}\neve:{HASH}\n")
+    conf.set_override("http_basic_auth_user_file", str(path), group="api")
+    return conf
+
+
+@pytest.fixture
+def build(conf, backend):
+    """Return a function that builds a client of the service with options of [api]."""
+
+    def build(**options: object) -> SimpleNamespace:
+        for name, value in options.items():
+            conf.set_override(name, value, group="api")
+        access = build_access(conf)
+        settings = replace(backend.settings, public_url=conf.api.public_url)
+        application = build_application(
+            replace(backend, authorizer=access.authorizer, settings=settings),
+            (*ROUTES, *CHANGES),
+            [request_id_layer(), access.layer],
+        )
+        client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
+
+        def request(method: str, path: str, **options: object) -> falcon.testing.Result:
+            options.setdefault("host", "localhost")
+            return client.simulate_request(method, path, **options)
+
+        return SimpleNamespace(request=request, access=access)
+
+    return build
+
+
+def basic(name: str, password: str = SECRET) -> dict[str, str]:
+    encoded = base64.b64encode(f"{name}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {encoded}"}
+
+
+class TestHttpBasic:
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            basic("admin", "wrong"),
+            basic("nobody"),
+            basic("admin", "x" * 100),
+            {"Authorization": "Basic !"},
+            {"X-Auth-Token": TOKEN},
+        ],
+        ids=["missing", "wrong", "unknown user", "too long", "malformed", "token"],
+    )
+    @pytest.mark.parametrize("path", ["/v1/about", "/v2.1/os-services"])
+    def test_wrong_credentials_are_401_with_a_challenge(self, build, headers, path):
+        found = build().request("GET", path, headers=headers)
+        assert found.status_code == 401
+        assert found.headers["www-authenticate"].startswith('Basic realm="nodetracker"')
+        assert SECRET not in found.text
+        assert HASH not in found.text
+
+    def test_wrong_passwords_are_counted(self, build):
+        client = build()
+        client.request("GET", "/v1/about")
+        client.request("GET", "/v1/about", headers=basic("admin"))
+        client.request("GET", "/v1/about", headers=basic("admin", "wrong"))
+        assert client.access.failures.count == 1
+
+    def test_an_admin_may_do_all(self, build):
+        about = build().request("GET", "/v1/about", headers=basic("admin")).json
+        assert (about["user"], about["roles"]) == ("admin", ["admin", "reader"])
+        assert about["rules"] == sorted(rule.name for rule in list_rules() if ":" in rule.name)
+
+    def test_others_read_and_change_nothing(self, build):
+        client = build()
+        for path in ("/v1/services", "/v2.1/os-services"):
+            assert client.request("GET", path, headers=basic("eve")).status_code == 200
+        found = client.request("POST", "/v1/echo/1", headers=basic("eve"), json={"name": "a"})
+        assert (found.status_code, found.json["errors"][0]["code"]) == (
+            403,
+            "nodetracker.forbidden",
+        )
+
+    @pytest.mark.parametrize("headers", [{}, basic("admin", "wrong")])
+    @pytest.mark.parametrize("path", ["/", "/v2.1", "/container", "/v1/openapi.json"])
+    def test_documents_are_open(self, build, path, headers):
+        assert build().request("GET", path, headers=headers).status_code == 200
+
+    def test_identity_headers_of_clients_mean_nothing(self, build):
+        spoofed = {
+            "X-Roles": "admin", "X-User-Id": "admin", "X-Project-Id": "p9",
+            "X-Identity-Status": "Confirmed", "OpenStack-System-Scope": "all",
+        }  # fmt: skip
+        client = build()
+        assert client.request("GET", "/v1/about", headers=spoofed).status_code == 401
+        about = client.request("GET", "/v1/about", headers=spoofed | basic("eve")).json
+        assert (about["user"], about["project_id"], about["roles"]) == ("eve", None, ["reader"])
+
+    def test_listening_elsewhere_without_tls_is_a_warning(self, build, caplog):
+        build(listen="0.0.0.0", cert_file="/x")
+        assert caplog.text == ""
+        build(listen="0.0.0.0", cert_file=None)
+        assert "passwords are sent unencrypted" in caplog.text
+
+
+class TestNoauth:
+    def test_over_loopback_everybody_administers(self, build):
+        client = build(auth_strategy="noauth")
+        headers = {"X-Auth-Token": "notused"}
+        about = client.request("GET", "/v1/about", headers=headers).json
+        assert (about["user"], about["roles"]) == ("noauth", ["admin", "reader"])
+
+    @pytest.mark.parametrize("listen", ["0.0.0.0", "::", "10.0.0.7", "node-1.example.org"])
+    def test_any_other_address_is_a_configuration_error(self, build, listen):
+        with pytest.raises(ConfigError, match=r"^\[api\] auth_strategy: noauth"):
+            build(auth_strategy="noauth", listen=listen)
+
+    @pytest.mark.parametrize("listen", ["127.0.0.1", "127.0.0.9", "::1", "localhost"])
+    def test_loopback_s_addresses_are_accepted(self, build, listen):
+        assert build(auth_strategy="noauth", listen=listen)
+
+    def test_a_foreign_host_name_is_403(self, build):
+        client = build(auth_strategy="noauth", public_url="https://api.example.org")
+        for host, status in (("evil.example.org", 403), ("api.example.org", 200)):
+            found = client.request("GET", "/v1/about", host=host)
+            assert found.status_code == status
+
+
+class TestKeystone:
+    def test_without_a_token_clients_are_sent_to_keystone(self, build):
+        pytest.importorskip("keystonemiddleware")
+        client = build(auth_strategy="keystone")
+        for headers in ({}, {"X-Identity-Status": "Confirmed", "X-Roles": "admin"}):
+            found = client.request("GET", "/v1/about", headers=headers)
+            assert found.status_code == 401
+            assert found.headers["www-authenticate"].startswith("Keystone uri=")
+        assert client.request("GET", "/v2.1").status_code == 200
+
+
+FOREIGN = [
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Origin": "http://evil.example.org"},
+    {"Origin": "null"},
+]
+
+
+class TestPagesOfOtherSites:
+    @pytest.mark.parametrize("headers", FOREIGN)
+    @pytest.mark.parametrize(
+        ("method", "path"), [("POST", "/v1/echo/1"), ("GET", "/v2.1/os-echo/1/reboot")]
+    )
+    def test_they_change_nothing(self, build, method, path, headers):
+        client = build()
+        body = {"json": {"name": "a"}} if method == "POST" else {}
+        for strategy in (client, build(auth_strategy="noauth")):
+            found = strategy.request(method, path, headers=basic("admin") | headers, **body)
+            assert found.status_code == 403
+
+    @pytest.mark.parametrize(
+        "headers", [{}, {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}]
+    )
+    def test_own_pages_and_clients_change(self, build, headers):
+        client = build()
+        for method, path, body in (
+            ("POST", "/v1/echo/1", {"json": {"name": "a"}}),
+            ("GET", "/v2.1/os-echo/1/reboot", {}),
+        ):
+            found = client.request(method, path, headers=basic("admin") | headers, **body)
+            assert found.status_code == 202
+
+    def test_no_page_may_read_answers(self, build):
+        headers = basic("eve") | {"Origin": "http://evil.example.org"}
+        found = build().request("GET", "/v1/services", headers=headers)
+        assert [name for name in found.headers if name.startswith("access-control")] == []
+
+
+class TestLogOfChanges:
+    @pytest.fixture(autouse=True)
+    def _level(self, caplog):
+        caplog.set_level(logging.DEBUG)
+
+    def lines(self, caplog):
+        return [
+            record.message.split(": ", 1)[1]
+            for record in caplog.records
+            if record.message.startswith("Change req-") and record.levelno == logging.INFO
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "body", "user", "outcome"),
+        [
+            ("admin", "a", "admin", 202),
+            ("admin", "refuse", "admin", 409),
+            ("admin", "fail", "admin", 500),
+            ("eve", "a", "eve", 403),
+            ("nobody", "a", "-", 401),
+        ],
+    )
+    def test_each_is_one_line_without_secrets(self, build, caplog, name, body, user, outcome):
+        headers = basic(name) | {"X-Auth-Token": TOKEN}
+        build().request(
+            "POST", "/v1/echo/a%0ab", headers=headers, json={"name": body}, query_string="secret=x"
+        )
+        rule = "nodetracker:services:update"
+        assert self.lines(caplog) == [
+            f"user {user}, project -, rule {rule}, target POST /v1/echo/a%0Ab: {outcome}"
+        ]
+        logged = "\n".join(record.message for record in caplog.records)
+        for secret in (SECRET, TOKEN, headers["Authorization"].split()[1], '"name"', "secret=x"):
+            assert secret not in logged
+
+    def test_get_that_changes_is_one_too(self, build, caplog):
+        build().request("GET", "/v2.1/os-echo/h/reboot", headers=basic("admin"))
+        rule = "os_compute_api:os-hosts:reboot"
+        target = "GET /v2.1/os-echo/h/reboot"
+        assert self.lines(caplog) == [f"user admin, project -, rule {rule}, target {target}: 202"]
+
+    def test_reading_is_not(self, build, caplog):
+        build().request("GET", "/v1/services", headers=basic("admin"))
+        assert self.lines(caplog) == []
+
+
+def test_every_rule_names_the_operations_that_check_it():
+    """The sample policy and the route table do not drift."""
+    known = {
+        rule.name: {(found["method"], found["path"]) for found in rule.operations}
+        for rule in list_rules()
+        if ":" in rule.name
+    }
+    missing = [
+        (operation.rule, method, found.path)
+        for found in ROUTES
+        for method, operations in found.methods.items()
+        for operation in operations
+        if operation.rule is not None
+        and (method, found.path) not in known.get(operation.rule, set())
+    ]
+    assert missing == []
