@@ -5,14 +5,18 @@ see `endpoint`. A route is found by its path, whatever its place in the table.
 """
 
 from nodetracker.api.call import Answer, Call
+from nodetracker.api.handlers.nova import aggregates as nova_aggregates
+from nodetracker.api.handlers.nova import availability_zones as nova_zones
+from nodetracker.api.handlers.nova import limits as nova_limits
 from nodetracker.api.handlers.nova import services as nova_services
 from nodetracker.api.handlers.nova import versions as nova_versions
 from nodetracker.api.handlers.own import about as own_about
 from nodetracker.api.handlers.own import services as own_services
+from nodetracker.api.handlers.zun import hosts as zun_hosts
 from nodetracker.api.handlers.zun import versions as zun_versions
 from nodetracker.api.openapi import build_document
 from nodetracker.api.route import Operation, Route, route
-from nodetracker.api.schemas import about, services
+from nodetracker.api.schemas import about, hosts, limits, services
 
 
 def show_openapi(call: Call) -> Answer:
@@ -23,6 +27,24 @@ def show_openapi(call: Call) -> Answer:
 _NOVA: tuple[Route, ...] = (
     route("/", GET=Operation(nova_versions.list_versions, rule=None)),
     route("/v2.1", GET=Operation(nova_versions.show_version, rule=None)),
+    route(
+        "/v2.1/limits",
+        GET=Operation(nova_limits.show_limits, "os_compute_api:limits", query=limits.QUERY),
+    ),
+    route(
+        "/v2.1/os-aggregates",
+        GET=Operation(nova_aggregates.list_aggregates, "os_compute_api:os-aggregates:index"),
+    ),
+    route(
+        "/v2.1/os-availability-zone",
+        GET=Operation(nova_zones.list_zones, "os_compute_api:os-availability-zone:list"),
+    ),
+    route(
+        "/v2.1/os-availability-zone/detail",
+        GET=Operation(
+            nova_zones.list_zones_with_hosts, "os_compute_api:os-availability-zone:detail"
+        ),
+    ),
     route(
         "/v2.1/os-services",
         GET=Operation(
@@ -36,6 +58,11 @@ _NOVA: tuple[Route, ...] = (
 _ZUN: tuple[Route, ...] = (
     route("/container", GET=Operation(zun_versions.list_versions, rule=None)),
     route("/container/v1", GET=Operation(zun_versions.show_version, rule=None)),
+    route(
+        "/container/v1/hosts",
+        GET=Operation(zun_hosts.list_hosts, "host:get_all", query=hosts.ZUN_LIST_QUERY),
+    ),
+    route("/container/v1/hosts/{id}", GET=Operation(zun_hosts.show_host, "host:get")),
 )
 
 _OWN: tuple[Route, ...] = (

@@ -31,6 +31,7 @@ _ROW = (
     _nodes.updated_at,
 )
 _SERVICE = "service_"
+_HOST_NODES = "host_nodes"
 _AUDIT = "last_audit"
 _SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name != "count")
 
@@ -46,7 +47,12 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
     listing = Listing(
         table=tables.compute_nodes,
         joined=_JOINED,
-        columns=(*_ROW, *(_nodes[name] for name in query.columns), *services),
+        columns=(
+            *_ROW,
+            *(_nodes[name] for name in query.columns),
+            *services,
+            *([_count_siblings()] if query.counts_siblings else []),
+        ),
         conditions=_list_conditions(query),
         filtered=_JOINED,
         order=None if name == "id" else _nodes[name],
@@ -66,6 +72,12 @@ def sum_fleet(connection: sa.Connection) -> FleetSums:
         .where(_services.disabled == sa.false())
     ).one()
     return FleetSums(**{name: int(value) for name, value in row._mapping.items()})
+
+
+def _count_siblings() -> "sa.Label[int]":
+    others = tables.compute_nodes.alias("siblings")
+    counted = sa.select(sa.func.count()).select_from(others).where(others.c.host == _nodes.host)
+    return counted.correlate(tables.compute_nodes).scalar_subquery().label(_HOST_NODES)
 
 
 def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
@@ -128,4 +140,5 @@ def _decode(query: FleetQuery, row: sa.RowMapping) -> FleetNode:
             updated_at=row["updated_at"],
         ),
         service,
+        row.get(_HOST_NODES),
     )

@@ -44,6 +44,7 @@ class FleetQuery(PageQuery):
         columns: of `NodeValues` to read. JSON columns cost most of a listing:
             name those that are used.
         reads_audits: read `ServiceRecord.last_audit`, which is {} otherwise.
+        counts_siblings: read `FleetNode.host_nodes`.
         id, uuid, host, nodename: exact.
         name_part: part of the nodename; upper and lower case of ASCII letters
             are equal, and no character is a wildcard.
@@ -59,6 +60,7 @@ class FleetQuery(PageQuery):
 
     columns: tuple[str, ...] = ()
     reads_audits: bool = False
+    counts_siblings: bool = False
     id: int | None = None
     uuid: str | None = None
     host: str | None = None
@@ -88,10 +90,13 @@ class FleetNode:
         node: without guests, devices, claims and moves. Its `values` are known
             in the columns that the query named; the others are a new row's.
         service: None when the host has no agent. See `FleetQuery.reads_audits`.
+        host_nodes: number of nodes of its host, whether the query selects them
+            or not; None if the query does not ask for it.
     """
 
     node: NodeRecord
     service: ServiceRecord | None
+    host_nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,15 @@ class TestColumns:
         (found,) = store.list_fleet(FleetQuery()).items
         assert found.service == dataclasses.replace(service, last_audit={})
 
+    def test_a_host_s_nodes_are_counted_when_asked_for(self, store: Store) -> None:
+        add_host(store, "alpha", "n1", "n2")
+        add_host(store, "beta", "n3")
+        page = store.list_fleet(FleetQuery(counts_siblings=True))
+        assert [item.host_nodes for item in page.items] == [2, 2, 1]
+        (only,) = store.list_fleet(FleetQuery(counts_siblings=True, nodename="n2")).items
+        assert only.host_nodes == 2
+        assert store.list_fleet(FleetQuery()).items[0].host_nodes is None
+
     def test_a_node_of_a_host_without_an_agent_has_no_service(self, store: Store) -> None:
         add_host_without_agent(store, "alpha", "n1")
         (found,) = store.list_fleet(FleetQuery(reads_audits=True)).items

@@ -125,7 +125,8 @@ def _join(tables: Tables, record: NodeRecord, query: FleetQuery) -> FleetNode:
         service = dataclasses.replace(service, last_audit={})
     values = NodeValues(**{name: getattr(record.values, name) for name in query.columns})
     node = dataclasses.replace(record, values=values, guests={}, devices={}, claims={}, moves=())
-    return FleetNode(node, service)
+    siblings = sum(other.host == record.host for other in tables.nodes.values())
+    return FleetNode(node, service, siblings if query.counts_siblings else None)
 
 
 def _matches(

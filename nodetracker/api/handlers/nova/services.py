@@ -1,6 +1,5 @@
 """``os-services``."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.reports.services import zone_of
@@ -8,7 +7,7 @@ from nodetracker.accounting.reports.summary import state_of, status_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.microversions import Version
-from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES
+from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceRecord
 from nodetracker.ports.fleet import read_pages
@@ -49,8 +48,3 @@ def render_service(service: ServiceRecord, state: str, version: Version) -> dict
     if version >= _FORCED_DOWN:
         shown["forced_down"] = service.forced_down
     return shown
-
-
-def render_nova_time(moment: datetime) -> str:
-    """Return a time as Nova writes it: UTC without an offset, with microseconds."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")

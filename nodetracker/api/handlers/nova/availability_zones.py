@@ -1,0 +1,56 @@
+"""``os-availability-zone``: the zone of compute hosts, and in details that of other services."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodetracker.accounting.reports.services import COMPUTE_ZONE, zone_of
+from nodetracker.accounting.reports.summary import state_of
+from nodetracker.api.call import Answer, Call
+from nodetracker.api.liveness import find_outage
+from nodetracker.api.nova_names import NOVA_BINARIES, render_nova_time
+from nodetracker.model.listing import ServiceQuery
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.ports.fleet import read_pages
+
+
+def list_zones(call: Call) -> Answer:
+    """List the zone of compute hosts; it is available when the service of one is enabled."""
+    pages = read_pages(call.store.list_service_page, ServiceQuery(binary=COMPUTE_BINARY))
+    are_disabled = [service.disabled for page in pages for service in page.items]
+    zones = [_describe(COMPUTE_ZONE, None, not all(are_disabled))] if are_disabled else []
+    return Answer({"availabilityZoneInfo": zones})
+
+
+def list_zones_with_hosts(call: Call) -> Answer:
+    """List zones with their hosts and the enabled services there."""
+    enabled: dict[str, list[tuple[ServiceRecord, bool]]] = {}
+    disabled: set[str] = set()
+    outage = None
+    for page in read_pages(call.store.list_service_page, ServiceQuery()):
+        outage = outage or find_outage(call, page.now)
+        down_time = call.backend.settings.service_down_time
+        for service in page.items:
+            if service.disabled:
+                disabled.add(zone_of(service.binary))
+            else:
+                is_up = state_of(service, page.now, down_time, outage) == "up"
+                enabled.setdefault(zone_of(service.binary), []).append((service, is_up))
+    zones = [_describe(name, _render_hosts(found), True) for name, found in enabled.items()]
+    zones += [_describe(name, None, False) for name in sorted(disabled - enabled.keys())]
+    return Answer({"availabilityZoneInfo": zones})
+
+
+def _describe(name: str, hosts: dict[str, Any] | None, is_available: bool) -> dict[str, Any]:
+    return {"zoneName": name, "zoneState": {"available": is_available}, "hosts": hosts}
+
+
+def _render_hosts(services: Iterable[tuple[ServiceRecord, bool]]) -> dict[str, Any]:
+    """Return host -> binary -> state."""
+    hosts: dict[str, Any] = {}
+    for service, is_up in services:
+        hosts.setdefault(service.host, {})[NOVA_BINARIES[service.binary]] = {
+            "available": is_up,
+            "active": True,
+            "updated_at": render_nova_time(service.updated_at or service.created_at),
+        }
+    return hosts
