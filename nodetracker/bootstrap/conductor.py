@@ -16,12 +16,12 @@ from nodetracker.bootstrap.stores import require_database
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.broker_watch import BrokerWatch
-from nodetracker.conductor.fleet_watch import FleetWatch
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.conductor.membership import Membership
 from nodetracker.conductor.ping import SelfCall
 from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
+from nodetracker.fleet.fleet_watch import FleetWatch
+from nodetracker.fleet.membership import Membership
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store

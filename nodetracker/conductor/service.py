@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodetracker.conductor.broker_watch import BrokerWatch
-from nodetracker.conductor.fleet_watch import FleetWatch
-from nodetracker.conductor.membership import Membership
 from nodetracker.errors import NodetrackerError, StoreError
+from nodetracker.fleet.fleet_watch import FleetWatch
+from nodetracker.fleet.membership import Membership
 from nodetracker.loops import PeriodicLoop
 from nodetracker.outage import OutageLog
 from nodetracker.ports import CallServer, FleetStore

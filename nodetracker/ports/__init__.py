@@ -23,7 +23,7 @@ from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.monitor import Monitor
 from nodetracker.ports.operator_store import OperatorStore
 from nodetracker.ports.scheduler_store import SchedulerStore
-from nodetracker.ports.store import HostStore, Store
+from nodetracker.ports.store import HostStore, Store, WatchStore
 from nodetracker.settings import AdmissionPolicy, CandidatePolicy
 
 __all__ = [
@@ -49,4 +49,5 @@ __all__ = [
     "OperatorStore",
     "SchedulerStore",
     "Store",
+    "WatchStore",
 ]

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from nodetracker.ports.agent_store import AgentStore
+from nodetracker.ports.fleet import FleetReader
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.operator_store import OperatorStore
 from nodetracker.ports.scheduler_store import SchedulerStore
@@ -10,6 +11,10 @@ from nodetracker.ports.scheduler_store import SchedulerStore
 
 class HostStore(AgentStore, LedgerStore, Protocol):
     """An agent's own rows, and the ledger for the claims that it makes on its host."""
+
+
+class WatchStore(AgentStore, FleetReader, Protocol):
+    """What a process that watches all hosts uses."""
 
 
 class Store(HostStore, SchedulerStore, OperatorStore, Protocol):

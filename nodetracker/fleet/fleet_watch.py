@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from nodetracker.accounting.liveness import find_broker_outage, is_cut_off, is_service_up
-from nodetracker.host_down_watch import HostDownWatch
+from nodetracker.fleet.host_down_watch import HostDownWatch
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
-from nodetracker.ports import AgentStore
+from nodetracker.ports import WatchStore
 
 
 class FleetWatch:
@@ -19,7 +19,7 @@ class FleetWatch:
         host: this conductor's name.
     """
 
-    def __init__(self, store: AgentStore, host: str, service_down_time: int) -> None:
+    def __init__(self, store: WatchStore, host: str, service_down_time: int) -> None:
         self._store = store
         self._host = host
         self._service_down_time = service_down_time

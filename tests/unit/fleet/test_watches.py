@@ -7,10 +7,10 @@ import pytest
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.broker_watch import GRACE_SECONDS, BrokerWatch
-from nodetracker.conductor.fleet_watch import FleetWatch
-from nodetracker.conductor.membership import Membership
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import RpcUnavailableError
+from nodetracker.fleet.fleet_watch import FleetWatch
+from nodetracker.fleet.membership import Membership
 from nodetracker.model.service import (
     BROKER,
     COMPUTE_BINARY,

@@ -8,9 +8,11 @@ from nodetracker.accounting.reports.host_down import (
     list_due,
     plan_host_down,
 )
+from nodetracker.model.listing import WarningQuery
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
-from nodetracker.ports import AgentStore
+from nodetracker.ports import WatchStore
+from nodetracker.ports.fleet import read_items
 
 
 class HostDownWatch:
@@ -23,7 +25,7 @@ class HostDownWatch:
             and for which it must be down until its warning is stored.
     """
 
-    def __init__(self, store: AgentStore, service_down_time: int) -> None:
+    def __init__(self, store: WatchStore, service_down_time: int) -> None:
         self._store = store
         self._service_down_time = service_down_time
         self._watched_since: datetime | None = None
@@ -48,7 +50,9 @@ class HostDownWatch:
         seen = due, frozenset(down)
         if seen == self._seen:
             return
-        changes = plan_host_down(down, due, self._store.list_warnings())
+        query = WarningQuery(kinds=(WarningKind.HOST_DOWN,), is_resolved=False)
+        stored = read_items(self._store.list_warning_page, query)
+        changes = plan_host_down(down, due, stored)
         for host, warning in changes.raised.items():
             self._store.raise_warning(host, warning)
         if changes.resolved:

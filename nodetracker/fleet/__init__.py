@@ -1,0 +1,1 @@
+"""Watch all hosts, and keep the services rows of processes without nodes."""
