@@ -1,8 +1,8 @@
 """List nodes with their services, and sum them."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -38,11 +38,8 @@ _SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name
 
 def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
     """See `Store.list_fleet`."""
-    services = [
-        column.label(_SERVICE + column.name)
-        for column in _services
-        if query.reads_audits or column.name != _AUDIT
-    ]
+    service = [column for column in _services if query.reads_audits or column.name != _AUDIT]
+    labels = {_SERVICE + column.name: column.name for column in service}
     name = "hypervisor_hostname" if query.order == "nodename" else query.order
     listing = Listing(
         table=tables.compute_nodes,
@@ -50,7 +47,7 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
         columns=(
             *_ROW,
             *(_nodes[name] for name in query.columns),
-            *services,
+            *(column.label(_SERVICE + column.name) for column in service),
             *([_count_siblings()] if query.counts_siblings else []),
         ),
         conditions=_list_conditions(query),
@@ -58,7 +55,7 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
         order=None if name == "id" else _nodes[name],
         is_descending=query.is_descending,
     )
-    return select_page(connection, query, listing, partial(_decode, query))
+    return select_page(connection, query, listing, partial(_decode, query.columns, labels))
 
 
 def sum_fleet(connection: sa.Connection) -> FleetSums:
@@ -117,28 +114,27 @@ def _is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
     return sa.case((is_up, 1), else_=0) == int(liveness.is_up)
 
 
-def _decode(query: FleetQuery, row: sa.RowMapping) -> FleetNode:
+def _decode(
+    columns: Sequence[str], service_labels: Mapping[str, str], row: sa.RowMapping
+) -> FleetNode:
+    """Build a node and its service.
+
+    Args:
+        service_labels: label in the row -> column of ``services``.
+    """
     service = None
     if row[_SERVICE + "id"] is not None:
-        columns: dict[str, Any] = {_AUDIT: {}}
-        columns |= {
-            column.name: row[_SERVICE + column.name]
-            for column in _services
-            if _SERVICE + column.name in row
-        }
-        service = service_codec.decode_service(columns)
-    return FleetNode(
-        NodeRecord(
-            id=row["id"],
-            uuid=row["uuid"],
-            host=row["host"],
-            nodename=row["hypervisor_hostname"],
-            generation=row["generation"],
-            epoch=row["epoch"],
-            values=codec.decode_some_values(row, query.columns),
-            created_at=row["created_at"],
-            updated_at=row["updated_at"],
-        ),
-        service,
-        row.get(_HOST_NODES),
+        own = {name: row[label] for label, name in service_labels.items()}
+        service = service_codec.decode_service({_AUDIT: {}, **own})
+    node = NodeRecord(
+        id=row["id"],
+        uuid=row["uuid"],
+        host=row["host"],
+        nodename=row["hypervisor_hostname"],
+        generation=row["generation"],
+        epoch=row["epoch"],
+        values=codec.decode_some_values(row, columns),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
     )
+    return FleetNode(node, service, row.get(_HOST_NODES))

@@ -1,5 +1,7 @@
 """Sum the amounts of workloads by project: of active claims, and of guests without one."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from nodetracker.db.schema import tables
@@ -10,22 +12,13 @@ from nodetracker.model.listing import UsageSum
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 _guests = tables.guests.c
-_AMOUNTS = ("vcpu_milli", "pcpus", "memory_mb", "disk_mb")
 
 
 def sum_usage(
     connection: sa.Connection, host: str | None, project_id: str | None
 ) -> list[UsageSum]:
     """See `Store.sum_usage`."""
-    rows = sa.union_all(_select_claims(host), _select_guests(host)).subquery("workload")
-    group = (rows.c.project_id, rows.c.kind, rows.c.is_claimed)
-    query = sa.select(
-        *group,
-        sa.func.count(rows.c.uuid.distinct()),
-        *(sa.func.sum(rows.c[name]) for name in _AMOUNTS),
-    ).group_by(*group)
-    if project_id is not None:
-        query = query.where(rows.c.project_id == project_id)
+    query = sa.union_all(_sum_claims(host, project_id), _sum_guests(host, project_id))
     found = [
         UsageSum(project, WorkloadKind(kind), bool(is_claimed), *map(int, amounts))
         for project, kind, is_claimed, *amounts in connection.execute(query)
@@ -33,38 +26,57 @@ def sum_usage(
     return sorted(found, key=lambda item: (item.project_id, item.kind, not item.is_claimed))
 
 
-def _select_claims(host: str | None) -> "sa.Select[tuple[object, ...]]":
-    # Its guest may know the project that a claim lacks.
+def _sum_claims(host: str | None, project_id: str | None) -> "sa.Select[tuple[Any, ...]]":
+    # Its guest may know the project that a claim lacks; no other claim needs its guest.
     is_guest = sa.and_(
-        _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
+        _claims.project_id == "",
+        _guests.compute_node_id == _claims.compute_node_id,
+        _guests.uuid == _claims.workload_uuid,
     )
-    own = sa.func.nullif(_claims.project_id, "")
+    # Its own label, as PostgreSQL does not know an expression with parameters again.
+    project = sa.func.coalesce(sa.func.nullif(_claims.project_id, ""), _guests.project_id, "")
     query = (
         sa.select(
-            sa.func.coalesce(own, _guests.project_id, "").label("project_id"),
+            project.label("owner"),
             _claims.workload_kind.label("kind"),
             sa.literal(1).label("is_claimed"),
-            _claims.workload_uuid.label("uuid"),
-            *(_claims[name] for name in _AMOUNTS),
+            sa.func.count(_claims.workload_uuid.distinct()).label("workloads"),
+            sa.func.sum(_claims.vcpu_milli).label("vcpu_milli"),
+            sa.func.sum(_claims.pcpus).label("pcpus"),
+            sa.func.sum(_claims.memory_mb).label("memory_mb"),
+            sa.func.sum(_claims.disk_mb).label("disk_mb"),
         )
         .select_from(tables.claims.outerjoin(tables.guests, is_guest))
         .where(_claims.state.in_([state.value for state in ACTIVE_STATES]))
+        .group_by("owner", _claims.workload_kind)
     )
-    return query if host is None else query.where(_is_on(_claims.compute_node_id, host))
+    if host is not None:
+        query = query.where(_is_on(_claims.compute_node_id, host))
+    if project_id is not None:  # the first condition is for the index
+        query = query.where(_claims.project_id.in_({project_id, ""}), project == project_id)
+    return query
 
 
-def _select_guests(host: str | None) -> "sa.Select[tuple[object, ...]]":
-    query = sa.select(
-        _guests.project_id,
-        _guests.kind,
-        sa.literal(0).label("is_claimed"),
-        _guests.uuid,
-        _guests.vcpu_milli,
-        sa.literal(0).label("pcpus"),
-        _guests.memory_mb,
-        _guests.disk_mb,
-    ).where(_guests.claim_uuid.is_(None))
-    return query if host is None else query.where(_is_on(_guests.compute_node_id, host))
+def _sum_guests(host: str | None, project_id: str | None) -> "sa.Select[tuple[Any, ...]]":
+    query = (
+        sa.select(
+            _guests.project_id,
+            _guests.kind,
+            sa.literal(0),
+            sa.func.count(_guests.uuid.distinct()),
+            sa.func.sum(_guests.vcpu_milli),
+            sa.literal(0),
+            sa.func.sum(_guests.memory_mb),
+            sa.func.sum(_guests.disk_mb),
+        )
+        .where(_guests.claim_uuid.is_(None))
+        .group_by(_guests.project_id, _guests.kind)
+    )
+    if host is not None:
+        query = query.where(_is_on(_guests.compute_node_id, host))
+    if project_id is not None:
+        query = query.where(_guests.project_id == project_id)
+    return query
 
 
 def _is_on(node_id: "sa.ColumnElement[int]", host: str) -> "sa.ColumnElement[bool]":

@@ -5,13 +5,16 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
+from nodetracker.model.fleet import FleetQuery, LivenessFilter
 from nodetracker.model.listing import (
     ClaimQuery,
     HistoryQuery,
     MigrationQuery,
+    ServiceQuery,
     WarningQuery,
     WorkloadQuery,
 )
+from nodetracker.model.node import NODE_COLUMNS
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
@@ -196,3 +199,31 @@ def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
         with count_statements(store) as seen:
             assert len(list_page(query).items) == expected
         assert len(seen) == 1
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_a_page_of_the_fleet_and_each_sum_is_one_statement(store: SqlStore, count: int) -> None:
+    agent = register(store)
+    for first in range(0, count, 100):
+        nodes = [create(agent, f"n{number}") for number in range(first, min(count, first + 100))]
+        store.apply_changes(agent, nodes, 60)
+    first_page = store.list_fleet(FleetQuery(limit=5))
+    assert first_page.items
+    after = first_page.items[-1].node.uuid
+    for query in (
+        FleetQuery(columns=NODE_COLUMNS, reads_audits=True),
+        FleetQuery(limit=5, after=first_page.next),
+        FleetQuery(limit=5, after=after, order="nodename"),
+        FleetQuery(name_part="7", liveness=LivenessFilter(True, 60), is_disabled=False),
+        FleetQuery(uuid=after),
+    ):
+        with count_statements(store) as page:
+            assert store.list_fleet(query).items
+        assert len(page) == 1
+    (service,) = store.list_services()
+    with count_statements(store) as others:
+        assert store.list_service_page(ServiceQuery(host="alpha")).items == (service,)
+        assert store.find_service(service.uuid) == service
+        assert store.sum_fleet().count == count
+        assert store.sum_usage() == []
+    assert len(others) == 4
