@@ -7,16 +7,14 @@ from typing import Any
 from cliff.lister import Lister
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.reports.candidates import render_candidate
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.errors import RequestError
-from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.rendering import render_value
 from nodetracker.scheduler.refusals import refuse
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
-_WEIGHT_DECIMALS = 6
 _MOST_DIGITS = 20
 
 
@@ -98,16 +96,3 @@ def parse_limit(text: str) -> int:
             f"invalid value {render_value(text)}: expected a positive integer"
         )
     return int(text)
-
-
-def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
-    """Return the columns of ``candidate list`` for one node."""
-    free = candidate.free
-    return {
-        "host": candidate.host,
-        "nodename": candidate.nodename,
-        "weight": round(candidate.weight, _WEIGHT_DECIMALS),
-        "free_vcpus": whole_units(free.vcpu_milli, MILLI),
-        "free_memory_mb": free.memory_mb,
-        "free_disk_gb": whole_units(free.disk_mb, MIB_PER_GIB),
-    }
