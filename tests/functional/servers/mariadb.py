@@ -19,14 +19,16 @@ class MariaDB:
 
     Args:
         disk_mb: size of a disk of its own, which `process.disk` fills.
+        buffers_mb: memory for pages of tables.
     """
 
     name = "mysql"
 
-    def __init__(self, disk_mb: int | None = None) -> None:
+    def __init__(self, disk_mb: int | None = None, buffers_mb: int = 16) -> None:
         require("mariadbd", "mariadb-install-db", "mariadb-admin")
         self.process = ServerProcess("mariadb")
         self._data = self.process.directory / "data"
+        self._buffers_mb = buffers_mb
         if disk_mb is not None:
             self.process.disk = SmallDisk(self._data, disk_mb)
         self._socket = self.process.directory / "my.sock"
@@ -61,7 +63,7 @@ class MariaDB:
                 f"--pid-file={self.process.directory / 'my.pid'}",
                 f"--port={self.process.port}",
                 "--bind-address=127.0.0.1",
-                "--innodb-buffer-pool-size=16M",
+                f"--innodb-buffer-pool-size={self._buffers_mb}M",
                 "--innodb-log-file-size=4M",
                 "--innodb-flush-log-at-trx-commit=2",
                 "--skip-name-resolve",

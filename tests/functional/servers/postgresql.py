@@ -22,16 +22,18 @@ class PostgreSQL:
 
     Args:
         disk_mb: size of a disk of its own, which `process.disk` fills.
+        buffers_mb: memory for pages of tables.
     """
 
     name = "postgresql"
 
-    def __init__(self, disk_mb: int | None = None) -> None:
+    def __init__(self, disk_mb: int | None = None, buffers_mb: int = 16) -> None:
         programs = find_programs()
         require(programs / "initdb", programs / "postgres", "setpriv")
         self._programs = programs
         self.process = ServerProcess("postgresql", user="postgres")
         self._data = self.process.directory / "data"
+        self._buffers_mb = buffers_mb
         if disk_mb is not None:
             self.process.disk = SmallDisk(self._data, disk_mb, self.process.user)
         self.process.run(
@@ -49,7 +51,7 @@ class PostgreSQL:
             [
                 self._programs / "postgres", "-D", self._data, "-k", self.process.directory,
                 "-p", str(self.process.port), "-c", "listen_addresses=127.0.0.1",
-                "-c", "fsync=off", "-c", "shared_buffers=16MB",
+                "-c", "fsync=off", "-c", f"shared_buffers={self._buffers_mb}MB",
                 "-c", "dynamic_shared_memory_type=mmap",
             ],
             self._is_ready,
