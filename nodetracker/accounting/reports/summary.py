@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.liveness import is_cut_off, is_service_up
-from nodetracker.accounting.reports.workloads import list_workloads
 from nodetracker.model.guest import PowerState
+from nodetracker.model.listing import UsageSum
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import ServiceRecord
 from nodetracker.units import usage_gib_from_mib, usage_units_from_milli
@@ -141,51 +141,59 @@ class HostUsage:
     disk_gb: int
 
 
-def describe_host(host: str, records: Sequence[NodeRecord]) -> list[HostUsage]:
+HOST_COLUMNS = (
+    "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
+)  # fmt: skip
+"""The columns of a node that `describe_host` reads."""
+
+
+def describe_host(
+    host: str, nodes: Sequence[NodeValues], usage: Sequence[UsageSum]
+) -> list[HostUsage]:
     """Build the lines of ``host show``: capacity, usage, and usage by project.
 
     ``(used_max)`` is the sum of all workloads without reserved amounts.
     Workloads without a claim are ``(unclaimed)``; if their driver reports a
     project, they are also included in its line.
+
+    Args:
+        nodes: of the host, in `HOST_COLUMNS`.
+        usage: of the host, from `FleetReader.sum_usage`.
     """
-    values = [record.values for record in records]
-    workloads = [row for record in records for row in list_workloads(record)]
-    rows = [
-        HostUsage(
-            host,
-            "(total)",
-            sum(item.vcpus for item in values),
-            sum(item.memory_mb for item in values),
-            sum(item.local_gb for item in values),
-        ),
-        HostUsage(
-            host,
-            "(used_now)",
-            sum(item.vcpus_used for item in values),
-            sum(item.memory_mb_used for item in values),
-            sum(item.local_gb_used for item in values),
-        ),
-    ]
-    projects = sorted({row.project_id for row in workloads if row.project_id})
+    total = HostUsage(
+        host,
+        "(total)",
+        sum(node.vcpus for node in nodes),
+        sum(node.memory_mb for node in nodes),
+        sum(node.local_gb for node in nodes),
+    )
+    used = HostUsage(
+        host,
+        "(used_now)",
+        sum(node.vcpus_used for node in nodes),
+        sum(node.memory_mb_used for node in nodes),
+        sum(node.local_gb_used for node in nodes),
+    )
     groups = [
-        ("(used_max)", workloads),
-        ("(unclaimed)", [row for row in workloads if row.claim_uuid is None]),
+        ("(used_max)", list(usage)),
+        ("(unclaimed)", [found for found in usage if not found.is_claimed]),
         *(
-            (project, [row for row in workloads if row.project_id == project])
-            for project in projects
+            (project, [found for found in usage if found.project_id == project])
+            for project in sorted({found.project_id for found in usage if found.project_id})
         ),
     ]
-    for label, group in groups:
-        rows.append(
-            HostUsage(
-                host,
-                label,
-                usage_units_from_milli(sum(row.vcpu_milli for row in group)),
-                sum(row.memory_mb for row in group),
-                usage_gib_from_mib(sum(row.disk_mb for row in group)),
-            )
-        )
-    return rows
+    return [total, used, *(_sum_group(host, project, group) for project, group in groups)]
+
+
+def _sum_group(host: str, project: str, group: Iterable[UsageSum]) -> HostUsage:
+    found = list(group)
+    return HostUsage(
+        host,
+        project,
+        usage_units_from_milli(sum(item.vcpu_milli for item in found)),
+        sum(item.memory_mb for item in found),
+        usage_gib_from_mib(sum(item.disk_mb for item in found)),
+    )
 
 
 def as_row(line: NodeSummary | HostUsage) -> dict[str, Any]:

@@ -10,7 +10,12 @@ from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.accounting.reports.services import zone_of
-from nodetracker.accounting.reports.summary import as_row, describe_host, status_of
+from nodetracker.accounting.reports.summary import (
+    HOST_COLUMNS,
+    as_row,
+    describe_host,
+    status_of,
+)
 from nodetracker.bootstrap.settings import check_host_name
 from nodetracker.cmd.commands.base import (
     StoreCommand,
@@ -20,8 +25,10 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
 from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS
+from nodetracker.ports.fleet import read_items
 
 
 class ListHosts(StoreCommand, Lister):
@@ -46,11 +53,13 @@ class ShowHost(StoreCommand, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the host's nodes and sum them."""
-        records = self.store.load_nodes(parsed_args.host)
-        if not records and not self.store.list_services(parsed_args.host):
-            raise NotFoundError(f"no such host: {parsed_args.host}")
-        rows = [as_row(line) for line in describe_host(parsed_args.host, records)]
+        """Read the sums of the host's nodes and workloads."""
+        host: str = parsed_args.host
+        query = FleetQuery(host=host, columns=HOST_COLUMNS)
+        nodes = [found.node.values for found in read_items(self.store.list_fleet, query)]
+        if not nodes and not self.store.list_services(host):
+            raise NotFoundError(f"no such host: {host}")
+        rows = [as_row(line) for line in describe_host(host, nodes, self.store.sum_usage(host))]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
 
 

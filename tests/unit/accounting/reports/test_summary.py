@@ -10,6 +10,7 @@ from nodetracker.accounting.reports.summary import (
     summarize_node,
 )
 from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.model.listing import UsageSum
 from nodetracker.settings import Policy
 from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot
 
@@ -91,11 +92,18 @@ def test_the_sums_exclude_disabled_services():
 
 
 def test_a_host_is_described_by_total_used_and_project():
-    rows = describe_host("host-1", [stored(make_guest(1, project_id="p1"), make_guest(2))])
+    kind = WorkloadKind.INSTANCE
+    usage = [
+        UsageSum("", kind, False, 1, 1500, 0, 1024, 10240),
+        UsageSum("p1", kind, False, 1, 500, 0, 1024, 10241),
+        UsageSum("p1", kind, True, 1, 2000, 0, 2048, 20480),
+    ]
+    values = stored(make_guest(1), make_guest(2)).values
+    rows = describe_host("host-1", [values], usage)
     assert [(row.project, row.cpu, row.memory_mb, row.disk_gb) for row in rows] == [
         ("(total)", 16, 65536, 500),
         ("(used_now)", 4, 4608, 40),
-        ("(used_max)", 4, 4096, 40),
-        ("(unclaimed)", 4, 4096, 40),
-        ("p1", 2, 2048, 20),
+        ("(used_max)", 4, 4096, 41),
+        ("(unclaimed)", 2, 2048, 21),
+        ("p1", 3, 3072, 31),
     ]
