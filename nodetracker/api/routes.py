@@ -7,6 +7,7 @@ see `endpoint`. A route is found by its path, whatever its place in the table.
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.nova import aggregates as nova_aggregates
 from nodetracker.api.handlers.nova import availability_zones as nova_zones
+from nodetracker.api.handlers.nova import hosts as nova_hosts
 from nodetracker.api.handlers.nova import limits as nova_limits
 from nodetracker.api.handlers.nova import services as nova_services
 from nodetracker.api.handlers.nova import versions as nova_versions
@@ -18,10 +19,20 @@ from nodetracker.api.openapi import build_document
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.schemas import about, hosts, limits, services
 
+_LAST_OF_HOSTS = "2.42"
+
 
 def show_openapi(call: Call) -> Answer:
     """Describe this API."""
     return Answer(build_document(ROUTES, call.backend.version, call.url.link("/")))
+
+
+def _power_action(action: str, rule: str) -> Route:
+    """Return the route of one of Nova's power actions: GETs that change something."""
+    return route(
+        f"/v2.1/os-hosts/{{host}}/{action}",
+        GET=Operation(nova_hosts.act_on_host(action), rule, until=_LAST_OF_HOSTS, is_change=True),
+    )
 
 
 _NOVA: tuple[Route, ...] = (
@@ -53,6 +64,28 @@ _NOVA: tuple[Route, ...] = (
             query=services.NOVA_LIST_QUERY,
         ),
     ),
+    route(
+        "/v2.1/os-hosts",
+        GET=Operation(
+            nova_hosts.list_hosts,
+            "os_compute_api:os-hosts:list",
+            query=hosts.NOVA_LIST_QUERY,
+            until=_LAST_OF_HOSTS,
+        ),
+    ),
+    route(
+        "/v2.1/os-hosts/{host}",
+        GET=Operation(nova_hosts.show_host, "os_compute_api:os-hosts:show", until=_LAST_OF_HOSTS),
+        PUT=Operation(
+            nova_hosts.update_host,
+            "os_compute_api:os-hosts:update",
+            body=hosts.NOVA_UPDATE,
+            until=_LAST_OF_HOSTS,
+        ),
+    ),
+    _power_action("reboot", "os_compute_api:os-hosts:reboot"),
+    _power_action("shutdown", "os_compute_api:os-hosts:shutdown"),
+    _power_action("startup", "os_compute_api:os-hosts:start"),
 )
 
 _ZUN: tuple[Route, ...] = (

@@ -1,7 +1,21 @@
 """Schemas of hosts."""
 
 from nodetracker.api.paging import PAGE
-from nodetracker.schemas.fields import record
+from nodetracker.api.schemas.fields import ANY_TEXT
+from nodetracker.schemas.fields import Schema, record
+
+NOVA_LIST_QUERY = record({"zone": ANY_TEXT})
+
+_SWITCH: Schema = {
+    "description": "enable or disable",
+    "type": "string",
+    "enum": [form(word) for word in ("enable", "disable") for form in (str, str.title, str.upper)],
+}
+
+NOVA_UPDATE = record({"status": _SWITCH, "maintenance_mode": _SWITCH}) | {
+    "description": "an object with status, maintenance_mode or both",
+    "minProperties": 1,
+}
 
 ZUN_SORT_KEYS = {
     "hostname": "host",
