@@ -100,7 +100,6 @@ class NotifyingStore(DelegatedFleetReader):
     find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
     list_ledger_nodes = delegated(SchedulerStore.list_ledger_nodes)
-    list_history = delegated(OperatorStore.list_history)
     count_exclusions = delegated(SchedulerStore.count_exclusions)
     purge = delegated(OperatorStore.purge)
 

@@ -15,9 +15,11 @@ from nodetracker.model.host import (
     StorageInfo,
     SystemInfo,
 )
+from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
+from nodetracker.ports.fleet import read_items
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
 SOURCE = "test"
@@ -110,6 +112,12 @@ def take_service(store, host, incarnation, binary=COMPUTE_BINARY, version="0"):
     found = store.list_services(host, binary)
     seen = found[0] if found else None
     return store.register_agent(host, binary, "compute", version, incarnation, seen)
+
+
+def read_history(store, host, nodename=None):
+    """Return the changes of a host's rows, oldest first."""
+    query = HistoryQuery(host=host, nodename=nodename)
+    return list(read_items(store.list_history_page, query))[::-1]
 
 
 def forget_history(store):

@@ -1,7 +1,5 @@
 """Implement the part of the store port that lists and sums over SQL."""
 
-from datetime import datetime
-
 from nodetracker.db import fleet_nodes, history, host_warnings, services, usage, workloads
 from nodetracker.db.connection.engine import Database
 from nodetracker.db.ledger import claims, migrations
@@ -68,13 +66,3 @@ class SqlFleetReader:
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """See `Store`."""
         return self._database.read(lambda c: host_warnings.list_warning_page(c, query))
-
-    def list_history(
-        self,
-        host: str,
-        nodename: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[HistoryEntry]:
-        """See `Store`."""
-        return self._database.read(lambda c: history.list_history(c, host, nodename, since, limit))

@@ -41,26 +41,6 @@ def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
         connection.execute(sa.insert(tables.history), list(lines))
 
 
-def list_history(
-    connection: sa.Connection,
-    host: str,
-    nodename: str | None,
-    since: datetime | None,
-    limit: int | None,
-) -> list[HistoryEntry]:
-    """See `Store.list_history`."""
-    query = sa.select(tables.history).where(_history.host == host)
-    if nodename is not None:
-        query = query.where(_history.nodename == nodename)
-    if since is not None:
-        query = query.where(_history.at >= since)
-    query = query.order_by(_history.at.desc(), _history.id.desc())
-    if limit is not None:
-        query = query.limit(limit)
-    rows = connection.execute(query).mappings().all()
-    return [_decode(row) for row in reversed(rows)]
-
-
 def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[HistoryEntry]:
     """See `Store.list_history_page`."""
     conditions: list[sa.ColumnElement[bool]] = []

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import Protocol, TypeVar
 
 from nodetracker.model.change import HistoryEntry
@@ -86,16 +85,6 @@ class FleetReader(Protocol):
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """Return stored warnings, in order of when they were first seen."""
 
-    @repeatable
-    def list_history(
-        self,
-        host: str,
-        nodename: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[HistoryEntry]:
-        """Return what agents changed, oldest first; `limit` keeps the newest."""
-
 
 class DelegatedFleetReader:
     """`FleetReader` of a store whose `_delegate` carries out all of its methods."""
@@ -110,7 +99,6 @@ class DelegatedFleetReader:
     list_migration_page = delegated(FleetReader.list_migration_page)
     list_history_page = delegated(FleetReader.list_history_page)
     list_warning_page = delegated(FleetReader.list_warning_page)
-    list_history = delegated(FleetReader.list_history)
 
 
 def read_pages(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[Page[T]]:

@@ -26,7 +26,7 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, Store
-from tests.builders import take_service
+from tests.builders import read_history, take_service
 from tests.contract.dumps import Delta, Rows, compare, without_varying
 from tests.contract.scene import (
     ADDRESSES,
@@ -61,7 +61,7 @@ from tests.contract.values import (
 from tests.oracle import check_usage
 
 ALWAYS_DOWN = -1
-READS = ("find_", "list_", "load_", "sum_", "now", "close")
+READS = ("count_", "find_", "list_", "load_", "sum_", "now", "close")
 Touched = dict[str, set[str] | None]
 
 
@@ -475,8 +475,8 @@ class TestReads:
         assert store.list_migrations(host) == [
             move for move in moves if host in (move.source_host, move.dest_host)
         ]
-        assert {entry.host for entry in store.list_history(host)} == {host}
-        assert {entry.nodename for entry in store.list_history(host, "n1")} == {"n1"}
+        assert {entry.host for entry in read_history(store, host)} == {host}
+        assert {entry.nodename for entry in read_history(store, host, "n1")} == {"n1"}
         records = store.load_nodes(host)
         versions = store.load_versions(host, COMPUTE_BINARY)
         assert {name: item.id for name, item in versions.by_nodename.items()} == {

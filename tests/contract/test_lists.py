@@ -25,6 +25,7 @@ from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
 from nodetracker.ports.fleet import read_pages
+from tests.builders import read_history
 from tests.contract.test_ledger import ADMISSION_POLICY, make_node
 from tests.contract.values import create, make_guest, update
 
@@ -133,7 +134,7 @@ class TestEveryList:
         assert read_all(store.list_claim_page, ClaimQuery(limit=limit))[:4] == list(claims.values())
         assert read_all(store.list_migration_page, MigrationQuery(limit=limit)) == migrations
         history = read_all(store.list_history_page, HistoryQuery(limit=limit))
-        oldest_first = store.list_history("alpha") + store.list_history("beta")
+        oldest_first = read_history(store, "alpha") + read_history(store, "beta")
         assert history == sorted(oldest_first, key=lambda entry: (entry.at, entry.id), reverse=True)
         warnings = read_all(store.list_warning_page, WarningQuery(limit=limit))
         assert warnings == sorted(store.list_warnings(), key=lambda record: record.id)

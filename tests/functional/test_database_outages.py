@@ -27,6 +27,7 @@ from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import ConfigError, NotFoundError, StoreError, StoreUnavailableError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from tests.builders import read_history
 from tests.contract.values import create, make_values, register, update
 from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
@@ -107,7 +108,7 @@ def test_a_store_opened_before_its_server_works_once_there_is_one(server: Any) -
 
 def test_a_server_killed_in_mid_transaction_leaves_nothing(server: Any, store: SqlStore) -> None:
     agent = register(store)
-    before = store.list_history("alpha")
+    before = read_history(store, "alpha")
     record = store.apply_changes(agent, [create(agent, "n-killed")], 60).records["n-killed"]
     blocker = lock_service(store)
     with ThreadPoolExecutor(1) as pool:
@@ -118,7 +119,7 @@ def test_a_server_killed_in_mid_transaction_leaves_nothing(server: Any, store: S
     blocker.invalidate()
     blocker.close()
     server.start()
-    assert len(store.list_history("alpha")) == len(before) + 1
+    assert len(read_history(store, "alpha")) == len(before) + 1
     result = store.apply_changes(agent, [update(record, vcpus=1)], 60)
     assert result.records["n-killed"].generation == 2
     assert not store.list_nodes("alpha", "n-never")
@@ -258,7 +259,7 @@ def test_deadlocks_at_any_statement_and_at_commit_are_run_again(
     store.apply_changes(agent, [create(agent, "n-certified")], 60)
     points = 100 - remaining[0]
     assert points > 4
-    entries = len(store.list_history("alpha"))
+    entries = len(read_history(store, "alpha"))
     for kind, arguments in DEADLOCKS[server.name]:
         for point in range(1, points + 1):
             errors.append(kind(*arguments))
@@ -269,7 +270,7 @@ def test_deadlocks_at_any_statement_and_at_commit_are_run_again(
             entries += 1
     errors.append(DEADLOCKS[server.name][0][0](*DEADLOCKS[server.name][0][1]))
     remaining[0] = 1
-    assert len(store.list_history("alpha")) == entries
+    assert len(read_history(store, "alpha")) == entries
     assert errors == []
     assert list_alarming(caplog) == []
 
@@ -431,7 +432,7 @@ class TestSqlite:
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(write, names)) == 304
         assert {n.generation for n in store.list_nodes()} == {39}
-        assert len(store.list_history("alpha")) == 312
+        assert len(read_history(store, "alpha")) == 312
 
     def test_a_writer_does_not_make_readers_wait(self, url: str) -> None:
         store = open_store(DatabaseSettings(url))

@@ -27,6 +27,7 @@ from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.bench.hypervisor import define_domains, measure_hypervisor
+from tests.builders import read_history
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.programs import Programs, Running, wait_until
 
@@ -181,7 +182,7 @@ def test_the_stop_within_a_restart_is_not_seen(libvirtd: Libvirtd, agent: Runnin
     libvirtd.define(domain_xml("db", SECOND))
     libvirtd.virsh("start", "web")
     agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
-    seen = len(agent.store.list_history("host-1"))
+    seen = len(read_history(agent.store, "host-1"))
     libvirtd.virsh("reset", "web")
     commands = "destroy web; resume db; start web"
     libvirtd.virsh(commands, check=False)
@@ -189,7 +190,7 @@ def test_the_stop_within_a_restart_is_not_seen(libvirtd: Libvirtd, agent: Runnin
     agent.follows(lambda: agent.state() is PowerState.PAUSED, "suspend")
     states = [
         entry["power_state"]
-        for line in agent.store.list_history("host-1")[seen:]
+        for line in read_history(agent.store, "host-1")[seen:]
         for entry in line.diff.get("guests", {}).get("changed", ())
         if entry["uuid"] == FIRST and "power_state" in entry
     ]
@@ -480,10 +481,10 @@ def test_a_frozen_qemu_changes_no_amount_and_is_named(
             wait_until(is_held, 20)
             (message,) = agent.warnings()["guest_unreadable"]
             assert message == "domain web: its emulator does not answer"
-            seen = len(agent.store.list_history("host-1"))
+            seen = len(read_history(agent.store, "host-1"))
             agent.restart()
             wait_until(is_held, 20)
-            changes = [line.diff for line in agent.store.list_history("host-1")[seen:]]
+            changes = [line.diff for line in read_history(agent.store, "host-1")[seen:]]
             assert not any("guests" in diff or "local_gb_used" in diff for diff in changes)
             assert is_whole()
             fresh = Programs(tmp_path / "b", host="host-2")
@@ -509,7 +510,7 @@ def test_a_domain_that_is_defined_and_started_at_once_never_lacks_its_disk(
         xml.write_text(domain_xml(name, uuid, disk=libvirtd.create_disk(f"{name}.qcow2", "4G")))
         libvirtd.virsh(f"define {xml}; start {name}")
         agent.follows(lambda uuid=uuid: agent.state(uuid) is PowerState.RUNNING, "start")
-    changes = [line.diff.get("guests", {}) for line in agent.store.list_history("host-1")]
+    changes = [line.diff.get("guests", {}) for line in read_history(agent.store, "host-1")]
     sizes = [guest["disk_mb"] for diff in changes for guest in diff.get("added", ())]
     assert sizes == [4096] * 3
     assert not any("disk_mb" in guest for diff in changes for guest in diff.get("changed", ()))
@@ -576,7 +577,7 @@ def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: RunningAgent
     libvirtd.define(domain_xml("web", FIRST))
     libvirtd.virsh("start", "web")
     agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
-    before = len(agent.store.list_history("host-1"))
+    before = len(read_history(agent.store, "host-1"))
     threads = [
         threading.Thread(
             target=libvirtd.virsh,
@@ -591,7 +592,7 @@ def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: RunningAgent
         thread.join()
     libvirtd.virsh("destroy", "web")
     agent.follows(lambda: agent.state() is PowerState.SHUTDOWN, "destroy after a storm")
-    assert len(agent.store.list_history("host-1")) - before <= 10
+    assert len(read_history(agent.store, "host-1")) - before <= 10
 
 
 def test_two_hundred_domains_cost_few_round_trips_and_no_write(

@@ -13,7 +13,6 @@ from nodetracker.db.memory.migrations import MemoryMigrations
 from nodetracker.db.memory.nodes import MemoryNodes
 from nodetracker.db.memory.services import MemoryServices
 from nodetracker.db.memory.tables import bump_generation
-from nodetracker.model.change import HistoryEntry
 
 
 class MemoryStore(
@@ -32,24 +31,6 @@ class MemoryStore(
     def now(self) -> datetime:
         """See `Store`."""
         return self._clock()
-
-    def list_history(
-        self,
-        host: str,
-        nodename: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[HistoryEntry]:
-        """See `Store`."""
-        with self._reading() as tables:
-            found = [
-                entry
-                for entry in tables.history
-                if entry.host == host
-                and nodename in (None, entry.nodename)
-                and (since is None or entry.at >= since)
-            ]
-            return found if limit is None else found[max(0, len(found) - limit) :]
 
     def purge(self, before: datetime) -> Mapping[str, int]:
         """See `Store`."""

@@ -31,7 +31,7 @@ from nodetracker.ports import AgentKey
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
-from tests.builders import NOW, make_incarnation, take_service
+from tests.builders import NOW, make_incarnation, read_history, take_service
 from tests.unit.compute.manual_timer import wait_for
 
 HOST = "host-1"
@@ -161,7 +161,7 @@ def test_one_more_guest_is_one_change_of_its_node(agent):
     ]
     records = agent.records()
     assert records["node-2"].generation == records["node-1"].generation + 1
-    history = agent.store.list_history(HOST, "node-2")
+    history = read_history(agent.store, HOST, "node-2")
     assert [entry.what for entry in history] == [ChangeKind.CREATE, ChangeKind.UPDATE]
 
 
@@ -291,7 +291,7 @@ class TestOrphans:
         report = agent.audit(node(1))
         assert [change.kind for change in report.changes] == [ChangeKind.DELETE]
         assert set(agent.records()) == {"node-1"}
-        assert agent.store.list_history(HOST, "node-2")[-1].what is ChangeKind.DELETE
+        assert read_history(agent.store, HOST, "node-2")[-1].what is ChangeKind.DELETE
 
     def test_are_kept_while_the_list_of_nodes_is_incomplete(self, agent):
         agent.audit(node(1), node(2))
