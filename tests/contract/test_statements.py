@@ -1,5 +1,7 @@
 """The number of statements of a call does not depend on the number of rows."""
 
+from typing import Any
+
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
@@ -15,10 +17,13 @@ from nodetracker.model.listing import (
     WorkloadQuery,
 )
 from nodetracker.model.node import NODE_COLUMNS
+from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import SQL_BACKENDS
+from tests.contract.test_ledger import make_node
 from tests.contract.values import (
     age_warnings,
     create,
@@ -172,6 +177,40 @@ def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlS
     with count_statements(store) as none:
         assert store.load_ledger_nodes([]) == []
     assert len(none) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        ({"resources": {"MEMORY_MB": 1}}, 1),
+        ({"resources": {"PCPU": 1}, "numa": {"cpu_policy": "dedicated"}}, 1 + 4),
+        ({"resources": {"CUSTOM_FPGA": 1}}, 1 + 4),
+        ({"resources": {"VCPU": 1}, "pci_requests": [{"alias": "nic"}]}, 1 + 4),
+    ],
+    ids=["plain", "numa", "class", "pci"],
+)
+def test_a_claim_without_a_host_costs_a_fixed_number_more_than_with_one(
+    store: SqlStore, body: dict[str, Any], more: int
+) -> None:
+    for number in range(30):
+        make_node(store, devices=(make_device(),), host=f"h{number}")
+    policy = AdmissionPolicy(60, 600, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),))})
+    scheduler = Scheduler(store, policy)
+    requests = [
+        parse_claim_request(body | {"workload": {"uuid": make_guest(name).uuid}})
+        for name in ("named", "placed", "listed")
+    ]
+    with count_statements(store) as named:
+        store.create_claim(requests[0], "h0", "node-1", policy)
+    with count_statements(store) as placed:
+        scheduler.create_claim(requests[1])
+    with count_statements(store) as again:
+        scheduler.create_claim(requests[1])
+    with count_statements(store) as listed:
+        assert len(scheduler.select(requests[2])) == 20
+    assert len(placed) - len(named) == more
+    assert len(again) <= len(placed)  # found by its unique key when it is inserted again
+    assert len(listed) == 1 + 4
 
 
 @pytest.mark.parametrize("count", [1, 40])
