@@ -17,6 +17,9 @@ from nodetracker.settings import Multipliers
 PRIME = 2**31 - 1
 """Hashes are below it, so that no product of two of them overflows 64 bits."""
 
+LEAST_STEP = 2.0**-40
+"""Height of the steps for a claim that changes no weight: nearly the order of the weights."""
+
 WEIGHED = ("memory_mb", "vcpu_milli", "disk_mb")
 """The amounts that are weighed, in the order in which their shares are added."""
 
@@ -78,33 +81,31 @@ def best_weight(scale: Scale, multipliers: Multipliers) -> float:
     return best
 
 
-def share_of(amounts: Amounts, scale: Scale, multipliers: Multipliers) -> float:
-    """Return how much a claim of these amounts changes a node's weight; 0 = not at all.
+def step_height(amounts: Amounts, scale: Scale, multipliers: Multipliers) -> float:
+    """Return how much a claim of these amounts changes a node's weight, at least `LEAST_STEP`.
 
     >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
-    >>> share_of(Amounts(memory_mb=384, disk_mb=10), scale, Multipliers())
+    >>> step_height(Amounts(memory_mb=384, disk_mb=10), scale, Multipliers())
     0.25
     """
-    share = 0.0
+    height = 0.0
     for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
         width = getattr(scale.most, name) - getattr(scale.least, name)
         if width > 0:
-            share += abs(multiplier) * (float(getattr(amounts, name)) / float(width))
-    return share
+            height += abs(multiplier) * (float(getattr(amounts, name)) / float(width))
+    return max(height, LEAST_STEP)
 
 
-def count_steps(weight: float, best: float, share: float) -> float:
-    """Return by how many claims a node is worse than the best, rounded.
+def count_steps(weight: float, best: float, height: float) -> float:
+    """Return by how many claims a node is worse than the best.
 
     Rounded to the nearest, so that nodes with equally many equal claims are on
-    one step whatever the last bit of their weights. A claim that changes no
-    weight has steps of no height: the difference itself.
+    one step whatever the last bit of their weights.
 
-    >>> count_steps(1.9, 3.0, 0.5), count_steps(1.9, 2.0, 0.0)
-    (2.0, 0.10000000000000009)
+    >>> count_steps(1.9, 3.0, 0.5)
+    2.0
     """
-    below = best - weight
-    return float(math.floor(below / share + 0.5)) if share > 0.0 else below
+    return float(math.floor((best - weight) / height + 0.5))
 
 
 def list_multipliers(multipliers: Multipliers) -> tuple[float, ...]:

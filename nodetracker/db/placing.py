@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.db import exclusions, fleet
-from nodetracker.db.candidates import find_candidates
+from nodetracker.db.candidates.search import find_candidates
 from nodetracker.db.connection.engine import Database
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest

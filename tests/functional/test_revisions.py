@@ -1,5 +1,6 @@
 """The migrations on real databases: up, down, up, and the same schema as the code's tables."""
 
+import dataclasses
 import itertools
 import subprocess
 import sys
@@ -10,13 +11,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.db.codec import LIMIT_COLUMNS
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.errors import SchemaError
+from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.node import FACT_NAMES
 from nodetracker.model.service import COMPUTE_BINARY
-from tests.contract.values import create, make_guest, register
+from tests.builders import NOW
+from tests.contract.values import create, make_guest, make_values, register
 
 _numbers = itertools.count(1)
 
@@ -41,15 +47,15 @@ def list_tables(store: SqlStore) -> set[str]:
 def test_up_down_and_up_again(store: SqlStore) -> None:
     assert revisions.version(store.engine) is None
     revisions.sync(store.engine)
-    assert revisions.version(store.engine) == "0005"
+    assert revisions.version(store.engine) == "0006"
     assert list_tables(store) == set(metadata.tables)
     revisions.sync(store.engine, "base")
     assert revisions.version(store.engine) is None
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     revisions.sync(store.engine)
-    revisions.sync(store.engine, "0005")
-    assert revisions.version(store.engine) == "0005"
+    revisions.sync(store.engine, "0006")
+    assert revisions.version(store.engine) == "0006"
     assert register(store).epoch == 1
 
 
@@ -62,6 +68,30 @@ def test_rows_of_the_schema_before_tell_nothing_of_engines(store: SqlStore) -> N
     (record,) = store.load_nodes(agent.host)
     assert record.values.engine == {}
     assert [guest.details for guest in record.guests.values()] == [{}]
+
+
+def test_limits_of_nodes_are_filled_as_agents_write_them(store: SqlStore) -> None:
+    revisions.sync(store.engine)
+    agent = register(store)
+    away = FactEntry(FactState.UNKNOWN, "test", NOW)
+    unseen = dataclasses.replace(away, state=FactState.HELD, unseen_kinds=tuple(WorkloadKind))
+    values = [
+        make_values(),
+        make_values(tracks_resources=False, reserved={}, overhead={"memory_mb": 7}),
+        make_values(reserved={"vcpus": 2, "memory_mb": 100, "disk_mb": 5}, vcpus=2**60),
+        make_values(facts=dict.fromkeys(FACT_NAMES, away)),
+        make_values(facts={"guests": unseen}),
+    ]
+    store.apply_changes(agent, [create(agent, f"n{i}", v) for i, v in enumerate(values)], 60)
+    columns = metadata.tables["compute_nodes"].c
+    limits = sa.select(*(columns[name] for name in LIMIT_COLUMNS)).order_by(columns.id)
+    with store.engine.connect() as connection:
+        written = connection.execute(limits).all()
+    assert len(set(written)) == len(values)
+    revisions.sync(store.engine, "0005")
+    revisions.sync(store.engine)
+    with store.engine.connect() as connection:
+        assert connection.execute(limits).all() == written
 
 
 def test_the_migrated_schema_is_the_one_the_code_uses(store: SqlStore) -> None:
@@ -108,7 +138,7 @@ def test_a_missing_column_is_a_matter_of_the_schema(store: SqlStore) -> None:
     revisions.sync(store.engine)
     with store.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE compute_nodes DROP COLUMN labels"))
-        connection.execute(sa.text("ALTER TABLE services DROP COLUMN maintenance"))
+        connection.execute(sa.text("ALTER TABLE services DROP COLUMN disabled_reason"))
     for call in (lambda: store.list_nodes(), lambda: register(store)):
         with pytest.raises(SchemaError, match="db sync"):
             call()

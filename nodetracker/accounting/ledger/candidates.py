@@ -88,13 +88,13 @@ class _Ordering:
         self._policy = policy
         self._scale = scale
         self._best = weights.best_weight(scale, policy.multipliers)
-        self._share = weights.share_of(request.amounts, scale, policy.multipliers)
+        self._height = weights.step_height(request.amounts, scale, policy.multipliers)
 
     def place(self, node: ScreenedNode, free: Amounts) -> tuple[CandidateNode, CandidateCursor]:
         """Return a candidate with its position."""
         weight = weights.weigh(free, self._scale, self._policy.multipliers)
         is_named = self._policy.order is CandidateOrder.NAMED
-        rank = weight if is_named else weights.count_steps(weight, self._best, self._share)
+        rank = weight if is_named else weights.count_steps(weight, self._best, self._height)
         place = (node.id, node.host, node.nodename)
         return CandidateNode(*place, weight, free), CandidateCursor(
             self._scale, rank, self._hash.of(node.id), *place

@@ -1,16 +1,15 @@
 """Screen nodes for a claim by the numbers of their rows, before the ledger decides.
 
-It excludes only nodes that the ledger would refuse; NUMA cells, PCI devices
-and the usage of further resource classes are left to the ledger. A database
-screens all nodes in one statement, by the columns of `NodeLimits` and those
-that count usage.
+It excludes only nodes that the ledger would refuse; NUMA cells, PCI devices and
+the amounts of further resource classes are left to the ledger. A database screens
+all nodes in one statement, by the columns of `NodeLimits` and those that count
+usage.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.ledger.capacity import capacity_of_class, list_capacities
+from nodetracker.accounting.ledger.capacity import list_capacities
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest
@@ -102,13 +101,12 @@ _PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
 
 
 def list_amounts(request: ClaimRequest) -> dict[str, AmountScreen]:
-    """Return what to screen for, by resource class; further classes come last."""
+    """Return what to screen for, by resource class."""
     amounts = {
         VCPU: request.amounts.vcpu_milli,
         PCPU: request.amounts.pcpus,
         MEMORY: request.amounts.memory_mb,
         DISK: request.amounts.disk_mb,
-        **request.amounts.resources,
     }
     return {name: _screen_of(request, name, amount) for name, amount in amounts.items()}
 
@@ -119,7 +117,7 @@ def _screen_of(request: ClaimRequest, name: str, amount: int) -> AmountScreen:
     limit = request.limits[name]
     return AmountScreen(
         min(amount, MOST),
-        limit=0 if limit is None else min(limit * _PARTS.get(name, 1), MOST),
+        limit=0 if limit is None else min(limit * _PARTS[name], MOST),
         is_limited=limit is not None,
         has_own_limit=False,
     )
@@ -156,21 +154,17 @@ def screen(request: ClaimRequest, values: NodeValues, has_guest: bool) -> set[Ad
         failed.add(AdmissionCheck.FACTS)
     if set(request.required_traits) - set(values.traits):
         failed.add(AdmissionCheck.TRAITS)
-    amounts = list_amounts(request)
-    for resource in request.amounts.resources:
-        if not _has_class(values, resource, amounts[resource], has_guest):
-            failed.add(AdmissionCheck.CLASSES)
+    if request.amounts.resources.keys() - values.inventory.keys():
+        failed.add(AdmissionCheck.CLASSES)
     if not has_guest:
-        failed |= _screen_amounts(request, amounts, values, limits)
+        failed |= _screen_amounts(request, values, limits)
     return failed
 
 
 def _screen_amounts(
-    request: ClaimRequest,
-    amounts: Mapping[str, AmountScreen],
-    values: NodeValues,
-    limits: NodeLimits,
+    request: ClaimRequest, values: NodeValues, limits: NodeLimits
 ) -> set[AdmissionCheck]:
+    amounts = list_amounts(request)
     is_instance = request.workload.kind is WorkloadKind.INSTANCE
     used, free = charge_of_row(values), free_of(values)
     rows: tuple[tuple[AdmissionCheck, str, int, int, int, int], ...] = (
@@ -200,18 +194,6 @@ def _fits(screened: AmountScreen, total: int, used: int, free: int, overhead: in
     if screened.has_own_limit:
         return wanted <= free and screened.amount <= total
     return wanted <= screened.limit - used
-
-
-def _has_class(values: NodeValues, resource: str, screened: AmountScreen, has_guest: bool) -> bool:
-    capacity = capacity_of_class(values, resource, {})
-    if capacity is None:
-        return False
-    if screened.amount == 0 or not screened.is_limited or has_guest:
-        return True
-    if screened.has_own_limit:
-        limit = min(capacity.total, capacity.own_limit - capacity.reserved)
-        return screened.amount <= limit
-    return screened.amount <= screened.limit
 
 
 def _flags_of(values: NodeValues) -> int:

@@ -78,7 +78,9 @@ class NodeWriter:
             mine = [claim for claim in held if claim.node_id == row.id]
             record = records.moved_record(change, row, self._agent, self._now, mine)
             identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
-            parameters.append(self._values(record, NODE_COLUMNS) | identity)
+            parameters.append(
+                _parameters(record, NODE_COLUMNS, codec.encode_limits(record.values)) | identity
+            )
             self._remember(record, records.moved_change(change, record))
             self._note(row.id, change, ChangeKind.UPDATE, records.move_diff(change, row))
         self._update_rows(("host", "hypervisor_hostname", *NODE_COLUMNS), parameters)
@@ -91,7 +93,7 @@ class NodeWriter:
         parameters = []
         for change, row in decision.updates:
             record = records.updated_record(change, row, self._agent, self._now)
-            parameters.append(self._values(record, columns))
+            parameters.append(_parameters(record, columns, codec.encode_limits(record.values)))
             self._remember(record, change)
             self._note(row.id, change, ChangeKind.UPDATE, change.diff)
         self._update_rows(columns, parameters)
@@ -105,7 +107,9 @@ class NodeWriter:
                     "generation": _nodes.generation + 1,
                     "epoch": self._agent.epoch,
                     "updated_at": self._now,
-                    **{name: sa.bindparam(f"p_{name}") for name in columns},
+                    **{
+                        name: sa.bindparam(f"p_{name}") for name in (*columns, *codec.LIMIT_COLUMNS)
+                    },
                 }
             )
         )
@@ -119,7 +123,7 @@ class NodeWriter:
         parameters = []
         for change, row in decision.measures:
             record = records.measured_record(change, row, self._now)
-            parameters.append(self._values(record, columns))
+            parameters.append(_parameters(record, columns))
             self._records[change.nodename] = record
         if columns:
             statement = (
@@ -149,7 +153,8 @@ class NodeWriter:
                 "created_at": record.created_at,
                 "updated_at": record.updated_at,
             }
-            rows.append(identity | codec.encode_values(record.values))
+            limits = codec.encode_limits(record.values)
+            rows.append(identity | codec.encode_values(record.values) | limits)
         self._connection.execute(sa.insert(tables.compute_nodes), rows)
         nodenames = [change.nodename for change in decision.creations]
         found = self._connection.execute(
@@ -226,10 +231,6 @@ class NodeWriter:
         if added:
             self._connection.execute(sa.insert(table), added)
 
-    def _values(self, record: NodeRecord, columns: Iterable[str]) -> dict[str, Any]:
-        encoded = codec.encode_values(record.values, columns)
-        return {"p_id": record.id} | {f"p_{name}": value for name, value in encoded.items()}
-
     def _remember(self, record: NodeRecord, change: NodeChange) -> None:
         self._records[record.nodename] = record
         self._below.append((record.id, change))
@@ -240,3 +241,11 @@ class NodeWriter:
         self._history.append(
             history.line(self._now, node_id, change.host, change.nodename, what, diff)
         )
+
+
+def _parameters(
+    record: NodeRecord, columns: Iterable[str], limits: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Return the parameters of a row's update."""
+    encoded = codec.encode_values(record.values, columns) | dict(limits or {})
+    return {"p_id": record.id} | {f"p_{name}": value for name, value in encoded.items()}

@@ -1,4 +1,4 @@
-"""Define what differs between databases: time, clock offset, order of text, locked rows."""
+"""Define what differs between databases: times, clock offset, text, locked rows."""
 
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from nodetracker.db.column_types import UtcDateTime
 
 SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `engine`
+SQLITE_BEFORE = "nodetracker_seconds_before"  # too
 
 
 class utc_now(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
@@ -48,6 +49,48 @@ def can_skip_locked(connection: sa.Connection) -> bool:
         return False
     oldest = (10, 6) if dialect.is_mariadb else (8, 0, 1)
     return bool(dialect.server_version_info >= oldest)
+
+
+class utc_ago(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
+    """The database's time a whole number of seconds ago."""
+
+    type = UtcDateTime()
+    inherit_cache = True
+
+
+@compiles(utc_ago, "mysql")
+@compiles(utc_ago, "mariadb")
+def _mysql_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
+    seconds = compiler.process(element.clauses, **kw)
+    return f"UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND"
+
+
+@compiles(utc_ago, "postgresql")
+def _postgresql_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
+    seconds = compiler.process(element.clauses, **kw)
+    return f"timezone('utc', clock_timestamp()) - make_interval(secs => {seconds})"
+
+
+@compiles(utc_ago, "sqlite")
+def _sqlite_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"{SQLITE_BEFORE}({SQLITE_NOW}(), {compiler.process(element.clauses, **kw)})"
+
+
+class has_text(GenericFunction[bool]):  # noqa: N801 - reads as an SQL function
+    """Whether a text contains another one, compared by bytes."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(has_text)
+def _has_text(element: has_text, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"(instr({compiler.process(element.clauses, **kw)}) > 0)"
+
+
+@compiles(has_text, "postgresql")
+def _postgresql_has_text(element: has_text, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"(strpos({compiler.process(element.clauses, **kw)}) > 0)"
 
 
 class milliseconds_ahead(GenericFunction[int]):  # noqa: N801 - reads as an SQL function

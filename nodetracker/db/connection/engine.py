@@ -9,14 +9,14 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from oslo_db.sqlalchemy import enginefacade
 
 from nodetracker.db.connection import failures
-from nodetracker.db.connection.dialect import SQLITE_NOW
+from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
 from nodetracker.db.connection.url import (
     describe,
     is_read_only,
@@ -59,6 +59,7 @@ it is less than callers over the broker wait.
 """
 _WRITES = "nodetracker_writes"  # execution option of transactions that write
 _ATTEMPTS = 5
+_SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
 _POOL = {"max_pool_size": 2, "max_overflow": 3, "pool_timeout": 10}
 # Retrying the first connect for minutes would hide an outage; the next pass is the retry.
 _NOT_PASSED = frozenset({"connection", "max_retries", "retry_interval"})
@@ -269,6 +270,7 @@ def _tune_sqlite(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def set_pragmas(connection: Any, record: object) -> None:
         connection.create_function(SQLITE_NOW, 0, _sqlite_now)
+        connection.create_function(SQLITE_BEFORE, 2, _sqlite_before)
         for pragma in pragmas:
             connection.execute(pragma)
 
@@ -290,4 +292,9 @@ def _tune_sqlite(engine: sa.Engine) -> None:
 
 def _sqlite_now() -> str:
     """Return the current time in the format of SQLite's columns."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return datetime.now(UTC).strftime(_SQLITE_TIME)
+
+
+def _sqlite_before(time: str, seconds: int) -> str:
+    """Return the time some seconds before another."""
+    return (datetime.fromisoformat(time) - timedelta(seconds=seconds)).strftime(_SQLITE_TIME)

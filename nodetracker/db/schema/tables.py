@@ -9,6 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.schema.columns import (
+    AVAILABILITY_COLUMNS,
+    CANDIDATE_COLUMNS,
     double,
     flag,
     integer,
@@ -102,8 +104,14 @@ compute_nodes = sa.Table(
     integer("mem_available", nullable=True),
     integer("disk_available_least", nullable=True),
     json_text("metrics"),
+    integer("vcpu_milli_limit"),
+    integer("memory_mb_limit"),
+    integer("disk_mb_limit"),
+    integer("overhead_mb"),
+    integer("admission_flags"),
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),
+    sa.Index("ix_compute_nodes_candidates", *CANDIDATE_COLUMNS),
     **_MYSQL,
 )
 
@@ -136,6 +144,7 @@ services = sa.Table(
     time("updated_at", nullable=True),
     sa.UniqueConstraint("host", "binary"),
     sa.UniqueConstraint("uuid"),
+    sa.Index("ix_services_availability", *AVAILABILITY_COLUMNS),
     **_MYSQL,
 )
 
@@ -159,6 +168,7 @@ guests = sa.Table(
     time("missing_since", nullable=True),
     sa.UniqueConstraint("compute_node_id", "uuid"),
     sa.Index(None, "claim_uuid", "uuid"),
+    sa.Index(None, "uuid"),
     **_MYSQL,
 )
 

@@ -1,0 +1,1 @@
+"""Find the candidates for a claim among all nodes, by one statement."""

@@ -1,0 +1,138 @@
+"""Express the weights and the order of candidates by columns, as `accounting.weights`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.accounting.weights import (
+    LEAST_STEP,
+    PRIME,
+    WEIGHED,
+    best_weight,
+    list_multipliers,
+    node_hash,
+    step_height,
+)
+from nodetracker.db.candidates.screens import FREE, Amount, Condition, double
+from nodetracker.db.schema import tables
+from nodetracker.model.candidate import CandidateCursor, CandidateOrder, Scale
+from nodetracker.model.claim import ClaimRequest
+from nodetracker.settings import CandidatePolicy
+
+_nodes = tables.compute_nodes.c
+
+LEAST, MOST, WIDTH = "least_", "most_", "width_"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The scale as columns of a table of one row, or as numbers.
+
+    Attributes:
+        table: to join, None if these are numbers.
+        least, width: of the `WEIGHED` amounts.
+        best, height: as `accounting.weights` defines them.
+    """
+
+    table: sa.FromClause | None
+    least: Mapping[str, Amount]
+    width: Mapping[str, Amount]
+    best: Amount
+    height: Amount
+
+
+def read_scale(request: ClaimRequest, policy: CandidatePolicy, wanted: Condition) -> Scaling:
+    """Return the scale of the nodes that fulfil a condition."""
+    ends = (
+        sa.select(
+            *(sa.func.min(FREE[name]).label(LEAST + name) for name in WEIGHED),
+            *(sa.func.max(FREE[name]).label(MOST + name) for name in WEIGHED),
+        )
+        .where(wanted)
+        .subquery("ends")
+    )
+    best, height, widths = double(0), double(0), {}
+    for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
+        least, most = ends.c[LEAST + name], ends.c[MOST + name]
+        width = widths[name] = sa.case((most > least, most - least), else_=double(1))
+        share = double(abs(multiplier)) * (double(getattr(request.amounts, name)) / width)
+        best += sa.case((most > least, double(max(multiplier, 0.0))), else_=double(0))
+        height += sa.case((most > least, share), else_=double(0))
+    row = sa.select(
+        *ends.c,
+        *(width.label(WIDTH + name) for name, width in widths.items()),
+        best.label("best"),
+        sa.case((height > LEAST_STEP, height), else_=double(LEAST_STEP)).label("height"),
+    )
+    # The limit keeps databases from copying the expressions to where their results are used.
+    table = row.limit(1).subquery("scale")
+    return Scaling(
+        table,
+        {name: table.c[LEAST + name] for name in WEIGHED},
+        {name: table.c[WIDTH + name] for name in WEIGHED},
+        table.c.best,
+        table.c.height,
+    )
+
+
+def known_scale(request: ClaimRequest, policy: CandidatePolicy, scale: Scale) -> Scaling:
+    """Return a scale that a page before has read."""
+    least = {name: getattr(scale.least, name) for name in WEIGHED}
+    width = {name: max(getattr(scale.most, name) - least[name], 1) for name in WEIGHED}
+    return Scaling(
+        None,
+        {name: double(amount) for name, amount in least.items()},
+        {name: double(amount) for name, amount in width.items()},
+        double(best_weight(scale, policy.multipliers)),
+        double(step_height(request.amounts, scale, policy.multipliers)),
+    )
+
+
+def weight_of(scaling: Scaling, policy: CandidatePolicy) -> Amount:
+    """Return the weight of a node; what changes nothing is left out."""
+    weight = None
+    for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
+        share = (FREE[name] - scaling.least[name]) / scaling.width[name]
+        part = share if multiplier == 1.0 else double(multiplier) * share
+        if multiplier:
+            weight = part if weight is None else weight + part
+    return double(0) if weight is None else weight
+
+
+def count_steps(scaling: Scaling, weight: Amount) -> Amount:
+    """Return by how many claims a node is worse than the best."""
+    return sa.func.floor((scaling.best - weight) / scaling.height + double(0.5), type_=sa.Double())
+
+
+def hash_of(request: ClaimRequest) -> Amount:
+    """Return the hash of request and node."""
+    numbers = node_hash(request.uuid)
+    return (_nodes.id % PRIME * numbers.factor + numbers.offset) % PRIME
+
+
+def order_by(policy: CandidatePolicy, placed: Any) -> list[sa.ColumnElement[Any]]:
+    """Return the columns to order by.
+
+    Args:
+        placed: the columns ``rank``, ``hash``, ``id``, ``host`` and ``nodename``.
+    """
+    if policy.order is CandidateOrder.NAMED:
+        return [placed.rank.desc(), placed.host, placed.nodename]
+    return [placed.rank, placed.hash, placed.id]
+
+
+def is_after(
+    policy: CandidatePolicy, placed: Any, position: CandidateCursor
+) -> "sa.ColumnElement[bool]":
+    """Return the condition that a node comes after a position."""
+    rank = double(position.rank)
+    if policy.order is CandidateOrder.NAMED:
+        is_next, first, second = placed.rank < rank, placed.host, placed.nodename
+        names: tuple[Any, Any] = (position.host, position.nodename)
+    else:
+        is_next, first, second = placed.rank > rank, placed.hash, placed.id
+        names = (position.hash, position.node_id)
+    is_later = sa.or_(first > names[0], sa.and_(first == names[0], second > names[1]))
+    return sa.or_(is_next, sa.and_(placed.rank == rank, is_later))

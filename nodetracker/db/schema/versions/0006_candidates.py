@@ -1,0 +1,123 @@
+"""Add what the search for candidates reads: limits of nodes as columns, and indexes."""
+
+import json
+import math
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+_COLUMNS = (
+    "vcpu_milli_limit", "memory_mb_limit", "disk_mb_limit", "overhead_mb", "admission_flags",
+)  # fmt: skip
+_MOST = 2**53
+_FACTS = {
+    "guests": 2, "cpu": 4, "memory": 8, "storage": 16, "gpus": 32, "numa": 64, "pci": 128,
+}  # fmt: skip
+_KINDS = {"instance": 256, "container": 512}
+_READ = (
+    "id", "vcpus", "memory_mb", "local_gb", "cpu_allocation_ratio", "ram_allocation_ratio",
+    "disk_allocation_ratio", "tracks_resources", "reserved", "overhead", "facts",
+)  # fmt: skip
+
+
+def upgrade() -> None:
+    """Add the columns, fill them from the rows and create the indexes."""
+    for name in _COLUMNS:
+        column = sa.Column(name, sa.BigInteger(), nullable=False, server_default="0")
+        op.add_column("compute_nodes", column)
+    rows = sa.table("compute_nodes", *(sa.column(name) for name in (*_READ, *_COLUMNS)))
+    found = op.get_bind().execute(sa.select(*(rows.c[name] for name in _READ))).mappings().all()
+    if found:
+        op.get_bind().execute(
+            rows.update()
+            .where(rows.c.id == sa.bindparam("p_id"))
+            .values({name: sa.bindparam(f"p_{name}") for name in _COLUMNS}),
+            [{"p_id": row["id"]} | _limits(row) for row in found],
+        )
+    op.create_index(
+        "ix_compute_nodes_candidates",
+        "compute_nodes",
+        [
+            "admission_flags",
+            "host",
+            "hypervisor_hostname",
+            "overhead_mb",
+            "vcpus",
+            "cpu_used",
+            "vcpu_milli_limit",
+            "pcpus",
+            "pcpus_used",
+            "memory_mb",
+            "memory_mb_used",
+            "memory_mb_limit",
+            "local_gb",
+            "disk_used",
+            "disk_mb_limit",
+            "id",
+        ],
+    )
+    op.create_index(
+        "ix_services_availability",
+        "services",
+        [
+            "binary",
+            "host",
+            "disabled",
+            "maintenance",
+            "forced_down",
+            "epoch",
+            "ended_epoch",
+            "last_seen_up",
+            "created_at",
+        ],
+    )
+    op.create_index("ix_guests_uuid", "guests", ["uuid"])
+
+
+def downgrade() -> None:
+    """Remove the indexes and the columns."""
+    op.drop_index("ix_guests_uuid", "guests")
+    op.drop_index("ix_services_availability", "services")
+    op.drop_index("ix_compute_nodes_candidates", "compute_nodes")
+    # In place: a table that is created again would lose the rows that refer to it.
+    for name in reversed(_COLUMNS):
+        op.drop_column("compute_nodes", name)
+
+
+def _limits(row: sa.RowMapping) -> dict[str, int]:
+    reserved, overhead = json.loads(row["reserved"]), json.loads(row["overhead"])
+    vcpu_milli, memory_mb = int(reserved.get("vcpus", 0)) * 1000, int(reserved.get("memory_mb", 0))
+    disk_mb = int(reserved.get("disk_mb", 0))
+    return {
+        "p_vcpu_milli_limit": _bound(
+            math.floor((row["vcpus"] * 1000 - vcpu_milli) * row["cpu_allocation_ratio"])
+        ),
+        "p_memory_mb_limit": _bound(
+            math.floor((row["memory_mb"] - memory_mb) * row["ram_allocation_ratio"]) + memory_mb
+        ),
+        "p_disk_mb_limit": _bound(
+            math.floor((row["local_gb"] * 1024 - disk_mb) * row["disk_allocation_ratio"])
+        ),
+        "p_overhead_mb": _bound(int(overhead.get("memory_mb", 0))),
+        "p_admission_flags": _flags(row["tracks_resources"], json.loads(row["facts"])),
+    }
+
+
+def _flags(tracks_resources: bool, facts: dict[str, Any]) -> int:
+    flags = 0 if tracks_resources else 1
+    for name, flag in _FACTS.items():
+        if facts.get(name, {}).get("state") == "unknown":
+            flags |= flag
+    for kind in facts.get("guests", {}).get("unseen_kinds", ()):
+        flags |= _KINDS[kind]
+    return flags
+
+
+def _bound(amount: int) -> int:
+    return max(-_MOST, min(amount, _MOST))
