@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 
 from nodetracker.api.context import RequestContext
 from nodetracker.api.microversions import Version
+from nodetracker.errors import ForbiddenError, NotFoundError
 from nodetracker.ports import AdmissionPolicy, AgentDirectory, Store
 from nodetracker.settings import ApiSettings
 
@@ -95,6 +96,30 @@ class Call:
     def is_allowed(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
         """Return whether a rule, other than the operation's own, allows the request."""
         return self.backend.authorizer.is_allowed(self.context, rule, target)
+
+    def require_project(self, rule: str, project_id: str, missing: str) -> None:
+        """Check that the caller may see an object of a project.
+
+        Raises:
+            NotFoundError: it may not, with the text of a missing object, so that nobody
+                learns which ones exist.
+        """
+        if not self.is_allowed(rule, {"project_id": project_id}):
+            raise NotFoundError(missing)
+
+    def find_visible_project(self, rule: str) -> str | None:
+        """Return the only project of which a list may show objects, None for those of all.
+
+        Args:
+            rule: of the list, which allows the request.
+        """
+        if self.is_allowed(rule, {}):  # without a project, as an object of nobody's
+            return None
+        identity = self.context.identity
+        assert identity is not None, "the operation is not open"
+        if identity.project_id is None:
+            raise ForbiddenError(f"Policy does not allow {rule} to be performed.")
+        return identity.project_id
 
 
 @dataclass(frozen=True, slots=True)

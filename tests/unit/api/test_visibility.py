@@ -1,0 +1,74 @@
+"""What members of projects see of lists and objects, by the default rules."""
+
+from dataclasses import replace
+
+import pytest
+from oslo_config import cfg
+
+from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
+from nodetracker.api.call import Call, RequestUrl
+from nodetracker.api.context import Identity, RequestContext
+from nodetracker.api.microversions import Version
+from nodetracker.errors import ForbiddenError, NotFoundError
+
+ADMIN = Identity("a", "p9", frozenset({"admin"}))
+SYSTEM_READER = Identity("r", None, frozenset({"reader"}), is_system=True)
+SERVICE = Identity("s", "services", frozenset({"service"}))
+MEMBER = Identity("m", "p1", frozenset({"member"}))
+UNSCOPED = Identity("u", None, frozenset({"member"}))
+
+
+@pytest.fixture
+def make_call(backend):
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[], default_config_dirs=[])
+    allowing = replace(backend, authorizer=PolicyAuthorizer(make_enforcer(conf)))
+
+    def make(identity: Identity) -> Call:
+        context = RequestContext("req-1", identity)
+        return Call(allowing, context, RequestUrl("http://h", "/"), Version(1, 0))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("identity", "noun", "project"),
+    [
+        (ADMIN, "claims", None),
+        (SYSTEM_READER, "workloads", None),
+        (SERVICE, "claims", None),
+        (MEMBER, "claims", "p1"),
+        (MEMBER, "usages", "p1"),
+    ],
+)
+def test_lists_are_cut_to_the_project_of_those_who_may_not_see_all(
+    make_call, identity, noun, project
+):
+    assert make_call(identity).find_visible_project(f"nodetracker:{noun}:list") == project
+
+
+def test_who_has_no_project_sees_no_list(make_call):
+    with pytest.raises(ForbiddenError):
+        make_call(UNSCOPED).find_visible_project("nodetracker:claims:list")
+
+
+@pytest.mark.parametrize(
+    ("identity", "project", "is_visible"),
+    [
+        (ADMIN, "p1", True),
+        (SYSTEM_READER, "", True),
+        (SERVICE, "p1", True),
+        (MEMBER, "p1", True),
+        (MEMBER, "p2", False),
+        (MEMBER, "", False),
+        (UNSCOPED, "", False),
+        (UNSCOPED, "None", False),
+    ],
+)
+def test_an_object_of_another_project_is_not_found(make_call, identity, project, is_visible):
+    call = make_call(identity)
+    if is_visible:
+        call.require_project("nodetracker:claims:show", project, "no such claim: c")
+    else:
+        with pytest.raises(NotFoundError, match="no such claim: c"):
+            call.require_project("nodetracker:claims:show", project, "no such claim: c")
