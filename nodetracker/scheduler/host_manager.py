@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from nodetracker.ports import SchedulerStore
 from nodetracker.scheduler.host_state import HostState
 
-PAGE_SIZE = 500
-"""Nodes of the fleet in memory at a time."""
+PAGE_SIZE = 200
+"""Nodes of the fleet in memory at a time; over a conductor, a page is one message."""
 
 
 class HostManager:

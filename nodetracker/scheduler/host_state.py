@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from nodetracker.accounting.ledger.admission import Admission, free_amounts
+from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.grants import evaluate_claim
 from nodetracker.accounting.ledger.locked import assume_locked
-from nodetracker.accounting.usage import Charge
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.ports import AdmissionPolicy
@@ -21,11 +20,6 @@ class HostState:
     def key(self) -> tuple[str, str]:
         """Host and nodename."""
         return self.node.host, self.node.nodename
-
-    @property
-    def free(self) -> Charge:
-        """Free amounts within the node's own limits; may be negative."""
-        return free_amounts(self.node.values)
 
     def evaluate(self, request: ClaimRequest, policy: AdmissionPolicy) -> Admission:
         """Evaluate a claim as the ledger would, if the node has not changed since it was read."""

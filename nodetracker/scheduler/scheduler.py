@@ -25,7 +25,8 @@ T = TypeVar("T")
 PAGE_SIZE = 20
 """Candidates that a claim reads at a time."""
 
-_LIST_PAGE_SIZE = 500
+_LIST_PAGE_SIZE = 200
+"""Candidates that a list reads at a time; over a conductor, a page is one message."""
 
 
 class Scheduler:

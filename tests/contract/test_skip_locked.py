@@ -12,6 +12,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.errors import ClaimRefusedError, NodeBusyError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.ports import Store
+from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
 from tests.contract.test_ledger_interleaving import assert_waits
@@ -134,3 +135,20 @@ class TestLocked:
         assert future.result().dest_host == "beta"
         for host in ("alpha", "beta"):
             check_usage(store, host)
+
+    @pytest.mark.parametrize("busy", ["alpha", "beta"])
+    def test_a_scheduler_asks_another_node_first_and_waits_when_no_other_has_room(
+        self,
+        store: SqlStore,
+        rival: sa.Connection,
+        pool: ThreadPoolExecutor,
+        busy: str,
+    ) -> None:
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        (free,) = {"alpha", "beta"} - {busy}
+        lock(rival, busy)
+        assert {scheduler.create_claim(ask(VCPU=1)).host for _ in range(7)} == {free}
+        future = pool.submit(scheduler.create_claim, ask(VCPU=6))
+        assert_waits(future)
+        rival.commit()
+        assert future.result().host == busy

@@ -25,7 +25,7 @@ from nodetracker.units import MIB_PER_GIB, MILLI, render_amount
 
 
 class AdmissionCheck(enum.StrEnum):
-    """A check that a claim may fail; schedulers have a filter of the same name for each."""
+    """A check that a claim may fail; exclusions of nodes are counted by check."""
 
     SERVICE = "service"  # the host has a services row
     ENABLED = "enabled"
@@ -186,17 +186,6 @@ def admit(
     ]
     refusals += [_refuse(verdict) for verdict in verdicts if not verdict.fits]
     return Admission(tuple(verdicts), tuple(refusals))
-
-
-def free_amounts(values: NodeValues) -> Charge:
-    """Return the amounts that are free by the node's own limits, regardless of any request's.
-
-    Negative where more is used than the limit.
-    """
-    free = {name: item.own_limit - item.used for name, item in list_capacities(values).items()}
-    return Charge(
-        vcpu_milli=free[VCPU], memory_mb=free[MEMORY], disk_mb=free[DISK], pcpus=free[PCPU]
-    )
 
 
 def _evaluate(

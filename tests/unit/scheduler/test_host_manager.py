@@ -55,9 +55,9 @@ def test_each_request_reads_the_nodes_and_services_as_they_are_now(fake_fleet, m
     fake_fleet.store.apply_changes(fake_fleet.agents["h1"], [delete(record(fake_fleet, "n3"))], 60)
     fake_fleet.sleep(30)
     states = dict(manager.get_all_host_states())
-    assert {key[1]: state.free.vcpu_milli for key, state in states.items()} == {
-        "n1": 8000,
-        "n2": 6000,
+    assert {key[1]: state.node.values.vcpus_used for key, state in states.items()} == {
+        "n1": 0,
+        "n2": 2,
     }
     for state in states.values():
         assert (state.node.service.disabled, state.node.now) == (True, fake_fleet.now)

@@ -12,6 +12,7 @@ from nodetracker.errors import (
     RequestError,
     StoreUnavailableError,
 )
+from nodetracker.scheduler import scheduler as scheduler_module
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import SchedulerSettings
 from tests.contract.values import delete
@@ -162,6 +163,43 @@ class TestLockedNodes:
         assert migration.dest_node == "middle"
         assert set(raced.asked[:2]) == {("large", True), ("middle", True)}
         assert raced.asked[2:] == [("middle", False)]
+
+
+class TestPages:
+    """Candidates are read page by page until one grants the claim."""
+
+    @pytest.fixture(autouse=True)
+    def small_pages(self, monkeypatch):
+        monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
+
+    def test_the_next_page_is_asked_when_the_ledger_s_rule_leaves_none_of_a_page(
+        self, fake_fleet, raced, scheduler
+    ):
+        inventory = {"CUSTOM_FPGA": {"total": 1}}
+        for number in range(4):
+            fake_fleet.add(f"f{number}", "n", inventory=inventory, vcpus=20 - number)
+        for number in range(3):
+            request = ask(CUSTOM_FPGA=1)
+            fake_fleet.store.create_claim(request, f"f{number}", "n", ADMISSION_POLICY)
+        assert scheduler.create_claim(ask(CUSTOM_FPGA=1, VCPU=1)).host == "f3"
+        assert len(raced.asked) == 1
+        with pytest.raises(ClaimRefusedError, match="^no candidate: classes: 7 of 7 nodes$"):
+            scheduler.create_claim(ask(CUSTOM_FPGA=1))
+
+    def test_the_next_page_is_asked_when_others_filled_the_first(
+        self, fake_fleet, raced, scheduler
+    ):
+        raced.actions = [
+            fill(fake_fleet, "h1", "large", 8),
+            fill(fake_fleet, "h2", "middle", 6),
+        ]
+        assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
+        assert {nodename for nodename, _ in raced.asked[:2]} == {"large", "middle"}
+
+    def test_a_list_has_the_candidates_of_all_pages(self, fake_fleet, scheduler, monkeypatch):
+        monkeypatch.setattr(scheduler_module, "_LIST_PAGE_SIZE", 2)
+        listed = [node.nodename for node in scheduler.select(ask(VCPU=1), None)]
+        assert listed == ["large", "middle", "small"]
 
 
 class TestTheSameRequest:
