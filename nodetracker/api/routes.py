@@ -4,10 +4,11 @@ Query and body are checked and the rule is enforced before the handler is called
 see `endpoint`. A route is found by its path, whatever its place in the table.
 """
 
-from nodetracker.api.call import Answer, Call
+from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.api.handlers.nova import aggregates as nova_aggregates
 from nodetracker.api.handlers.nova import availability_zones as nova_zones
 from nodetracker.api.handlers.nova import hosts as nova_hosts
+from nodetracker.api.handlers.nova import hypervisors as nova_hypervisors
 from nodetracker.api.handlers.nova import limits as nova_limits
 from nodetracker.api.handlers.nova import services as nova_services
 from nodetracker.api.handlers.nova import versions as nova_versions
@@ -17,7 +18,7 @@ from nodetracker.api.handlers.zun import hosts as zun_hosts
 from nodetracker.api.handlers.zun import versions as zun_versions
 from nodetracker.api.openapi import build_document
 from nodetracker.api.route import Operation, Route, route
-from nodetracker.api.schemas import about, hosts, limits, services
+from nodetracker.api.schemas import about, hosts, hypervisors, limits, services
 
 _LAST_OF_HOSTS = "2.42"
 
@@ -35,7 +36,57 @@ def _power_action(action: str, rule: str) -> Route:
     )
 
 
+_HYPERVISORS = "os_compute_api:os-hypervisors"
+
+
+def _list_hypervisors(handler: Handler, rule: str) -> list[Operation]:
+    """Return a list's operations: paged from 2.33, with names and servers from 2.53."""
+    rule = f"{_HYPERVISORS}:{rule}"
+    return [
+        Operation(handler, rule, until="2.32"),
+        Operation(handler, rule, hypervisors.PAGED_QUERY, since="2.33", until="2.52"),
+        Operation(handler, rule, hypervisors.LIST_QUERY, since="2.53"),
+    ]
+
+
+_NOVA_HYPERVISORS: tuple[Route, ...] = (
+    route("/v2.1/os-hypervisors", GET=_list_hypervisors(nova_hypervisors.list_hypervisors, "list")),
+    route(
+        "/v2.1/os-hypervisors/detail",
+        GET=_list_hypervisors(nova_hypervisors.list_details, "list-detail"),
+    ),
+    route(
+        "/v2.1/os-hypervisors/statistics",
+        GET=Operation(nova_hypervisors.show_statistics, f"{_HYPERVISORS}:statistics", until="2.87"),
+    ),
+    route(
+        "/v2.1/os-hypervisors/{id}",
+        GET=(
+            Operation(nova_hypervisors.show_hypervisor, f"{_HYPERVISORS}:show", until="2.52"),
+            Operation(
+                nova_hypervisors.show_hypervisor,
+                f"{_HYPERVISORS}:show",
+                hypervisors.SHOW_QUERY,
+                since="2.53",
+            ),
+        ),
+    ),
+    route(
+        "/v2.1/os-hypervisors/{id}/uptime",
+        GET=Operation(nova_hypervisors.show_uptime, f"{_HYPERVISORS}:uptime", until="2.87"),
+    ),
+    route(
+        "/v2.1/os-hypervisors/{id}/search",
+        GET=Operation(nova_hypervisors.search_hypervisors, f"{_HYPERVISORS}:search", until="2.52"),
+    ),
+    route(
+        "/v2.1/os-hypervisors/{id}/servers",
+        GET=Operation(nova_hypervisors.list_servers, f"{_HYPERVISORS}:servers", until="2.52"),
+    ),
+)
+
 _NOVA: tuple[Route, ...] = (
+    *_NOVA_HYPERVISORS,
     route("/", GET=Operation(nova_versions.list_versions, rule=None)),
     route("/v2.1", GET=Operation(nova_versions.show_version, rule=None)),
     route(

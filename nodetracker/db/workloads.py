@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow
@@ -185,8 +184,8 @@ def _select_places(
         conditions.append(_nodes.host == query.host)
     if query.nodename is not None:
         conditions.append(_nodes.hypervisor_hostname == query.nodename)
-    if query.node_id is not None:
-        conditions.append(equals_id(node_id, query.node_id))
+    if query.node_ids:
+        conditions.append(node_id.in_(query.node_ids))
     if query.uuid is not None:
         conditions.append(uuid == query.uuid)
     if query.after is not None:

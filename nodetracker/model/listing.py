@@ -99,7 +99,8 @@ class WorkloadQuery(PageQuery):
 
     Attributes:
         uuid: of the workload.
-        host, nodename, node_id: where it is.
+        host, nodename: where it is.
+        node_ids: any of these.
         project_id: of the claim, or of the guest when the claim has none.
         is_claimed: False selects unclaimed guests.
         reads_details: read `WorkloadRow.details`, which is {} otherwise.
@@ -108,7 +109,7 @@ class WorkloadQuery(PageQuery):
     uuid: str | None = None
     host: str | None = None
     nodename: str | None = None
-    node_id: int | None = None
+    node_ids: tuple[int, ...] = ()
     project_id: str | None = None
     is_claimed: bool | None = None
     reads_details: bool = False

@@ -384,7 +384,7 @@ class TestWorkloads:
     def test_those_of_a_node_are_found_by_its_id(
         self, store: Store, claims: Mapping[str, Claim]
     ) -> None:
-        rows = store.list_workloads(WorkloadQuery(node_id=claims["b"].node_id)).items
+        rows = store.list_workloads(WorkloadQuery(node_ids=(claims["b"].node_id,))).items
         assert {row.host for row in rows} == {"beta"}
 
     def test_the_driver_s_details_are_read_on_request(

@@ -121,7 +121,7 @@ def _is_listed(row: WorkloadRow, query: WorkloadQuery) -> bool:
         query.uuid in (None, row.uuid)
         and query.host in (None, row.host)
         and query.nodename in (None, row.nodename)
-        and query.node_id in (None, row.node_id)
+        and (not query.node_ids or row.node_id in query.node_ids)
         and query.project_id in (None, row.project_id)
         and query.is_claimed in (None, row.claim_uuid is not None)
         and (query.after is None or row.uuid > str(query.after))
