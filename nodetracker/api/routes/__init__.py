@@ -1,0 +1,25 @@
+"""The route table: every path, and for each method its handler, rule, schemas and answers.
+
+Query and body are checked and the rule is enforced before the handler is called,
+see `endpoint`. A route is found by its path, whatever its place in the table.
+"""
+
+from nodetracker.api.call import Answer, Call
+from nodetracker.api.openapi import build_document
+from nodetracker.api.route import Operation, Route, route
+from nodetracker.api.routes.nova import NOVA
+from nodetracker.api.routes.own import OWN
+from nodetracker.api.routes.zun import ZUN
+
+
+def show_openapi(call: Call) -> Answer:
+    """Describe this API."""
+    return Answer(build_document(ROUTES, call.backend.version, call.url.link("/")))
+
+
+_DOCUMENT = route(
+    "/v1/openapi.json",
+    GET=Operation(show_openapi, rule=None, answers={200: {"type": "object"}}),
+)
+
+ROUTES: tuple[Route, ...] = (*NOVA, *ZUN, *OWN, _DOCUMENT)

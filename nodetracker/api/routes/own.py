@@ -1,0 +1,24 @@
+"""Routes of nodetracker's own API."""
+
+from nodetracker.api.handlers.own import about, services
+from nodetracker.api.route import Operation, Route, route
+from nodetracker.api.schemas import about as about_schemas
+from nodetracker.api.schemas import services as services_schemas
+
+OWN: tuple[Route, ...] = (
+    route(
+        "/v1/about",
+        GET=Operation(
+            about.show_about, "nodetracker:about:show", answers={200: about_schemas.ABOUT}
+        ),
+    ),
+    route(
+        "/v1/services",
+        GET=Operation(
+            services.list_services,
+            "nodetracker:services:list",
+            query=services_schemas.LIST_QUERY,
+            answers={200: services_schemas.SERVICES},
+        ),
+    ),
+)
