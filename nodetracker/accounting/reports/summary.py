@@ -1,6 +1,6 @@
 """Summarize nodes, the fleet and hosts by project for operators."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,11 @@ from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import ServiceRecord
 from nodetracker.units import usage_gib_from_mib, usage_units_from_milli
 
-_SUMMED = (
+SUMMARY_COLUMNS = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
-    "free_ram_mb", "free_disk_gb", "current_workload", "running_vms", "disk_available_least",
+    "running_vms", "total_containers",
 )  # fmt: skip
+"""Columns of a node that `summarize_node` needs; it needs the audits of its service, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +111,6 @@ def summarize_node(
         total_containers=values.total_containers,
         audit_age_seconds=audit_age_seconds(service, record.nodename, now),
     )
-
-
-def sum_nodes(
-    records: Iterable[NodeRecord], services: Mapping[str, ServiceRecord]
-) -> dict[str, int]:
-    """Add up the nodes whose service is enabled, as Nova's hypervisor statistics do.
-
-    Args:
-        services: host -> service; nodes without a service are left out.
-    """
-    counted = [
-        record.values
-        for record in records
-        if record.host in services and not services[record.host].disabled
-    ]
-    return {"count": len(counted)} | {
-        name: sum(getattr(values, name) or 0 for values in counted) for name in _SUMMED
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.liveness import find_broker_outage, has_recent_heartbeat
 from nodetracker.accounting.reports.drift import DriftLine, compare_usage
 from nodetracker.accounting.reports.summary import (
+    SUMMARY_COLUMNS,
     NodeSummary,
     as_row,
     audit_age_seconds,
     count_running_vms,
-    sum_nodes,
     summarize_node,
 )
 from nodetracker.cmd.commands.base import (
@@ -27,11 +27,12 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.compute.node_resolution import find_node, missing_node
 from nodetracker.errors import RefusedError
+from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
-from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.ports import FleetStore
-from nodetracker.ports.fleet import read_items
+from nodetracker.ports.fleet import read_items, read_pages
 from nodetracker.rendering import render_time
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
@@ -39,6 +40,7 @@ _LONG_COLUMNS = (
     "uuid", "vms_running", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
+_READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
 _DIFF_COLUMNS = tuple(item.name for item in dataclasses.fields(DriftLine))
 _READINGS = 5
 
@@ -55,16 +57,24 @@ class ListNodes(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the rows and evaluate their hosts."""
-        all_services = self.store.list_services()
-        services = {item.host: item for item in all_services if item.binary == COMPUTE_BINARY}
-        records = self.store.list_nodes(parsed_args.host)
-        now, down_time = self.store.now(), self.service_down_time
-        outage = find_broker_outage(all_services, now, down_time)
+        names = _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ())
+        query = FleetQuery(
+            host=parsed_args.host,
+            columns=SUMMARY_COLUMNS + (_READ_FOR_LONG if parsed_args.long else ()),
+            reads_audits=True,
+        )
+        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
         rows = []
-        for record in records:
-            summary = summarize_node(record, services.get(record.host), now, down_time, outage)
-            rows.append(as_row(summary) | _long_columns(record))
-        return columns_of(rows, _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ()))
+        for page in read_pages(self.store.list_fleet, query):
+            outage = find_broker_outage(conductors, page.now, self.service_down_time)
+            for found in page.items:
+                summary = summarize_node(
+                    found.node, found.service, page.now, self.service_down_time, outage
+                )
+                more = _long_columns(found.node) if parsed_args.long else {}
+                rows.append(as_row(summary) | more)
+        rows.sort(key=lambda row: (row["host"], row["nodename"]))
+        return columns_of(rows, names)
 
 
 class ShowNode(StoreCommand, ShowOne):
@@ -77,7 +87,7 @@ class ShowNode(StoreCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read one row."""
         record = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        service = services_by_host(self.store).get(record.host)
+        service = find_agent(self.store, record.host)
         now = self.store.now()
         shown: dict[str, Any] = {
             "id": record.id,
@@ -103,8 +113,8 @@ class NodeStats(StoreCommand, ShowOne):
     """Sum all nodes whose service is enabled."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read all rows and sum them."""
-        sums = sum_nodes(self.store.list_nodes(), services_by_host(self.store))
+        """Read the sums."""
+        sums = dataclasses.asdict(self.store.sum_fleet())
         return tuple(sums), tuple(sums.values())
 
 
@@ -193,7 +203,7 @@ class DeleteNode(StoreCommand, Command):
         """Delete the row, unless the host is up."""
         host, nodename = parsed_args.host, parsed_args.nodename
         find_node(self.store, host, nodename)
-        service = services_by_host(self.store).get(host)
+        service = find_agent(self.store, host)
         if service is not None and has_recent_heartbeat(
             service, self.store.now(), self.service_down_time
         ):
@@ -203,9 +213,9 @@ class DeleteNode(StoreCommand, Command):
         self.store.delete_node(host, nodename)
 
 
-def services_by_host(store: FleetStore) -> dict[str, ServiceRecord]:
-    """Return the agents' services by host."""
-    return {service.host: service for service in store.list_services(binary=COMPUTE_BINARY)}
+def find_agent(store: FleetStore, host: str) -> ServiceRecord | None:
+    """Return the service of a host's agent."""
+    return next(iter(store.list_services(host, COMPUTE_BINARY)), None)
 
 
 def read_consistently(store: FleetStore, found: NodeRecord) -> NodeRecord:

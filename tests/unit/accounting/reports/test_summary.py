@@ -6,7 +6,6 @@ from nodetracker.accounting.reports.summary import (
     audit_age_seconds,
     count_running_vms,
     describe_host,
-    sum_nodes,
     summarize_node,
 )
 from nodetracker.model.guest import PowerState, WorkloadKind
@@ -82,13 +81,6 @@ def test_instances_that_run_are_counted_beside_all():
     ]
     values = account(make_snapshot("n", *guests), None, Policy(), NOW).values
     assert (values.running_vms, count_running_vms(values)) == (3, 1)
-
-
-def test_the_sums_exclude_disabled_services():
-    records = [stored(host="a"), stored(host="b"), stored(host="c")]
-    services = {"a": make_service(host="a"), "b": make_service(host="b", disabled=True)}
-    sums = sum_nodes(records, services)
-    assert (sums["count"], sums["vcpus"], sums["memory_mb"]) == (1, 16, 65536)
 
 
 def test_a_host_is_described_by_total_used_and_project():
