@@ -1,14 +1,16 @@
 """Load nodes of all hosts for schedulers, with the rows that admission needs."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES, Claim
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS
@@ -35,6 +37,35 @@ def list_ledger_nodes(connection: sa.Connection, after: int, limit: int) -> list
     return _load_nodes(connection, _select_nodes().where(_nodes.id > after).limit(limit))
 
 
+def load_nodes_for(
+    connection: sa.Connection, node_ids: Collection[int], request: ClaimRequest
+) -> list[LedgerNode]:
+    """Return nodes with only those claims, guests and devices by which a request is evaluated."""
+    workload = request.workload.uuid
+    claims = [_claims.workload_uuid == workload]
+    guests = [_guests.uuid == workload]
+    if request.numa is not None:
+        claims.append(_claims.numa.is_not(None))
+        guests.append(_guests.pins.is_not(None))
+    if request.amounts.resources:
+        claims.append(sa.type_coerce(_claims.resources, sa.Text()) != render_json({}))
+    query = _select_nodes().where(_nodes.id.in_(sorted(node_ids)))
+    parts = _Parts(sa.or_(*claims), sa.or_(*guests), bool(request.pci_requests))
+    return _load_nodes(connection, query, parts) if node_ids else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Which rows of other tables are read with nodes."""
+
+    claims: "sa.ColumnElement[bool]"
+    guests: "sa.ColumnElement[bool]"
+    has_devices: bool
+
+
+_ALL = _Parts(sa.true(), sa.true(), has_devices=True)
+
+
 def _select_nodes() -> "sa.Select[Any]":
     """Select nodes in id order with the availability of their services and the time."""
     is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
@@ -52,19 +83,22 @@ def _select_nodes() -> "sa.Select[Any]":
     )
 
 
-def _load_nodes(connection: sa.Connection, query: "sa.Select[Any]") -> list[LedgerNode]:
+def _load_nodes(
+    connection: sa.Connection, query: "sa.Select[Any]", parts: _Parts = _ALL
+) -> list[LedgerNode]:
     rows = {row["id"]: row for row in connection.execute(query).mappings()}
     if not rows:
         return []
-    claims = _load_claims(connection, rows)
+    claims = _load_claims(connection, rows, parts.claims)
     unclaimed: dict[int, dict[str, Guest]] = {}
     larger: dict[int, dict[str, Guest]] = {}
     counts = sa.or_(_guests.claim_uuid.is_(None), _is_larger_than_claim())
-    for row in _select_children(connection, tables.guests, rows, counts):
+    for row in _select_children(connection, tables.guests, rows, counts, parts.guests):
         guests = unclaimed if row["claim_uuid"] is None else larger
         guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
     devices: dict[int, dict[str, TrackedDevice]] = {}
-    for row in _select_children(connection, tables.pci_devices, rows):
+    found = _select_children(connection, tables.pci_devices, rows) if parts.has_devices else ()
+    for row in found:
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
     return [
         LedgerNode(
@@ -97,12 +131,14 @@ def _is_larger_than_claim() -> "sa.ColumnElement[bool]":
 
 
 def _load_claims(
-    connection: sa.Connection, nodes: Mapping[int, sa.RowMapping]
+    connection: sa.Connection,
+    nodes: Mapping[int, sa.RowMapping],
+    condition: "sa.ColumnElement[bool]",
 ) -> dict[int, list[Claim]]:
     """Return the active claims of nodes, oldest first, by node."""
     claims: dict[int, list[Claim]] = {}
     is_active = _claims.state.in_([state.value for state in ACTIVE_STATES])
-    rows = _select_children(connection, tables.claims, nodes, is_active)
+    rows = _select_children(connection, tables.claims, nodes, is_active, condition)
     for row in sorted(rows, key=lambda row: (row["created_at"], row["id"])):
         node = nodes[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])

@@ -3,9 +3,10 @@
 from collections.abc import Collection
 
 from nodetracker.accounting.ledger.exclusions import Exclusions
-from nodetracker.db import exclusions, fleet
+from nodetracker.db import fleet
 from nodetracker.db.candidates.search import find_candidates
 from nodetracker.db.connection.engine import Database
+from nodetracker.db.exclusions.counting import count_exclusions
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -37,4 +38,4 @@ class SqlPlacing:
 
     def count_exclusions(self, request: ClaimRequest, policy: AdmissionPolicy) -> Exclusions:
         """See `Store`."""
-        return self._database.read(lambda c: exclusions.explain(c, request, policy))
+        return self._database.read(lambda c: count_exclusions(c, request, policy))

@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.errors import ClaimRefusedError, RequestError
+from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
@@ -55,14 +56,16 @@ class RandomFleet:
         self._store = store
         self._random = random.Random(seed)
         self._workloads = [str(uuid.UUID(int=number)) for number in range(1, 4)]
-        self.places: list[tuple[str, str]] = []
         agents = {host: self._take(host) for host in HOSTS}
+        changes: dict[str, list[NodeChange]] = {host: [] for host in HOSTS}
         for number in range(nodes):
             host = HOSTS[number] if number < len(HOSTS) else self._random.choice(HOSTS)
-            self._add(agents[host], f"n{number}")
-        for host in ("up", "up-too"):
-            for _ in range(nodes):
-                self._claim(host)
+            changes[host].append(self._make_node(agents[host], f"n{number}"))
+        for host, created in changes.items():
+            assert not store.apply_changes(agents[host], created, 3600).conflicts
+        self._places = [(host, change.nodename) for host in changes for change in changes[host]]
+        for _ in range(nodes):
+            self._claim(self._random.choice(("up", "up-too")))
         for host, change in _CHANGES.items():
             store.set_service(host, COMPUTE_BINARY, change)
         store.report_state(agents["ended"], 2, AuditState(), is_last=True)
@@ -108,7 +111,7 @@ class RandomFleet:
         self._store.report_state(key_of(record), 1, AuditState())
         return key_of(record)
 
-    def _add(self, agent: AgentKey, nodename: str) -> None:
+    def _make_node(self, agent: AgentKey, nodename: str) -> NodeChange:
         guests = self._make_guests()
         owner = next((guest.uuid for guest in guests if guest.pins.devices), None)
         devices = [make_device(address, parent_addr=None) for address in _ADDRESSES]
@@ -119,11 +122,8 @@ class RandomFleet:
         values = self._make_values()
         by_address = {device.address: device for device in devices}
         columns = ledger_columns(values, (), {guest.uuid: guest for guest in guests}, by_address)
-        change = create(
-            agent, nodename, dataclasses.replace(values, **columns), guests, tuple(devices)
-        )
-        assert not self._store.apply_changes(agent, [change], 3600).conflicts
-        self.places.append((agent.host, nodename))
+        values = dataclasses.replace(values, **columns)
+        return create(agent, nodename, values, guests, tuple(devices))
 
     def _make_guests(self) -> tuple[Guest, ...]:
         pick = self._random
@@ -183,7 +183,7 @@ class RandomFleet:
 
     def _claim(self, host: str) -> None:
         request = self.make_request()
-        mine = [place for place in self.places if place[0] == host]
+        mine = [place for place in self._places if place[0] == host]
         try:
             self._store.create_claim(request, *self._random.choice(mine), POLICY)
         except (ClaimRefusedError, RequestError):

@@ -5,15 +5,20 @@ from collections import Counter
 
 import pytest
 
+from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import (
-    Exclusions,
-    count_exclusions,
+    NearMiss,
+    count_misses,
     evaluate_miss,
 )
+from nodetracker.db.exclusions.counting import count_exclusions
+from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.host_state import HostState
 from tests.contract.random_fleet import HOSTS, POLICY, RandomFleet
+from tests.contract.stores import SQL_BACKENDS
+from tests.statements import count_statements
 
 
 def read_all(store: Store) -> list[HostState]:
@@ -22,24 +27,60 @@ def read_all(store: Store) -> list[HostState]:
 
 
 def evaluate_all(
-    states: list[HostState], request: ClaimRequest, policy: AdmissionPolicy
-) -> Exclusions:
-    return count_exclusions(
-        evaluate_miss(*state.key, state.evaluate(request, policy))
+    states: list[HostState], request: ClaimRequest, policy: AdmissionPolicy = POLICY
+) -> list[tuple[HostState, NearMiss | None]]:
+    """Evaluate the nodes that a request may name by the ledger's rule."""
+    return [
+        (state, evaluate_miss(*state.key, state.evaluate(request, policy)))
         for state in states
         if request.host in (None, state.key[0]) and request.nodename in (None, state.key[1])
-    )
+    ]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store, seed: int) -> None:
-    fleet = RandomFleet(store, seed, nodes=16)
+def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store) -> None:
+    fleet = RandomFleet(store, 1, nodes=24)
     states = read_all(store)
     seen: Counter[str] = Counter()
-    for number in range(40):
+    for number in range(30):
         policy = dataclasses.replace(POLICY, service_down_time=-1) if number == 0 else POLICY
         request = fleet.make_request()
-        expected = evaluate_all(states, request, policy)
+        expected = count_misses(miss for _, miss in evaluate_all(states, request, policy))
         assert store.count_exclusions(request, policy) == expected, request
         seen.update(expected.counts)
     assert len(seen) == 13, seen
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_numa_and_pci_of_a_large_fleet_are_counted_where_all_else_passes(store: SqlStore) -> None:
+    """Three nodes that pass everything else stand for as many as a real fleet allows."""
+    fleet = RandomFleet(store, 3, nodes=24)
+    states = sorted(read_all(store), key=lambda state: state.node.id)
+    guests = {record.id: record.guests for host in HOSTS for record in store.load_nodes(host)}
+    seen: Counter[str] = Counter()
+    for _ in range(40):
+        request = fleet.make_request()
+        placed = {AdmissionCheck.NUMA} if request.numa is not None else set()
+        placed |= {AdmissionCheck.PCI} if request.pci_requests else set()
+        if not placed or any(item.alias == "other" for item in request.pci_requests):
+            continue
+        with store.engine.connect() as connection, count_statements(store) as statements:
+            found = count_exclusions(connection, request, POLICY, most_evaluated=3)
+        assert len(statements) <= 8
+        evaluated = evaluate_all(states, request)
+        expected = count_misses(miss for _, miss in evaluated)
+        if expected.total <= 3:
+            assert found == expected
+            continue
+        own, passing = [], []
+        for state, miss in evaluated:
+            if request.workload.uuid in guests[state.node.id]:
+                own.append(miss)
+            elif miss is None or set(miss.checks) <= placed:
+                passing.append(miss)
+        read = count_misses([*own, *passing[:3]]).counts
+        counts = {check: n for check, n in expected.counts.items() if check not in placed}
+        counts |= {check: read[check] for check in placed if read[check]}
+        assert dict(found.counts) == counts, request
+        assert (found.total, found.lower_bounds) == (expected.total, placed)
+        seen.update(read)
+    assert {AdmissionCheck.NUMA, AdmissionCheck.PCI} <= seen.keys()

@@ -83,7 +83,7 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
     return NearMiss(host, nodename, checks, shortage, missing, admission.reasons)
 
 
-def count_exclusions(misses: Iterable[NearMiss | None]) -> Exclusions:
+def count_misses(misses: Iterable[NearMiss | None]) -> Exclusions:
     """Count evaluated nodes; those that would accept the claim are None."""
     counts: Counter[AdmissionCheck] = Counter()
     total, nearest = 0, None
@@ -93,6 +93,17 @@ def count_exclusions(misses: Iterable[NearMiss | None]) -> Exclusions:
             counts.update(miss.checks)
             nearest = nearer_of(nearest, miss)
     return Exclusions(total, counts, nearest=nearest)
+
+
+def merge_exclusions(*parts: Exclusions) -> Exclusions:
+    """Return the sum of exclusions over different nodes."""
+    counts: Counter[AdmissionCheck] = Counter()
+    nearest = None
+    for part in parts:
+        counts.update(part.counts)
+        nearest = nearer_of(nearest, part.nearest)
+    lower_bounds = frozenset(check for part in parts for check in part.lower_bounds)
+    return Exclusions(sum(part.total for part in parts), counts, lower_bounds, nearest)
 
 
 def nearer_of(first: NearMiss | None, second: NearMiss | None) -> NearMiss | None:

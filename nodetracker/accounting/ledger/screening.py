@@ -24,7 +24,7 @@ MOST = 2**53
 UNTRACKED = 1
 """Flag of a node whose driver does not track resources: no claim is refused for its size."""
 
-_FACT_FLAGS = {
+FACT_FLAGS = {
     "guests": 2,
     "cpu": 4,
     "memory": 8,
@@ -33,6 +33,8 @@ _FACT_FLAGS = {
     "numa": 64,
     "pci": 128,
 }
+"""Name of a fact -> flag of a node on which it is unknown."""
+
 _UNSEEN_FLAGS = {WorkloadKind.INSTANCE: 256, WorkloadKind.CONTAINER: 512}
 
 
@@ -135,7 +137,7 @@ def refusing_flags(request: ClaimRequest) -> int:
         "numa": request.numa is not None,
         "pci": request.pci_requests,
     }
-    flags = sum(_FACT_FLAGS[name] for name, is_needed in needed.items() if is_needed)
+    flags = sum(FACT_FLAGS[name] for name, is_needed in needed.items() if is_needed)
     return flags | _UNSEEN_FLAGS[request.workload.kind]
 
 
@@ -198,7 +200,7 @@ def _fits(screened: AmountScreen, total: int, used: int, free: int, overhead: in
 
 def _flags_of(values: NodeValues) -> int:
     flags = 0 if values.tracks_resources else UNTRACKED
-    for name, flag in _FACT_FLAGS.items():
+    for name, flag in FACT_FLAGS.items():
         entry = values.facts.get(name)
         if entry is not None and entry.state is FactState.UNKNOWN:
             flags |= flag

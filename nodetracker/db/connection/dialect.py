@@ -76,6 +76,37 @@ def _sqlite_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
     return f"{SQLITE_BEFORE}({SQLITE_NOW}(), {compiler.process(element.clauses, **kw)})"
 
 
+class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """A number in a JSON text, as a double: the text, then the keys that lead to it."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+def _json_path(keys: list[str]) -> str:
+    return " || ".join(["'$'", *(part for key in keys for part in ("'.\"'", key, "'\"'"))])
+
+
+@compiles(json_number, "mysql")
+@compiles(json_number, "mariadb")
+def _mysql_json_number(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
+    text, *keys = (compiler.process(item, **kw) for item in element.clauses)
+    path = _json_path(keys).replace(" || ", ", ")
+    return f"(JSON_EXTRACT({text}, CONCAT({path})) + 0e0)"
+
+
+@compiles(json_number, "postgresql")
+def _postgresql_json_number(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
+    text, *keys = (compiler.process(item, **kw) for item in element.clauses)
+    return f"CAST(CAST({text} AS json) #>> ARRAY[{', '.join(keys)}] AS double precision)"
+
+
+@compiles(json_number, "sqlite")
+def _sqlite_json_number(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
+    text, *keys = (compiler.process(item, **kw) for item in element.clauses)
+    return f"CAST(json_extract({text}, {_json_path(keys)}) AS REAL)"
+
+
 class has_text(GenericFunction[bool]):  # noqa: N801 - reads as an SQL function
     """Whether a text contains another one, compared by bytes."""
 

@@ -1,6 +1,6 @@
 """Count the nodes in dicts that each check excludes."""
 
-from nodetracker.accounting.ledger.exclusions import Exclusions, count_exclusions, evaluate_miss
+from nodetracker.accounting.ledger.exclusions import Exclusions, count_misses, evaluate_miss
 from nodetracker.accounting.ledger.grants import evaluate_claim
 from nodetracker.db.memory.locked import read_locked
 from nodetracker.db.memory.tables import MemoryRows
@@ -21,7 +21,7 @@ class MemoryExclusions(MemoryRows):
                 if request.host in (None, record.host)
                 and request.nodename in (None, record.nodename)
             )
-            return count_exclusions(
+            return count_misses(
                 evaluate_miss(node.host, node.nodename, evaluate_claim(request, node, policy))
                 for node in nodes
             )

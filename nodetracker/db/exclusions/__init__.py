@@ -1,0 +1,1 @@
+"""Count the nodes that each check excludes, and find the nearest one."""

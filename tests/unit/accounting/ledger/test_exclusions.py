@@ -1,0 +1,84 @@
+"""What a node lacks for a claim, and which of several nodes is the nearest."""
+
+import pytest
+
+from nodetracker.accounting.ledger.admission import (
+    Admission,
+    AdmissionCheck,
+    Refusal,
+    ResourceVerdict,
+)
+from nodetracker.accounting.ledger.exclusions import (
+    Exclusions,
+    NearMiss,
+    count_misses,
+    evaluate_miss,
+    merge_exclusions,
+    render_exclusions,
+)
+from tests.unit.scheduler.fakes import ask
+
+
+def verdict(resource, requested, free, total=8, excess=None):
+    return ResourceVerdict(resource, total, 0, 1.0, 0, total, free, requested, excess)
+
+
+def refuse(*checks, verdicts=()):
+    refusals = tuple(Refusal(check, f"{check} fails") for check in checks)
+    return evaluate_miss("h1", "n1", Admission(tuple(verdicts), refusals))
+
+
+def miss(name, *checks, shortage=1.0):
+    return NearMiss("h1", name, checks, shortage)
+
+
+def test_a_node_that_accepts_the_claim_lacks_nothing():
+    assert evaluate_miss("h1", "n1", Admission((verdict("VCPU", 2, 2),), ())) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "shortage"),
+    [
+        (verdict("VCPU", 4, 2), 2, 0.5),
+        (verdict("VCPU", 4, -4), 8, 2.0),
+        (verdict("VCPU", 10, 40, excess=2), 2, 0.2),
+        (verdict("VCPU", 10, 5, excess=2), 5, 0.5),
+        (verdict("CUSTOM_FPGA", 4, 3), 1, 1.0),
+    ],
+    ids=["too little free", "overfull", "larger than the node", "both", "a further class"],
+)
+def test_the_amount_that_is_missing(found, missing, shortage):
+    check = AdmissionCheck.CPU if found.resource == "VCPU" else AdmissionCheck.CLASSES
+    lacking = refuse(check, verdicts=[found, verdict("MEMORY_MB", 1, 1)])
+    assert (lacking.missing, lacking.shortage) == ({found.resource: missing}, shortage)
+    assert lacking.reasons == (f"{check} fails",)
+
+
+def test_checks_without_an_amount_count_in_full():
+    lacking = refuse(
+        AdmissionCheck.CPU, AdmissionCheck.ENABLED, AdmissionCheck.CPU,
+        verdicts=[verdict("VCPU", 4, 3)],
+    )  # fmt: skip
+    assert lacking.checks == (AdmissionCheck.ENABLED, AdmissionCheck.CPU)
+    assert lacking.shortage == 1.25
+
+
+def test_the_nearest_node_fails_the_fewest_checks_then_lacks_the_least():
+    cpu, ram = AdmissionCheck.CPU, AdmissionCheck.RAM
+    two, much, little = (
+        miss("a", cpu, ram, shortage=0.1),
+        miss("b", cpu),
+        miss("c", cpu, shortage=0.5),
+    )
+    found = count_misses([None, two, much, little, miss("d", cpu, shortage=0.5)])
+    assert (found.total, found.counts, found.nearest) == (5, {cpu: 4, ram: 1}, little)
+    assert count_misses([None]).nearest is None
+
+
+def test_parts_of_a_fleet_add_up():
+    up, numa = AdmissionCheck.UP, AdmissionCheck.NUMA
+    merged = merge_exclusions(
+        Exclusions(7, {up: 2}, frozenset({numa})), count_misses([miss("b", up, numa), None])
+    )
+    assert merged == Exclusions(9, {up: 3, numa: 1}, frozenset({numa}), miss("b", up, numa))
+    assert render_exclusions(merged, ask()) == "up: 3 of 9 nodes, numa: at least 1 of 9 nodes"
