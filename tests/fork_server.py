@@ -145,6 +145,7 @@ def _import_programs() -> None:
     import nodetracker.cmd
 
     names = [found.name for found in pkgutil.walk_packages(nodetracker.__path__, "nodetracker.")]
+    names.remove("nodetracker.cmd.wsgi")  # reads the configuration when it is imported
     for name in (*names, *_LIBRARIES):
         with contextlib.suppress(ImportError):  # of a library that is not installed
             importlib.import_module(name)

@@ -16,6 +16,7 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from tests.fork_server import ForkedProcess, get_server
+from tests.functional.servers.process import find_free_port
 
 BIN = Path(sys.executable).parent
 
@@ -46,7 +47,8 @@ class Programs:
         self.path.write_text(
             f"[DEFAULT]\nhost = {self.host}\nreport_interval = 1\nservice_down_time = 3\n"
             f"state_path = {self.directory}/state\n{extra}\n"
-            f"[compute]\ncompute_driver = {driver}\n{compute}\n"
+            + ("" if "[api]" in extra else f"[api]\nport = {find_free_port()}\n")
+            + f"[compute]\ncompute_driver = {driver}\n{compute}\n"
             f"[fake]\ninventory_file = {self.inventory}\n"
             f"[database]\nconnection = {self.connection}\n"
             "[metrics]\n" + (f"port = {metrics_port}\n" if metrics_port else "enabled = false\n")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from nodetracker.model.service import BROKER, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.service import API_BINARY, BROKER, CONDUCTOR_BINARY, ServiceRecord
 
 MISSED_HEARTBEATS = 3
 """Heartbeats that a service may miss before it is down."""
@@ -82,6 +82,25 @@ def find_broker_outage(
         if entry["age_seconds"] is not None and service.last_seen_up is not None:
             lost.append(service.last_seen_up - timedelta(seconds=entry["age_seconds"]))
     return max(lost, default=None)
+
+
+def is_first_watcher(
+    services: Iterable[ServiceRecord], host: str, binary: str, now: datetime, service_down_time: int
+) -> bool:
+    """Return whether a service is the one that warns of hosts that are down.
+
+    Of the conductors and API services that are up, it is the first by host and binary.
+
+    Args:
+        services: all services of the fleet.
+    """
+    watchers = [
+        (service.host, service.binary)
+        for service in services
+        if service.binary in (API_BINARY, CONDUCTOR_BINARY)
+        and is_service_up(service, now, service_down_time)
+    ]
+    return min(watchers, default=None) == (host, binary)
 
 
 def is_cut_off(

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
+from nodetracker.api.agents import AgentCalls
 from nodetracker.api.context import RequestContext
 from nodetracker.api.microversions import Version
 from nodetracker.errors import ForbiddenError, NotFoundError
-from nodetracker.ports import AdmissionPolicy, AgentDirectory, Store
+from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.settings import ApiSettings
 
 
@@ -39,7 +40,7 @@ class Backend:
     version: str
     settings: ApiSettings
     store: Store
-    agents: AgentDirectory
+    agents: AgentCalls
     policy: AdmissionPolicy
     authorizer: Authorizer
     delete_queues: Callable[[str, str], None]

@@ -61,6 +61,10 @@ _NOVA_NAMES = {
 }
 
 
+# Python 3.13 has another phrase, and codes never change.
+_PHRASES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "content_too_large"}
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """An error as clients see it.
@@ -107,7 +111,8 @@ def _list_headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
 
 def _explain_http(error: falcon.HTTPError) -> Problem:
     status = HTTPStatus(error.status_code)
-    code = f"nodetracker.http.{status.phrase.lower().replace(' ', '_').replace('-', '_')}"
+    phrase = _PHRASES.get(status, status.phrase)
+    code = f"nodetracker.http.{phrase.lower().replace(' ', '_').replace('-', '_')}"
     detail = error.description or error.title or status.phrase
     return Problem(status, code, detail, dict(error.headers or {}))
 

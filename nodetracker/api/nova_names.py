@@ -2,9 +2,7 @@
 
 from datetime import UTC, datetime
 
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
-
-API_BINARY = "nodetracker-api"
+from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY
 
 NOVA_BINARIES = {
     COMPUTE_BINARY: "nova-compute",

@@ -52,6 +52,7 @@ class Agent:
     """The parts of one agent, built and not yet started.
 
     Attributes:
+        operations: of its host, for other processes and for a REST service in this one.
         endpoint: serves its metrics and health, None if they are not served.
         notifier: sends its notifications, None without a broker.
     """
@@ -63,6 +64,7 @@ class Agent:
     driver: Driver
     manager: ComputeManager
     service: ComputeService
+    operations: HostOperations
     endpoint: "Endpoint | None"
     notifier: "NotificationSender | None"
 
@@ -112,14 +114,16 @@ def build_agent(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
     )  # fmt: skip
+    operations = HostOperations(settings.host, manager, driver, store)
     servers: list[CallServer] = []
     if is_served:
-        operations = HostOperations(settings.host, manager, driver, store)
+        servers.append(AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations))
         server = _build_rpc_server(settings.host, broker, manager, operations, store)
-        sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
-        servers = [sockets] if server is None else [sockets, server]
-    service = ComputeService(settings, manager, servers)
-    return Agent(settings, incarnation, store, probes, driver, manager, service, endpoint, notifier)
+    service = ComputeService(settings, manager, servers if server is None else [*servers, server])
+    return Agent(
+        settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
+        notifier,
+    )  # fmt: skip
 
 
 def _add_broker(

@@ -1,7 +1,5 @@
 """nodetracker-compute: the agent."""
 
-import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -9,6 +7,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import Agent, build_agent
 from nodetracker.cmd.program import (
+    leave,
     load_configuration,
     run_agent,
     run_program,
@@ -46,14 +45,6 @@ def _run(arguments: Sequence[str]) -> int:
     if conf.once:
         return leave(audit_once(agent))
     return leave(run_agent(conf, load, agent, PROGRAM))
-
-
-def leave(code: int) -> int:
-    """End the process immediately, even if a hung call's thread still runs."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def audit_once(agent: Agent) -> int:

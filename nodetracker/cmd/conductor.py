@@ -7,8 +7,8 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.conductor import build_conductor
 from nodetracker.bootstrap.settings import check_conductor_values
-from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import (
+    leave,
     load_configuration,
     run_program,
     start_logging,

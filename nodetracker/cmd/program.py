@@ -2,11 +2,13 @@
 
 import argparse
 import configparser
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from logging import shutdown
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -106,11 +108,28 @@ Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
 """Reads a program's configuration into an object, registering options by a function."""
 
 
-def run_agent(conf: cfg.ConfigOpts, load: Load, agent: "Agent", program: str) -> int:
-    """Run an agent and its endpoint until a signal or a fatal error; return the exit code.
+class Endpoint(Protocol):
+    """Serves requests in the background; its failures do not affect the program."""
+
+    def start(self) -> None:
+        """Start in the background."""
+
+    def stop(self) -> None:
+        """Accept no more requests."""
+
+
+def run_agent(
+    conf: cfg.ConfigOpts,
+    load: Load,
+    agent: "Agent",
+    program: str,
+    endpoints: Sequence[Endpoint] = (),
+) -> int:
+    """Run an agent and its endpoints until a signal or a fatal error; return the exit code.
 
     Args:
         load: reads the configuration again at a reload.
+        endpoints: in addition to that of metrics and health.
     """
 
     def reload() -> None:
@@ -126,13 +145,14 @@ def run_agent(conf: cfg.ConfigOpts, load: Load, agent: "Agent", program: str) ->
         agent.reconfigure(build_settings(conf))
 
     daemon = Daemon(agent.service, reload, lambda: write_report(conf, program))
-    if agent.endpoint is not None:
-        agent.endpoint.start()
+    served = [*endpoints] if agent.endpoint is None else [agent.endpoint, *endpoints]
+    for endpoint in served:
+        endpoint.start()
     try:
         return daemon.run()
     finally:
-        if agent.endpoint is not None:
-            agent.endpoint.stop()
+        for endpoint in served:
+            endpoint.stop()
         if agent.notifier is not None:
             agent.notifier.flush()
 
@@ -180,6 +200,14 @@ def exit_code_of(error: BaseException | None) -> int:
     """Return the exit code of an error."""
     needs_operator = isinstance(error, (ConfigError, IdentityError, cfg.Error))
     return EXIT_CONFIG if needs_operator else EXIT_FAILED
+
+
+def leave(code: int) -> int:
+    """End the process immediately, even if a hung call's thread still runs."""
+    shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:

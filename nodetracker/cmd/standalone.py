@@ -10,16 +10,19 @@ from typing import TextIO
 from oslo_config import cfg
 from prettytable import PrettyTable
 
+from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
+from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.settings import build_database_settings, build_settings
-from nodetracker.cmd.compute import leave
 from nodetracker.cmd.program import (
+    leave,
     load_configuration,
     run_agent,
     run_program,
     start_logging,
 )
-from nodetracker.conf import default
+from nodetracker.compute.operations import OwnAgentDirectory
+from nodetracker.conf import api, default
 from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
@@ -29,8 +32,8 @@ from nodetracker.model.audit import AuditReport
 PROGRAM = "nodetracker-standalone"
 _DESCRIPTION = (
     "The agent of this machine with its own SQLite database; needs no setup. "
-    "Shows the node after each audit. Its state and its configuration file are in "
-    "~/.local/state/nodetracker."
+    "Shows the node after each audit, and serves the REST API on loopback. "
+    "Its state and its configuration file are in ~/.local/state/nodetracker."
 )
 CONFIGURATION_FILE = "nodetracker.conf"
 
@@ -60,6 +63,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     conf = cfg.CONF
     cfg.set_defaults(default.OPTIONS, state_path=str(default_state_path()))
+    cfg.set_defaults(api.OPTIONS, auth_strategy="noauth")
     load(conf, register_options)
     start_logging(conf)
     settings = build_settings(conf)
@@ -79,7 +83,9 @@ def _run(arguments: Sequence[str]) -> int:
         flush=True,
     )
     agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
-    return leave(run_agent(conf, load, agent, PROGRAM))
+    agents = OwnAgentDirectory(settings.host, agent.operations)
+    server = build_own_server(conf, agent.store, agents)
+    return leave(run_agent(conf, load, agent, PROGRAM, [PatientServer(server)]))
 
 
 class TablePrinter:

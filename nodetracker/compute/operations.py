@@ -10,13 +10,13 @@ from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.node_resolution import find_node, missing_node
-from nodetracker.errors import RefusedError
+from nodetracker.errors import DriverFeatureError, RefusedError
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports import Driver, OperatorStore
+from nodetracker.ports import Driver, HostAgent, OperatorStore
 
 
 class HostOperations:
@@ -106,3 +106,21 @@ class HostOperations:
         if parsed.host not in (None, self._host):
             raise RefusedError(f"the request is for host {parsed.host}, this is {self._host}")
         return parsed
+
+
+class OwnAgentDirectory:
+    """`nodetracker.ports.AgentDirectory` of the one agent in this process, without a broker."""
+
+    def __init__(self, host: str, operations: HostOperations) -> None:
+        self._host = host
+        self._operations = operations
+
+    def agent_of(self, host: str) -> HostAgent:
+        """Return this process's agent.
+
+        Raises:
+            DriverFeatureError: the host is another one.
+        """
+        if host != self._host:
+            raise DriverFeatureError(f"this process manages {self._host} and cannot call {host}")
+        return self._operations

@@ -22,6 +22,7 @@ _QUIET_LIBRARIES = (
     "oslo_db=WARNING",
     "oslo_service=WARNING",
     "sqlalchemy=WARNING",
+    "uvicorn=ERROR",  # warns of every malformed request
 )
 
 

@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from nodetracker.accounting.liveness import find_broker_outage, is_cut_off, is_service_up
+from nodetracker.accounting.liveness import (
+    find_broker_outage,
+    is_cut_off,
+    is_first_watcher,
+    is_service_up,
+)
 from nodetracker.fleet.host_down_watch import HostDownWatch
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
@@ -13,7 +18,7 @@ from nodetracker.ports import WatchStore
 class FleetWatch:
     """Checks the services of all hosts.
 
-    Of several conductors, the first by name warns.
+    Of several conductors, the first by name warns of agents that are cut off.
 
     Args:
         host: this conductor's name.
@@ -38,9 +43,10 @@ class FleetWatch:
         if outage is None and not is_broker_out and self._may_be_active:
             self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
             self._may_be_active, self._warned = False, set()
-        if self._is_first(services, now):
-            if outage is not None:
-                self._warn_of_cut_off(services, now, outage)
+        if outage is not None and self._is_first(services, now):
+            self._warn_of_cut_off(services, now, outage)
+        down_time = self._service_down_time
+        if is_first_watcher(services, self._host, CONDUCTOR_BINARY, now, down_time):
             self._hosts_down.check(services, now, outage)
 
     def _is_first(self, services: Iterable[ServiceRecord], now: datetime) -> bool:

@@ -10,6 +10,7 @@ from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
 
 COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
+API_BINARY = "nodetracker-api"
 
 BROKER = "broker"
 """Entry in a conductor's `AuditState` that reports that the broker carries no calls."""

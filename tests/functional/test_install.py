@@ -156,6 +156,7 @@ class TestFiles:
         assert {str(path.relative_to("share/nodetracker")) for path in shipped} == {
             "prometheus/nodetracker.rules.yml",
             "systemd/nodetracker-compute.service",
+            "systemd/nodetracker-api.service",
             "systemd/nodetracker-conductor.service",
             "sysusers.d/nodetracker.conf",
             "tmpfiles.d/nodetracker.conf",

@@ -14,6 +14,7 @@ from tests.programs import BIN
 ETC = SAMPLE.parents[1]
 UNIT = ETC / "systemd" / "nodetracker-compute.service"
 CONDUCTOR = ETC / "systemd" / "nodetracker-conductor.service"
+API = ETC / "systemd" / "nodetracker-api.service"
 SYSUSERS = ETC / "sysusers.d" / "nodetracker.conf"
 TMPFILES = ETC / "tmpfiles.d" / "nodetracker.conf"
 PREFIX = "/opt/nodetracker/bin/"
@@ -51,7 +52,7 @@ def service():
 
 
 class TestUnit:
-    @pytest.fixture(params=[UNIT, CONDUCTOR], ids=lambda path: path.stem)
+    @pytest.fixture(params=[UNIT, CONDUCTOR, API], ids=lambda path: path.stem)
     def unit(self, tmp_path, request):
         """A unit with the programs of this environment in place of those in /opt."""
         require("systemd-analyze")
@@ -100,9 +101,10 @@ class TestUnit:
             "StateDirectoryMode": "0750",
         }  # fmt: skip
 
-    def test_the_conductor_is_supervised_as_the_agent_is(self, service):
-        conductor = read_service(CONDUCTOR)
-        assert conductor["ExecStart"] == "/opt/nodetracker/bin/nodetracker-conductor"
+    @pytest.mark.parametrize("path", [CONDUCTOR, API], ids=lambda path: path.stem)
+    def test_the_others_are_supervised_as_the_agent_is(self, service, path):
+        conductor = read_service(path)
+        assert conductor["ExecStart"] == f"/opt/nodetracker/bin/{path.stem}"
         for name in (
             "Type", "NotifyAccess", "ExecReload", "WatchdogSec", "KillMode", "Restart",
             "RestartPreventExitStatus", "User", "Group", "TimeoutStopSec",

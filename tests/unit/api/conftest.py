@@ -9,6 +9,7 @@ import falcon.testing
 import pytest
 from jsonschema import Draft202012Validator
 
+from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application, request_id_layer
 from nodetracker.api.call import Backend
 from nodetracker.api.context import IDENTITY, Identity, RequestContext
@@ -117,7 +118,7 @@ def backend(store: MemoryStore) -> Backend:
         version="1.2.3",
         settings=ApiSettings("api-1"),
         store=store,
-        agents=SilentAgents(),
+        agents=AgentCalls(SilentAgents()),
         policy=AdmissionPolicy(60, 600),
         authorizer=Rules(),
         delete_queues=lambda host, binary: None,

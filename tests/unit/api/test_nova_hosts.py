@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nodetracker.api.agents import AgentCalls
 from nodetracker.errors import DriverFeatureError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from tests.builders import make_guest
@@ -142,7 +143,7 @@ class TestActions:
     @pytest.mark.parametrize("action", ACTIONS)
     def test_the_host_s_agent_carries_them_out(self, backend, action):
         agents = Agents()
-        api = Api(replace(backend, agents=agents))
+        api = Api(replace(backend, agents=AgentCalls(agents)))
         shown = api.get(f"/v2.1/os-hosts/host-1/{action}")
         assert shown == {"host": "host-1", "power_action": action}
         assert agents.done == [("host-1", action)]
@@ -156,19 +157,19 @@ class TestActions:
         ("error", "status"), [(DriverFeatureError("fake has none"), 501), (RefusedError("no"), 409)]
     )
     def test_what_the_driver_cannot_do_is_501(self, backend, error, status):
-        api = Api(replace(backend, agents=Agents(error)))
+        api = Api(replace(backend, agents=AgentCalls(Agents(error))))
         assert api.request("GET", "/v2.1/os-hosts/host-1/reboot").status_code == status
 
     @pytest.mark.parametrize("action", ACTIONS)
     def test_a_host_without_an_agent_is_404(self, backend, action):
         agents = Agents()
-        api = Api(replace(backend, agents=agents))
+        api = Api(replace(backend, agents=AgentCalls(agents)))
         assert api.request("GET", f"/v2.1/os-hosts/nowhere/{action}").status_code == 404
         assert agents.done == []
 
     def test_a_page_of_another_site_powers_nothing_off(self, backend):
         agents = Agents()
-        api = Api(replace(backend, agents=agents))
+        api = Api(replace(backend, agents=AgentCalls(agents)))
         for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example.org"}):
             found = api.request("GET", "/v2.1/os-hosts/host-1/shutdown", headers=headers)
             assert found.status_code == 403

@@ -58,7 +58,8 @@ def act_on_host(action: str) -> Handler:
     def act(call: Call) -> Answer:
         host = _find_host(call)
         try:
-            call.backend.agents.agent_of(host).host_power_action(action)
+            with call.backend.agents.calling(host) as agent:
+                agent.host_power_action(action)
         except RpcUnavailableError as error:
             raise falcon.HTTPBadRequest(
                 description=f"Compute service of {host} is unavailable at this time: {error}"

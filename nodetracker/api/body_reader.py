@@ -1,0 +1,144 @@
+"""Read the whole body of a request before a thread gets it, and limit how long clients take.
+
+This is ASGI in front of a2wsgi, which otherwise gives a slow body, or a client that
+does not read its answer, one of its few threads (seen with 1.10: six stopped four).
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
+
+LOG = logging.getLogger(__name__)
+
+BODY_SECONDS = 10.0
+SEND_SECONDS = 60.0
+
+_MAX_DISCARDED = 64 * 1024 * 1024
+"""Bytes that are read on after too many, as clients read no answer while they send."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Any, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReader:
+    """An ASGI application that calls another one with bodies that have arrived.
+
+    Attributes:
+        body_seconds: in which a body has to arrive (408 otherwise).
+        send_seconds: in which a client has to accept each part of an answer.
+    """
+
+    application: Application
+    max_bytes: int
+    body_seconds: float = BODY_SECONDS
+    send_seconds: float = SEND_SECONDS
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return  # neither lifespan nor websockets
+        try:
+            body = await self._read(scope, receive)
+        except ConnectionError:
+            return
+        if isinstance(body, Problem):
+            await _refuse(scope, body, send)
+            return
+        headers = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name not in (b"transfer-encoding", b"content-length")
+        ]
+        if body or len(headers) < len(scope["headers"]):
+            headers.append((b"content-length", str(len(body)).encode()))
+        message = {"type": "http.request", "body": body, "more_body": False}
+
+        async def receive_whole() -> Message:
+            return message
+
+        await self.application(
+            {**scope, "headers": headers}, receive_whole, _PatientSender(send, self.send_seconds)
+        )
+
+    async def _read(self, scope: Any, receive: Receive) -> bytes | Problem:
+        """Return the body, or why it is refused.
+
+        Raises:
+            ConnectionError: the client has gone.
+        """
+        if _is_refused_unsent(scope["headers"], self.max_bytes):
+            return explain(too_large(self.max_bytes))
+        parts: list[bytes] = []
+        count = 0
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                while count <= _MAX_DISCARDED:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ConnectionError
+                    part = message.get("body", b"")
+                    count += len(part)
+                    if count <= self.max_bytes:
+                        parts.append(part)
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            if count <= self.max_bytes:
+                return Problem(
+                    HTTPStatus.REQUEST_TIMEOUT,
+                    "nodetracker.http.request_timeout",
+                    f"The body did not arrive within {self.body_seconds:g} s.",
+                )
+        return explain(too_large(self.max_bytes)) if count > self.max_bytes else b"".join(parts)
+
+
+def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bool:
+    """Return whether the client waits for a decision about a body that is too long."""
+    found = dict(headers)
+    length = found.get(b"content-length", b"0")
+    return b"expect" in found and length.isdigit() and int(length) > max_bytes
+
+
+class _PatientSender:
+    """Sends messages; to a client that does not read them, none after a time.
+
+    It must not raise then: a2wsgi would wait forever for the next one to be sent.
+    """
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._is_lost = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._is_lost:
+            return
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            self._is_lost = True
+            LOG.debug("A client did not read its answer within %g s", self._seconds)
+
+
+async def _refuse(scope: Any, problem: Problem, send: Send) -> None:
+    """Answer with an error and close the connection, as the rest of the body may follow."""
+    request_id = f"req-{uuid.uuid4()}"
+    body = render_error_bytes(scope["path"], problem, request_id)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+        (b"x-openstack-request-id", request_id.encode()),
+    ]
+    await send({"type": "http.response.start", "status": problem.status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,236 @@
+"""Serve the WSGI application over HTTP or HTTPS: uvicorn and a2wsgi in a thread."""
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+import time
+from typing import Any
+from wsgiref.types import WSGIApplication
+
+import uvicorn
+from a2wsgi import WSGIMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nodetracker.api.body_reader import BodyReader
+from nodetracker.errors import ConfigError, RefusedError
+from nodetracker.settings import ApiSettings
+
+LOG = logging.getLogger(__name__)
+
+IDLE_SECONDS = 30
+"""Without a request after which a connection is closed."""
+
+RETRY_SECONDS = 30.0
+HANDSHAKE_SECONDS = 10.0
+SHUTDOWN_SECONDS = 1.0
+
+_BACKLOG = 512
+_STOP_MARGIN_SECONDS = 5.0
+
+
+class Server:
+    """Serves one application on one address.
+
+    Args:
+        settings: with the address, TLS, threads and limits.
+
+    Raises:
+        ConfigError: the certificate or its key cannot be used.
+    """
+
+    def __init__(self, application: WSGIApplication, settings: ApiSettings) -> None:
+        self._application = application
+        self._settings = settings
+        self._tls = None if settings.cert_file is None else _load_tls(settings)
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Bind the address and serve in the background.
+
+        Raises:
+            RefusedError: the address is in use, or does not exist.
+        """
+        settings = self._settings
+        listener = bind(settings.listen, settings.port)
+        application: Any = self._application  # the library's own types are other ones
+        threads: Any = WSGIMiddleware(application, workers=settings.threads)
+        config = uvicorn.Config(
+            BodyReader(threads, settings.max_body_bytes),
+            http=_Protocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # oslo.middleware reads them if it is configured to
+            server_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=settings.graceful_shutdown_timeout,
+            backlog=_BACKLOG,
+        )
+        config.load()
+        config.ssl = self._tls
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=_run, args=(self._server, listener), name="api", daemon=True
+        )
+        self._thread.start()
+        scheme = "http" if self._tls is None else "https"
+        LOG.info("Serving on %s://%s", scheme, _render_address(listener))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it serves."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Accept no more connections; return whether all running requests ended in time."""
+        if self._server is None or self._thread is None:
+            return True
+        started_at = time.monotonic()
+        self._server.config.timeout_graceful_shutdown = max(1, int(timeout_seconds))
+        self._server.should_exit = True
+        self._thread.join(max(1.0, timeout_seconds) + _STOP_MARGIN_SECONDS)
+        return time.monotonic() - started_at < max(1.0, timeout_seconds)
+
+    def reload_certificate(self) -> None:
+        """Use the files of certificate and key as they are now, for new connections.
+
+        Raises:
+            ConfigError: they cannot be used; the ones from before are kept.
+        """
+        if self._tls is not None:
+            _load_tls(self._settings)  # a context that fails keeps half of it
+            _load_certificate(self._tls, self._settings)
+
+
+class PatientServer:
+    """Starts a server as soon as its address is free; failures never affect the process.
+
+    The first failure is logged.
+    """
+
+    def __init__(self, server: Server, retry_seconds: float = RETRY_SECONDS) -> None:
+        self._server = server
+        self._retry_seconds = retry_seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._start, name="api-start", daemon=True)
+
+    def start(self) -> None:
+        """Start in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more requests and give running ones a few seconds."""
+        self._stopping.set()
+        self._thread.join()
+        self._server.stop(_STOP_MARGIN_SECONDS)
+
+    def _start(self) -> None:
+        has_failed = False
+        while not self._stopping.is_set():
+            try:
+                self._server.start()
+                return
+            except RefusedError as error:
+                level = logging.DEBUG if has_failed else logging.ERROR
+                LOG.log(level, "REST: %s; retrying every %g s", error, self._retry_seconds)
+            has_failed = True
+            self._stopping.wait(self._retry_seconds)
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        runner.run(server.serve(sockets=[listener]))
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that waits less long for clients at both ends of a TLS connection.
+
+    Otherwise a client that never reads again would delay the end by half a minute.
+    """
+
+    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
+        """Create a server as any event loop, but with limits of its own."""
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = HANDSHAKE_SECONDS
+            options["ssl_shutdown_timeout"] = SHUTDOWN_SECONDS
+        return await super().create_server(*arguments, **options)
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's protocol, which also closes a connection that never sends anything."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+
+def bind(listen: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address.
+
+    Raises:
+        RefusedError: it is in use, or does not exist.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            listen, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RefusedError(f"cannot serve on {listen} port {port}: {reason}") from error
+    return listener
+
+
+def _render_address(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _load_tls(settings: ApiSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_certificate(context, settings)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, settings: ApiSettings) -> None:
+    """Load certificate and key.
+
+    Raises:
+        ConfigError: a file cannot be read, or the key is not the certificate's.
+    """
+    cert_file, key_file = settings.cert_file, settings.key_file
+    assert cert_file is not None, "only with TLS"
+    for option, path in (("cert_file", cert_file), ("key_file", key_file)):
+        try:
+            if path is not None:
+                with open(path, "rb"):  # noqa: PTH123 - only whether it can be read
+                    pass
+        except OSError as error:
+            raise ConfigError(f"[api] {option}: {path}: {error.strerror}") from error
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_refuse_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise ConfigError(
+            f"[api] cert_file: {cert_file} and key_file {key_file} cannot be used: {reason}"
+        ) from error
+
+
+def _refuse_password() -> str:
+    """Fail instead of asking for a password on the terminal."""
+    raise ValueError("the key is encrypted")

@@ -1,0 +1,170 @@
+"""Build the REST service from its configuration."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from wsgiref.types import WSGIApplication
+
+from oslo_config import cfg
+
+from nodetracker.api.agents import AgentCalls
+from nodetracker.api.application import build_application, proxy_layer, request_id_layer
+from nodetracker.api.call import Backend
+from nodetracker.api.server import Server
+from nodetracker.api.service import ApiService
+from nodetracker.bootstrap.access import build_access
+from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.settings import (
+    build_admission_policy,
+    build_database_settings,
+    check_conductor_values,
+    read_host_name,
+)
+from nodetracker.bootstrap.stores import build_store
+from nodetracker.clock import DatabaseClock
+from nodetracker.compute.identity import read_incarnation
+from nodetracker.errors import ConfigError
+from nodetracker.fleet.membership import Membership
+from nodetracker.model.service import API_BINARY
+from nodetracker.notifying_store import notifying_store
+from nodetracker.ports import AgentDirectory, Store
+from nodetracker.rpc.notify import NotificationSender
+from nodetracker.settings import ApiSettings
+
+POOL_SECONDS = 5
+"""How long a request waits for a database connection."""
+
+_SPARE_CONNECTIONS = 2  # for heartbeats and the watch, which must not wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the daemon and a foreign WSGI server both need."""
+
+    settings: ApiSettings
+    store: Store
+    notifier: NotificationSender | None
+    clock: DatabaseClock
+    application: WSGIApplication
+
+
+def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
+    """Build the service; nothing is connected or started.
+
+    Raises:
+        ConfigError: a value is invalid; the message names it.
+    """
+    parts = _build_parts(conf)
+    server = Server(parts.application, parts.settings)
+    membership = Membership(
+        parts.store,
+        parts.settings.host,
+        API_BINARY,
+        "",
+        version("nodetracker"),
+        read_incarnation(str(uuid.uuid4()), parts.settings.report_interval),
+        parts.clock,
+    )
+    service = ApiService(parts.settings, server, parts.store, membership, parts.notifier)
+    return service, server
+
+
+def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
+    """Build the application for a foreign WSGI server; nothing is connected or started.
+
+    Raises:
+        ConfigError: as `build_api`.
+    """
+    return _build_parts(conf).application
+
+
+def build_own_server(conf: cfg.ConfigOpts, store: Store, agents: AgentDirectory) -> Server:
+    """Build the server of an agent's own process, over its store and operations.
+
+    Raises:
+        ConfigError: as `build_api`.
+    """
+    settings = build_api_settings(conf)
+    delete_queues = Broker(conf).delete_service_queues
+    application = _build_application(conf, settings, store, AgentCalls(agents), delete_queues)
+    return Server(application, settings)
+
+
+def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
+    """Return the settings of the service, with every value checked.
+
+    Raises:
+        ConfigError: a value is malformed or contradicts another one.
+    """
+    check_conductor_values(conf)
+    group = conf.api
+    if group.key_file and not group.cert_file:
+        raise ConfigError("[api] key_file: set, but cert_file is not")
+    return ApiSettings(
+        host=read_host_name(conf),
+        listen=group.listen,
+        port=group.port,
+        threads=group.threads,
+        public_url=group.public_url,
+        cert_file=group.cert_file,
+        key_file=group.key_file,
+        max_limit=group.max_limit,
+        max_body_bytes=group.max_body_bytes,
+        service_down_time=conf.service_down_time,
+        report_interval=conf.report_interval,
+        graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
+    )
+
+
+def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
+    settings = build_api_settings(conf)
+    broker = Broker(conf)
+    clock = DatabaseClock()
+    directory: AgentDirectory | None = None
+    if broker.is_configured:
+        broker.connect()  # an invalid value ends the start
+        directory, clock = broker.find_agents(), broker.caller.clock
+    notifier = broker.make_notifier(f"api:{settings.host}") if conf.conductor.use_local else None
+    store = _build_store(conf, broker, settings.threads)
+    if notifier is not None:
+        store = notifying_store(store, notifier)
+    agents = AgentCalls(directory, lambda: clock.set(store.now()))
+    application = _build_application(conf, settings, store, agents, broker.delete_service_queues)
+    return _Parts(settings, store, notifier, clock, application)
+
+
+def _build_store(conf: cfg.ConfigOpts, broker: Broker, threads: int) -> Store:
+    """Build the store with a connection for each thread."""
+    if not conf.conductor.use_local:
+        return build_store(conf, broker=broker)
+    from nodetracker.db.store import open_store
+
+    database = build_database_settings(conf)
+    pool = {
+        "max_pool_size": threads + _SPARE_CONNECTIONS,
+        "max_overflow": 0,
+        "pool_timeout": POOL_SECONDS,
+    }
+    return open_store(replace(database, options={**database.options, **pool}))
+
+
+def _build_application(
+    conf: cfg.ConfigOpts,
+    settings: ApiSettings,
+    store: Store,
+    agents: AgentCalls,
+    delete_queues: Callable[[str, str], None],
+) -> WSGIApplication:
+    access = build_access(conf)
+    backend = Backend(
+        version=version("nodetracker"),
+        settings=settings,
+        store=store,
+        agents=agents,
+        policy=build_admission_policy(conf),
+        authorizer=access.authorizer,
+        delete_queues=delete_queues,
+    )
+    layers = (proxy_layer(conf), request_id_layer(), access.layer)
+    return build_application(backend, layers=layers)

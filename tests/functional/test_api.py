@@ -1,0 +1,209 @@
+"""nodetracker-api as a process: TLS, slow and long requests, its end, its services row."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from tests.functional.servers.process import find_free_port
+from tests.functional.servers.tls import Authority
+from tests.programs import Programs, wait_until
+
+THREADS = 2
+
+
+class ApiProcess:
+    """The program over TLS, with two threads and an SQLite database."""
+
+    def __init__(self, tmp_path) -> None:
+        self.port = find_free_port()
+        self.authority = Authority(tmp_path)
+        self.certificate, self.key = self.authority.issue(tmp_path, "127.0.0.1")
+        self.programs = Programs(tmp_path, host="ctl")
+        self.configure()
+        self.programs.make_schema()
+
+    def configure(self, **options) -> None:
+        api = {
+            "port": self.port, "threads": THREADS, "auth_strategy": "noauth",
+            "cert_file": self.certificate, "key_file": self.key,
+        } | options  # fmt: skip
+        lines = [f"{name} = {value}" for name, value in api.items()]
+        self.programs.configure(extra="\n".join(["[api]", *lines]))
+
+    def start(self):
+        return self.programs.start("nodetracker-api")
+
+    def connect(self, timeout=10):
+        """Return a connection over TLS."""
+        context = ssl.create_default_context(cafile=self.authority.certificate)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
+
+    def get(self, path="/v1/services", method="GET", body=None, **headers):
+        """Return status and JSON of one request."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def send(self, text: str) -> ssl.SSLSocket:
+        """Send the start of a request; return its connection."""
+        connection = self.connect()
+        connection.connect()
+        connection.sock.sendall(text.encode())
+        return connection.sock
+
+
+@pytest.fixture
+def api(tmp_path):
+    return ApiProcess(tmp_path)
+
+
+def start_post(length: int) -> str:
+    return f"POST /v1/services HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n"
+
+
+def test_clients_that_are_silent_or_slow_do_not_stop_others(api):
+    with api.start() as running, contextlib.ExitStack() as stack:
+        running.wait_for("Serving on https://127.0.0.1")
+        for _ in range(100):
+            silent = socket.create_connection(("127.0.0.1", api.port))
+            stack.callback(silent.close)
+        for _ in range(3 * THREADS):
+            stack.callback(api.send(start_post(100) + "{").close)
+        status, answer = api.get()
+        assert (status, list(answer)) == (200, ["services", "links"])
+        status, answer = api.get(method="POST", body=b"x" * 5 * 2**20)
+        assert (status, answer["errors"][0]["code"]) == (413, "nodetracker.http.content_too_large")
+        assert api.get()[0] == 200
+
+
+def test_it_is_a_service_until_it_ends_and_its_requests_end_before(api):
+    with api.start() as running:
+        running.wait_for("Serving on")
+        wait_until(lambda: api.get()[1]["services"])
+        [service] = api.get()[1]["services"]
+        assert (service["binary"], service["host"], service["state"]) == (
+            "nodetracker-api", "ctl", "up",
+        )  # fmt: skip
+        connection = api.send(start_post(2))
+        api.get()  # whose answer shows that the request above has arrived
+        running.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not is_listening(api.port))
+        connection.sendall(b"{}")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 405 ")
+        assert running.process.wait(20) == 0
+    [service] = api.programs.ask("service", "list")
+    assert service["state"] == "down"
+
+
+def is_listening(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def test_a_reload_reads_the_certificate_again(api, tmp_path):
+    def read_certificate():
+        with contextlib.closing(api.connect()) as connection:
+            connection.connect()
+            return connection.sock.getpeercert(binary_form=True)
+
+    with api.start() as running:
+        running.wait_for("Serving on")
+        before = read_certificate()
+        good = api.key.read_bytes()
+        api.key.write_bytes(b"nothing")
+        running.process.send_signal(signal.SIGHUP)
+        running.wait_for("keeping all values")
+        assert read_certificate() == before
+        api.key.write_bytes(good)
+        other = tmp_path / "other"
+        other.mkdir()
+        certificate, key = api.authority.issue(other, "127.0.0.1")
+        api.certificate.write_bytes(certificate.read_bytes())
+        api.key.write_bytes(key.read_bytes())
+        running.process.send_signal(signal.SIGHUP)
+        running.wait_for("Configuration reloaded")
+        assert read_certificate() != before
+
+
+def test_a_port_in_use_is_one_line(api):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", api.port))
+        taken.listen()
+        done = api.programs.run("nodetracker-api")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"nodetracker-api: cannot serve on 127.0.0.1 port {api.port}: Address already in use"
+    )
+
+
+def test_an_unusable_certificate_is_a_configuration_error(api):
+    api.configure(key_file=api.authority.certificate)
+    done = api.programs.run("nodetracker-api")
+    assert done.returncode == 78
+    assert "[api] cert_file" in done.stderr
+
+
+FORKING = """
+import os, sys
+from nodetracker.cmd.wsgi import application
+def answer():
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/services", "QUERY_STRING": "",
+               "HTTP_HOST": "localhost", "SERVER_NAME": "localhost", "SERVER_PORT": "80",
+               "wsgi.url_scheme": "http", "wsgi.input": sys.stdin.buffer,
+               "wsgi.errors": sys.stderr, "SERVER_PROTOCOL": "HTTP/1.1", "REMOTE_ADDR": "127.0.0.1"}
+    found = []
+    body = b"".join(application(environ, lambda status, headers: found.append(status)))
+    print(found[0], body.decode(), sys.argv[1:], flush=True)
+for _ in range(2):
+    if os.fork() == 0:
+        answer()
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_wsgi_server_may_fork_after_the_import(api):
+    api.configure()
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, "--its-own-option"],
+        env=os.environ | {"OS_NODETRACKER_CONFIG_FILES": f"{api.programs.path};"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    line = '200 OK {"services":[],"links":[]} [\'--its-own-option\']'
+    assert done.stdout.splitlines() == [line, line], done.stderr
+
+
+PROGRAMS = {
+    "nodetracker.cmd.compute": "", "nodetracker.cmd.conductor": "",
+    "nodetracker.cmd.manage": "from nodetracker.cmd.manage import main; main(['service', 'list'])",
+}  # fmt: skip
+WEB = {
+    "a2wsgi", "bcrypt", "falcon", "keystonemiddleware", "microversion_parse", "oslo_middleware",
+    "oslo_policy", "uvicorn",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_other_programs_do_not_import_what_serves(api, module):
+    script = f"import sys, {module}; {PROGRAMS[module]}\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"OS_DATABASE__CONNECTION": api.programs.connection},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert WEB & set(done.stdout.split()) == set(), done.stderr

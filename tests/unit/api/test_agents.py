@@ -1,0 +1,34 @@
+"""Agents are called by few requests at a time."""
+
+import pytest
+
+from nodetracker.api.agents import AgentCalls
+from nodetracker.errors import BusyError, DriverFeatureError
+from tests.unit.api.conftest import SilentAgents
+
+
+class Agents:
+    def agent_of(self, host):
+        return f"agent of {host}"
+
+
+def test_the_third_call_at_a_time_is_rejected():
+    calls = AgentCalls(Agents())
+    with calls.calling("a") as first, calls.calling("b"):
+        assert first == "agent of a"
+        with pytest.raises(BusyError), calls.calling("c"):
+            pass
+    with calls.calling("c") as agent:
+        assert agent == "agent of c"
+
+
+def test_a_call_that_fails_makes_room_for_the_next():
+    calls = AgentCalls(SilentAgents(), max_calls=1)
+    for _ in range(2):
+        with pytest.raises(Exception, match="does not answer"), calls.calling("a"):
+            pass
+
+
+def test_without_a_broker_no_agent_is_called():
+    with pytest.raises(DriverFeatureError, match="transport_url"), AgentCalls(None).calling("a"):
+        pass

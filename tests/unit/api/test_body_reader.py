@@ -1,0 +1,92 @@
+"""Bodies are read before a thread gets the request, and slow clients hold no thread."""
+
+import asyncio
+import json
+
+import pytest
+
+from nodetracker.api.body_reader import BodyReader
+
+SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
+
+
+class Exchange:
+    """One request: messages that arrive, and those that are sent."""
+
+    def __init__(self, *parts: bytes, is_endless: bool = False) -> None:
+        self.parts = list(parts)
+        self.is_endless = is_endless
+        self.received = 0
+        self.sent: list[dict] = []
+        self.bodies: list[tuple[dict, bytes]] = []
+
+    async def receive(self):
+        self.received += 1
+        if self.parts:
+            part = self.parts.pop(0)
+            return {
+                "type": "http.request",
+                "body": part,
+                "more_body": bool(self.parts) or self.is_endless,
+            }
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    async def application(self, scope, receive, send):
+        message = await receive()
+        self.bodies.append((dict(scope["headers"]), message["body"]))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    def run(self, headers=(), **limits):
+        options = {"max_bytes": 10, "body_seconds": 0.01} | limits
+        reader = BodyReader(self.application, **options)
+        asyncio.run(reader(SCOPE | {"headers": list(headers)}, self.receive, self.send))
+        return self.sent[0]["status"]
+
+    def error(self):
+        [error] = json.loads(self.sent[1]["body"])["errors"]
+        return error
+
+
+def test_the_application_gets_the_whole_body_and_its_length():
+    exchange = Exchange(b"123", b"45")
+    assert exchange.run([(b"transfer-encoding", b"chunked"), (b"host", b"h")]) == 200
+    assert exchange.bodies == [({b"host": b"h", b"content-length": b"5"}, b"12345")]
+
+
+def test_a_body_that_does_not_arrive_is_408():
+    exchange = Exchange(b"123", is_endless=True)
+    assert exchange.run() == 408
+    assert exchange.error()["code"] == "nodetracker.http.request_timeout"
+    assert exchange.bodies == []
+
+
+@pytest.mark.parametrize("is_endless", [False, True])
+def test_a_body_that_is_too_long_is_413_even_without_an_end(is_endless):
+    exchange = Exchange(b"1234567890", b"1", is_endless=is_endless)
+    assert exchange.run() == 413
+    assert exchange.error()["request_id"].startswith("req-")
+    assert dict(exchange.sent[0]["headers"])[b"connection"] == b"close"
+
+
+def test_a_long_body_is_refused_before_it_is_sent_if_the_client_asks():
+    exchange = Exchange()
+    assert exchange.run([(b"expect", b"100-continue"), (b"content-length", b"11")]) == 413
+    assert exchange.received == 0
+
+
+def test_a_client_that_does_not_read_gets_no_more():
+    exchange = Exchange(b"")
+    sent = exchange.sent
+
+    async def send(message):
+        sent.append(message)
+        await asyncio.sleep(3600)
+
+    exchange.send = send
+    assert exchange.run(send_seconds=0.01) == 200
+    assert len(sent) == 1
