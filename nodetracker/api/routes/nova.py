@@ -15,8 +15,11 @@ from nodetracker.api.schemas import hosts as hosts_schemas
 from nodetracker.api.schemas import hypervisors as hypervisors_schemas
 from nodetracker.api.schemas import limits as limits_schemas
 from nodetracker.api.schemas import services as services_schemas
+from nodetracker.schemas.fields import Schema
 
 _LAST_OF_HOSTS = "2.42"
+_LAST_OF_NAMES = "2.52"
+_SERVICES = "os_compute_api:os-services"
 _HYPERVISORS = "os_compute_api:os-hypervisors"
 
 
@@ -36,6 +39,14 @@ def _power_action(action: str, rule: str) -> Route:
         f"/v2.1/os-hosts/{{host}}/{action}",
         GET=Operation(hosts.act_on_host(action), rule, until=_LAST_OF_HOSTS, is_change=True),
     )
+
+
+def _update_named(action: str, handler: Handler, body: Schema, since: str = "2.1") -> Route:
+    """Return the route of a change of the service that the body names; from 2.53 uuids do."""
+    operation = Operation(
+        handler, f"{_SERVICES}:update", body=body, since=since, until=_LAST_OF_NAMES
+    )
+    return route(f"/v2.1/os-services/{action}", PUT=operation)
 
 
 _HYPERVISOR_ROUTES: tuple[Route, ...] = (
@@ -125,5 +136,23 @@ NOVA: tuple[Route, ...] = (
             "os_compute_api:os-services:list",
             query=services_schemas.NOVA_LIST_QUERY,
         ),
+    ),
+    route(
+        "/v2.1/os-services/{id}",
+        PUT=Operation(
+            services.update_service,
+            f"{_SERVICES}:update",
+            body=services_schemas.NOVA_UPDATE,
+            since="2.53",
+        ),
+        DELETE=Operation(services.delete_service, f"{_SERVICES}:delete", answers={204: None}),
+    ),
+    _update_named("enable", services.enable_service, services_schemas.NOVA_NAMED),
+    _update_named("disable", services.disable_service, services_schemas.NOVA_NAMED),
+    _update_named(
+        "disable-log-reason", services.disable_with_reason, services_schemas.NOVA_NAMED_REASON
+    ),
+    _update_named(
+        "force-down", services.force_down, services_schemas.NOVA_NAMED_FORCED_DOWN, since="2.11"
     ),
 )

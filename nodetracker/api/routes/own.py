@@ -21,4 +21,21 @@ OWN: tuple[Route, ...] = (
             answers={200: services_schemas.SERVICES},
         ),
     ),
+    route(
+        "/v1/services/{uuid}",
+        GET=Operation(
+            services.show_service,
+            "nodetracker:services:show",
+            answers={200: services_schemas.SERVICE},
+        ),
+        PATCH=Operation(
+            services.update_service,
+            "nodetracker:services:update",
+            body=services_schemas.UPDATE,
+            answers={200: services_schemas.SERVICE},
+        ),
+        DELETE=Operation(
+            services.delete_service, "nodetracker:services:delete", answers={204: None}
+        ),
+    ),
 )

@@ -10,11 +10,51 @@ from nodetracker.api.schemas.fields import (
     answer,
     answered_list,
 )
-from nodetracker.schemas.fields import record
+from nodetracker.model.text import TEXT_LENGTH
+from nodetracker.schemas.fields import TEXT, Schema, record
 
 NOVA_LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT})
 
+_REASON: Schema = {
+    "description": f"a text of 1 to {TEXT_LENGTH} characters",
+    "type": "string",
+    "minLength": 1,
+    "maxLength": TEXT_LENGTH,
+}
+_NAMED: Schema = {"host": TEXT, "binary": TEXT}
+
+NOVA_NAMED = record(_NAMED, required=tuple(_NAMED))
+
+NOVA_NAMED_REASON = record(
+    _NAMED | {"disabled_reason": _REASON}, required=(*_NAMED, "disabled_reason")
+)
+
+NOVA_NAMED_FORCED_DOWN = record(
+    _NAMED | {"forced_down": BOOLEAN}, required=(*_NAMED, "forced_down")
+)
+
+NOVA_UPDATE = record(
+    {
+        "status": {
+            "description": "enabled or disabled",
+            "type": "string",
+            "enum": ["enabled", "disabled"],
+        },
+        "disabled_reason": _REASON,
+        "forced_down": BOOLEAN,
+    }
+) | {"description": "an object with status, forced_down or both", "minProperties": 1}
+
 LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT, **PAGE})
+
+UPDATE = record(
+    {
+        "disabled": BOOLEAN,
+        "disabled_reason": _REASON,
+        "maintenance": BOOLEAN,
+        "forced_down": BOOLEAN,
+    }
+) | {"description": "an object with what is to change", "minProperties": 1}
 
 SERVICE = answer(
     {

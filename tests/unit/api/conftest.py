@@ -47,6 +47,16 @@ class SilentAgents:
         raise RpcUnavailableError(f"the agent of {host} does not answer")
 
 
+class Queues:
+    """Remembers the services whose queues are to be deleted."""
+
+    def __init__(self) -> None:
+        self.deleted: list[tuple[str, str]] = []
+
+    def __call__(self, host: str, binary: str) -> None:
+        self.deleted.append((host, binary))
+
+
 @dataclass
 class Api:
     """The service with the identity of its next requests; checks every answer.
@@ -121,7 +131,7 @@ def backend(store: MemoryStore) -> Backend:
         agents=AgentCalls(SilentAgents()),
         policy=AdmissionPolicy(60, 600),
         authorizer=Rules(),
-        delete_queues=lambda host, binary: None,
+        delete_queues=Queues(),
     )
 
 

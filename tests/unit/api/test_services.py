@@ -4,7 +4,14 @@ import re
 
 import pytest
 
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    AuditState,
+    ServiceChange,
+)
+from tests.builders import take_service
+from tests.contract.values import key_of, make_incarnation
 from tests.unit.api.conftest import add_service
 
 
@@ -71,3 +78,136 @@ class TestOwn:
                 (link["href"].partition("falconframework.org")[2] for link in page["links"]), None
             )
         assert len(set(seen)) == len(seen) == 4
+
+
+def compute(version):
+    return {"OpenStack-API-Version": f"compute {version}"}
+
+
+HOST = {"host": "host-1", "binary": "nova-compute"}
+
+
+class TestNovaChanges:
+    def put(self, api, path, body, version):
+        return api.request("PUT", f"/v2.1/os-services{path}", json=body, headers=compute(version))
+
+    def stored(self, store, host="host-1"):
+        return store.list_services(host, COMPUTE_BINARY)[0]
+
+    @pytest.mark.parametrize("version", ["2.1", "2.42", "2.52"])
+    def test_by_name_below_2_53(self, api, store, version):
+        body = HOST | {"disabled_reason": "why"}
+        found = self.put(api, "/disable-log-reason", body, version)
+        assert found.json == {"service": body | {"status": "disabled"}}
+        assert (self.stored(store).disabled, self.stored(store).disabled_reason) == (True, "why")
+        found = self.put(api, "/enable", HOST, version)
+        assert found.json == {"service": HOST | {"status": "enabled"}}
+        assert (self.stored(store).disabled, self.stored(store).disabled_reason) == (False, None)
+        found = self.put(api, "/disable", HOST, version)
+        assert found.json == {"service": HOST | {"status": "disabled"}}
+        assert self.stored(store).disabled
+
+    def test_forced_down_from_2_11_to_2_52(self, api, store):
+        body = HOST | {"forced_down": True}
+        assert self.put(api, "/force-down", body, "2.10").status_code == 404
+        assert self.put(api, "/force-down", body, "2.11").json == {"service": body}
+        assert self.stored(store).forced_down
+        assert self.put(api, "/force-down", body, "2.53").status_code == 404
+
+    @pytest.mark.parametrize("path", ["enable", "disable", "disable-log-reason", "force-down"])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {}, {"host": "host-1"}, {"host": "host-1", "binary": "nova-compute", "x": 1},
+            {"host": 1, "binary": "nova-compute"}, [],
+        ],
+    )  # fmt: skip
+    def test_an_invalid_body_is_refused(self, api, path, body):
+        assert self.put(api, f"/{path}", body, "2.11").status_code == 400
+
+    @pytest.mark.parametrize(
+        ("host", "binary", "status"),
+        [("nobody", "nova-compute", 404), ("ctl", "nova-conductor", 400), ("host-1", "x", 400)],
+    )
+    def test_other_services_are_not_changed(self, api, host, binary, status):
+        found = self.put(api, "/disable", {"host": host, "binary": binary}, "2.1")
+        assert found.status_code == status
+
+    def test_by_uuid_from_2_53(self, api, store):
+        uuid = self.stored(store).uuid
+        body = {"status": "disabled", "disabled_reason": "why", "forced_down": True}
+        found = self.put(api, f"/{uuid}", body, "2.53").json["service"]
+        assert found == found | body | {"id": uuid, "state": "down", "zone": "nova"}
+        assert found in api.get("/v2.1/os-services", "2.53")["services"]
+        self.put(api, f"/{uuid}", {"status": "enabled", "forced_down": False}, "2.96")
+        assert not self.stored(store).disabled
+        assert not self.stored(store).forced_down
+        assert self.put(api, f"/{uuid}", {"status": "enabled"}, "2.52").status_code == 404
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {}, {"status": "up"}, {"disabled_reason": "why"}, {"forced_down": "yes"},
+            {"status": "enabled", "disabled_reason": "why"}, {"status": "disabled", "x": 1},
+            {"status": "disabled", "disabled_reason": None},
+            {"status": "disabled", "disabled_reason": ""},
+            {"status": "disabled", "disabled_reason": "x" * 256},
+            {"status": "disabled", "disabled_reason": "AUTO: why"},
+        ],
+    )  # fmt: skip
+    def test_an_invalid_change_is_refused_before_the_service_is_looked_up(self, api, store, body):
+        if body.get("disabled_reason") == "AUTO: why":
+            path = f"/{self.stored(store).uuid}"
+        else:
+            path = "/00000000-0000-4000-8000-000000000000"
+        assert self.put(api, path, body, "2.53").status_code == 400
+
+    def test_only_computes_are_changed_by_uuid(self, api, store):
+        uuid = store.list_services("ctl", CONDUCTOR_BINARY)[0].uuid
+        found = self.put(api, f"/{uuid}", {"status": "disabled"}, "2.53")
+        assert found.status_code == 400
+        assert "nova-conductor" in found.json["badRequest"]["message"]
+        for name in ("nobody", "00000000-0000-4000-8000-000000000000"):
+            assert self.put(api, f"/{name}", {"status": "disabled"}, "2.53").status_code == 404
+
+
+class TestDelete:
+    @pytest.mark.parametrize("version", ["2.1", "2.53", None])
+    def test_a_service_that_has_ended_is_deleted_with_its_queues(self, api, store, version):
+        take_service(store, "gone", make_incarnation("gone"))
+        gone = store.list_services("gone", COMPUTE_BINARY)[0]
+        path = "/v1/services" if version is None else "/v2.1/os-services"
+        name = gone.id if version == "2.1" else gone.uuid
+        headers = {} if version is None else compute(version)
+        found = api.request("DELETE", f"{path}/{name}", headers=headers)
+        assert found.status_code == 409
+        assert "is alive" in found.text
+        store.report_state(key_of(gone), 1, AuditState(), is_last=True)
+        assert api.request("DELETE", f"{path}/{name}", headers=headers).status_code == 204
+        assert store.list_services("gone") == []
+        assert api.backend.delete_queues.deleted == [("gone", COMPUTE_BINARY)]
+        assert api.request("DELETE", f"{path}/{name}", headers=headers).status_code == 404
+
+
+class TestOwnChanges:
+    def test_a_service_is_changed_and_shown(self, api, store):
+        uuid = store.list_services("host-1", COMPUTE_BINARY)[0].uuid
+        body = {"disabled": True, "disabled_reason": "why", "maintenance": True}
+        found = api.request("PATCH", f"/v1/services/{uuid}", json=body)
+        assert found.status_code == 200
+        assert (found.json["status"], found.json["disabled_reason"]) == ("disabled", "why")
+        assert found.json["maintenance"]
+        assert api.get(f"/v1/services/{uuid}") == found.json
+
+    @pytest.mark.parametrize(
+        "body", [{}, {"disabled_reason": "x"}, {"disabled": 1}, {"status": "enabled"}, []]
+    )
+    def test_an_invalid_change_is_refused(self, api, store, body):
+        uuid = store.list_services("host-1", COMPUTE_BINARY)[0].uuid
+        assert api.request("PATCH", f"/v1/services/{uuid}", json=body).status_code == 400
+
+    @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+    @pytest.mark.parametrize("name", ["nobody", "00000000-0000-4000-8000-000000000000"])
+    def test_an_unknown_service_is_not_found(self, api, method, name):
+        options = {"json": {"disabled": True}} if method == "PATCH" else {}
+        assert api.request(method, f"/v1/services/{name}", **options).status_code == 404

@@ -2,14 +2,19 @@
 
 from typing import Any
 
+import falcon
+
 from nodetracker.accounting.reports.services import zone_of
 from nodetracker.accounting.reports.summary import state_of, status_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.microversions import Version
 from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
+from nodetracker.api.texts import parse_row_id
+from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.identifier import parse_uuid
 from nodetracker.model.listing import ServiceQuery
-from nodetracker.model.service import ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports.fleet import read_pages
 
 _FORCED_DOWN = Version(2, 11)
@@ -31,6 +36,99 @@ def list_services(call: Call) -> Answer:
             if binary in (None, NOVA_BINARIES.get(service.binary))
         ]
     return Answer({"services": shown})
+
+
+def enable_service(call: Call) -> Answer:
+    """Enable a compute service that is named by host and binary."""
+    return _set_named(call, ServiceChange(disabled=False), status="enabled")
+
+
+def disable_service(call: Call) -> Answer:
+    """Disable a compute service that is named by host and binary."""
+    return _set_named(call, ServiceChange(disabled=True), status="disabled")
+
+
+def disable_with_reason(call: Call) -> Answer:
+    """Disable a compute service that is named by host and binary, and say why."""
+    reason = call.body["disabled_reason"]
+    change = ServiceChange(disabled=True, disabled_reason=reason)
+    return _set_named(call, change, status="disabled", disabled_reason=reason)
+
+
+def force_down(call: Call) -> Answer:
+    """Force a compute service down, or no longer."""
+    forced_down = call.body["forced_down"]
+    return _set_named(call, ServiceChange(forced_down=forced_down), forced_down=forced_down)
+
+
+def _set_named(call: Call, change: ServiceChange, **shown: Any) -> Answer:
+    host, binary = call.body["host"], call.body["binary"]
+    _require_compute(OWN_BINARIES.get(binary, binary))
+    call.store.set_service(host, COMPUTE_BINARY, change)
+    return Answer({"service": {"host": host, "binary": binary, **shown}})
+
+
+def update_service(call: Call) -> Answer:
+    """Enable, disable or force down the compute service with a uuid."""
+    status, reason = call.body.get("status"), call.body.get("disabled_reason")
+    if reason is not None and status != "disabled":
+        raise RequestError("disabled_reason", "is only accepted with status disabled")
+    service = _find(call)
+    _require_compute(service.binary)
+    change = ServiceChange(
+        disabled=None if status is None else status == "disabled",
+        disabled_reason=reason,
+        forced_down=call.body.get("forced_down"),
+    )
+    call.store.set_service(service.host, service.binary, change)
+    page = call.store.list_service_page(ServiceQuery(uuid=service.uuid))
+    outage = find_outage(call, page.now)
+    down_time = call.backend.settings.service_down_time
+    shown = [
+        render_service(item, state_of(item, page.now, down_time, outage), call.version)
+        for item in page.items
+    ]
+    if not shown:
+        raise NotFoundError(f"Service {service.uuid} could not be found.")
+    return Answer({"service": shown[0]})
+
+
+def delete_service(call: Call) -> Answer:
+    """Delete a service that has ended, with its nodes and its queues in the broker."""
+    service = _find(call)
+    down_time = call.backend.settings.service_down_time
+    call.store.delete_service(service.host, service.binary, down_time)
+    call.backend.delete_queues(service.host, service.binary)
+    return Answer(status=204)
+
+
+def _find(call: Call) -> ServiceRecord:
+    """Return the service that the path names.
+
+    Raises:
+        NotFoundError: no service has the id.
+    """
+    text = call.params["id"]
+    if call.version < _UUIDS:
+        return call.store.find_service(parse_row_id(text, "service"))
+    try:
+        return call.store.find_service(parse_uuid(text))
+    except ValueError:
+        raise NotFoundError(f"Service {text} could not be found.") from None
+
+
+def _require_compute(binary: str) -> None:
+    """Check that a service is an agent's.
+
+    Raises:
+        falcon.HTTPBadRequest: it is not.
+    """
+    if binary != COMPUTE_BINARY:
+        name = NOVA_BINARIES.get(binary, binary)
+        raise falcon.HTTPBadRequest(
+            description=f"Updating a {name} service is not supported. Only nova-compute "
+            "services can be updated."
+        )
 
 
 def render_service(service: ServiceRecord, state: str, version: Version) -> dict[str, Any]:
