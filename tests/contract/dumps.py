@@ -138,7 +138,8 @@ def _label_memory(tables: Tables, names: Mapping[str, str]) -> Iterator[tuple[st
             for name in ("uuid", "host", "generation", "epoch", "created_at", "updated_at")
         }
         row = identity | {"hypervisor_hostname": record.nodename}
-        yield f"node {label}", row | codec.encode_values(record.values)
+        row |= codec.encode_values(record.values) | codec.encode_limits(record.values)
+        yield f"node {label}", row
         for guest in record.guests.values():
             yield f"guest {label} {names[guest.uuid]}", codec.encode_guest(guest)
         for device in record.devices.values():

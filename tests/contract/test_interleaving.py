@@ -108,7 +108,7 @@ def test_a_creation_that_met_the_same_one_is_a_conflict(
     store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
 ) -> None:
     agent = register(store)
-    change = create(agent, "n1")
+    change, values = create(agent, "n1"), make_values(vcpus=5)
     rival.execute(
         sa.insert(tables.compute_nodes).values(
             uuid=change.uuid,
@@ -117,7 +117,8 @@ def test_a_creation_that_met_the_same_one_is_a_conflict(
             generation=1,
             epoch=1,
             created_at=datetime.now(UTC),
-            **codec.encode_values(make_values(vcpus=5)),
+            **codec.encode_values(values),
+            **codec.encode_limits(values),
         )
     )
     future = pool.submit(store.apply_changes, agent, [change, create(agent, "n2")], 60)
