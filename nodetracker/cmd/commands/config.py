@@ -15,7 +15,10 @@ from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.conf.opts import is_group
 from nodetracker.errors import ConfigError
 
-SAMPLE_NAMESPACES = ("nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports")
+SAMPLE_NAMESPACES = (
+    "nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports",
+    "oslo.middleware.http_proxy_to_wsgi", "oslo.policy", "keystonemiddleware.auth_token",
+)  # fmt: skip
 
 
 class ShowSample(StoreCommand, Command):
@@ -68,11 +71,13 @@ def find_unknown_options(conf: cfg.ConfigOpts) -> Iterable[str]:
 
 
 def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+    from nodetracker.api.library_options import list_options as list_api_options
+
     known: dict[str, set[str]] = {"DEFAULT": set(conf)}
     for group in list(conf):
         if is_group(conf, group):
             known.setdefault(group, set()).update(conf[group])
-    for name, options in list_messaging_options():
+    for name, options in [*list_messaging_options(), *list_api_options()]:
         known.setdefault(name or "DEFAULT", set()).update(option.dest for option in options)
     return known
 

@@ -1,0 +1,33 @@
+"""nodetracker-manage config check: names of options."""
+
+import pytest
+from oslo_config import cfg
+
+from nodetracker.cmd.commands.config import find_unknown_options
+from nodetracker.conf.opts import register_options_for_check
+
+
+def find(tmp_path, text: str) -> list[str]:
+    path = tmp_path / "nodetracker.conf"
+    path.write_text(text)
+    conf = cfg.ConfigOpts()
+    register_options_for_check(conf)
+    conf([f"--config-file={path}"])
+    return [line.removeprefix(f"{path}: ") for line in find_unknown_options(conf)]
+
+
+def test_options_of_the_api_s_libraries_are_known(tmp_path):
+    assert find(tmp_path, "[oslo_policy]\npolicy_file = a\n") == []
+    assert find(tmp_path, "[oslo_middleware]\nenable_proxy_headers_parsing = true\n") == []
+    assert find(tmp_path, "[oslo_policy]\npolicy_fil = a\n") == [
+        "unknown option [oslo_policy] policy_fil"
+    ]
+
+
+def test_options_of_keystone_s_middleware_and_its_credentials_are_known(tmp_path):
+    pytest.importorskip("keystonemiddleware")
+    known = "www_authenticate_uri = a\nauth_type = password\nauth_url = a\nusername = a\n"
+    assert find(tmp_path, f"[keystone_authtoken]\n{known}") == []
+    assert find(tmp_path, f"[keystone_authtoken]\n{known}usernam = a\n") == [
+        "unknown option [keystone_authtoken] usernam"
+    ]
