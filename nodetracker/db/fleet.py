@@ -25,11 +25,14 @@ _guests = tables.guests.c
 _SERVICE = "service_"
 
 
-def load_ledger_nodes(connection: sa.Connection, node_ids: Collection[int]) -> list[LedgerNode]:
+def load_ledger_nodes(
+    connection: sa.Connection, node_ids: Collection[int], request: ClaimRequest | None = None
+) -> list[LedgerNode]:
     """See `Store.load_ledger_nodes`."""
     if not node_ids:
         return []
-    return _load_nodes(connection, _select_nodes().where(_nodes.id.in_(sorted(node_ids))))
+    query = _select_nodes().where(_nodes.id.in_(sorted(node_ids)))
+    return _load_nodes(connection, query, _ALL if request is None else _parts_for(request))
 
 
 def list_ledger_nodes(connection: sa.Connection, after: int, limit: int) -> list[LedgerNode]:
@@ -37,10 +40,8 @@ def list_ledger_nodes(connection: sa.Connection, after: int, limit: int) -> list
     return _load_nodes(connection, _select_nodes().where(_nodes.id > after).limit(limit))
 
 
-def load_nodes_for(
-    connection: sa.Connection, node_ids: Collection[int], request: ClaimRequest
-) -> list[LedgerNode]:
-    """Return nodes with only those claims, guests and devices by which a request is evaluated."""
+def _parts_for(request: ClaimRequest) -> "_Parts":
+    """Return the claims, guests and devices by which a request is evaluated."""
     workload = request.workload.uuid
     claims = [_claims.workload_uuid == workload]
     guests = [_guests.uuid == workload]
@@ -49,9 +50,7 @@ def load_nodes_for(
         guests.append(_guests.pins.is_not(None))
     if request.amounts.resources:
         claims.append(sa.type_coerce(_claims.resources, sa.Text()) != render_json({}))
-    query = _select_nodes().where(_nodes.id.in_(sorted(node_ids)))
-    parts = _Parts(sa.or_(*claims), sa.or_(*guests), bool(request.pci_requests))
-    return _load_nodes(connection, query, parts) if node_ids else []
+    return _Parts(sa.or_(*claims), sa.or_(*guests), bool(request.pci_requests))
 
 
 @dataclass(frozen=True, slots=True)

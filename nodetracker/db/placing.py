@@ -28,9 +28,11 @@ class SqlPlacing:
         """See `Store`."""
         return self._database.read(lambda c: find_candidates(c, request, policy, limit, after))
 
-    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
+    def load_ledger_nodes(
+        self, node_ids: Collection[int], request: ClaimRequest | None = None
+    ) -> list[LedgerNode]:
         """See `Store`."""
-        return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids))
+        return self._database.read(lambda c: fleet.load_ledger_nodes(c, node_ids, request))
 
     def list_ledger_nodes(self, after: int, limit: int) -> list[LedgerNode]:
         """See `Store`."""

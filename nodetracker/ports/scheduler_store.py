@@ -37,11 +37,17 @@ class SchedulerStore(LedgerStore, Protocol):
         """
 
     @repeatable
-    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
-        """Return what admission needs of these nodes, by four statements.
+    def load_ledger_nodes(
+        self, node_ids: Collection[int], request: ClaimRequest | None = None
+    ) -> list[LedgerNode]:
+        """Return what admission needs of these nodes, by at most four statements.
 
         Deleted nodes are left out. Without a lock, a node's claims, guests and
         devices may be newer than its row.
+
+        Args:
+            request: claims, guests and devices by which it is not evaluated may
+                be left out.
         """
 
     @repeatable

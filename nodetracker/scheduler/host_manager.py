@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.ports import SchedulerStore
 from nodetracker.scheduler.host_state import HostState
 
@@ -10,14 +11,21 @@ PAGE_SIZE = 200
 
 
 class HostManager:
-    """Reads nodes with what admission needs of them, four statements for any number."""
+    """Reads nodes with what admission needs of them, at most four statements for any number."""
 
     def __init__(self, store: SchedulerStore) -> None:
         self._store = store
 
-    def get_host_states(self, node_ids: Sequence[int]) -> list[HostState]:
-        """Return these nodes in this order; deleted ones are left out."""
-        found = {node.id: HostState(node) for node in self._store.load_ledger_nodes(node_ids)}
+    def get_host_states(
+        self, node_ids: Sequence[int], request: ClaimRequest | None = None
+    ) -> list[HostState]:
+        """Return these nodes in this order; deleted ones are left out.
+
+        Args:
+            request: only what it needs may be known of them.
+        """
+        nodes = self._store.load_ledger_nodes(node_ids, request) if node_ids else ()
+        found = {node.id: HostState(node) for node in nodes}
         return [found[node_id] for node_id in node_ids if node_id in found]
 
     def get_all_host_states(self) -> Iterator[tuple[tuple[str, str], HostState]]:

@@ -168,7 +168,8 @@ class Scheduler:
 
     def _refuse(self, request: ClaimRequest, refused: Sequence[RefusedNode]) -> ClaimRefusedError:
         """Return the error of a request that no node accepts; the refusing ones are no others."""
-        states = self._manager.get_host_states([candidate.id for candidate, _ in refused])
+        node_ids = [candidate.id for candidate, _ in refused]
+        states = self._manager.get_host_states(node_ids, request)
         failed = [
             {refusal.check for refusal in state.evaluate(request, self._policy).refusals}
             for state in states
@@ -204,7 +205,7 @@ class Scheduler:
         """Return the nodes that accept the claim by the ledger's own rule."""
         passed = {
             state.node.id
-            for state in self._manager.get_host_states([node.id for node in nodes])
+            for state in self._manager.get_host_states([node.id for node in nodes], request)
             if not state.evaluate(request, self._policy).refusals
         }
         return [node for node in nodes if node.id in passed]

@@ -180,7 +180,7 @@ def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlS
 
 
 @pytest.mark.parametrize(
-    ("body", "more"),
+    ("body", "most"),
     [
         ({"resources": {"MEMORY_MB": 1}}, 1),
         ({"resources": {"PCPU": 1}, "numa": {"cpu_policy": "dedicated"}}, 1 + 4),
@@ -189,8 +189,8 @@ def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlS
     ],
     ids=["plain", "numa", "class", "pci"],
 )
-def test_a_claim_without_a_host_costs_a_fixed_number_more_than_with_one(
-    store: SqlStore, body: dict[str, Any], more: int
+def test_a_claim_without_a_host_costs_few_more_than_with_one(
+    store: SqlStore, body: dict[str, Any], most: int
 ) -> None:
     for number in range(30):
         make_node(store, devices=(make_device(),), host=f"h{number}")
@@ -208,9 +208,9 @@ def test_a_claim_without_a_host_costs_a_fixed_number_more_than_with_one(
         scheduler.create_claim(requests[1])
     with count_statements(store) as listed:
         assert len(scheduler.select(requests[2])) == 20
-    assert len(placed) - len(named) == more
+    assert len(placed) - len(named) <= most
     assert len(again) <= len(placed)  # found by its unique key when it is inserted again
-    assert len(listed) == 1 + 4
+    assert len(listed) <= 1 + 4
 
 
 @pytest.mark.parametrize("count", [1, 40])

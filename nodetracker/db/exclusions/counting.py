@@ -126,7 +126,7 @@ def _evaluate(
 ) -> dict[int, NearMiss | None]:
     """Evaluate nodes by the ledger's rule; deleted ones are left out."""
     found = {}
-    for node in fleet.load_nodes_for(connection, set(node_ids), request):
+    for node in fleet.load_ledger_nodes(connection, set(node_ids), request):
         admission = evaluate_claim(request, assume_locked(node, request.workload.uuid), policy)
         found[node.id] = evaluate_miss(node.host, node.nodename, admission)
     return found

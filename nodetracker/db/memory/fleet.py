@@ -5,6 +5,7 @@ from datetime import datetime
 
 from nodetracker.accounting.usage import is_larger
 from nodetracker.db.memory.tables import MemoryRows, Tables, with_claims
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.node import NodeRecord, admission_values
 from nodetracker.model.service import COMPUTE_BINARY
@@ -13,8 +14,10 @@ from nodetracker.model.service import COMPUTE_BINARY
 class MemoryFleet(MemoryRows):
     """The part of `nodetracker.ports.Store` that schedulers read."""
 
-    def load_ledger_nodes(self, node_ids: Collection[int]) -> list[LedgerNode]:
-        """See `Store`."""
+    def load_ledger_nodes(
+        self, node_ids: Collection[int], request: ClaimRequest | None = None
+    ) -> list[LedgerNode]:
+        """See `Store`; nothing is left out."""
         with self._reading() as tables:
             return self._ledger_nodes(tables, sorted(tables.nodes.keys() & set(node_ids)))
 
