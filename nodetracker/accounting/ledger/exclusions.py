@@ -1,4 +1,4 @@
-"""Explain why nodes are no candidates: counts by check, and the nearest node."""
+"""Explain why nodes are not candidates: counts by check, and the nearest node."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """Why the nodes that a request may name are no candidates.
+    """Reasons why nodes that a request may name are not candidates.
 
     Attributes:
         total: number of these nodes.

@@ -94,11 +94,11 @@ def _list_placed(request: ClaimRequest, policy: AdmissionPolicy) -> frozenset[Ad
     """Return the checks that columns cannot express; none with an unknown PCI alias."""
     if any(item.alias not in policy.aliases for item in request.pci_requests):
         return frozenset()
-    asked = {
+    is_requested = {
         AdmissionCheck.NUMA: request.numa is not None,
         AdmissionCheck.PCI: request.pci_requests,
     }
-    return frozenset(check for check, is_asked in asked.items() if is_asked)
+    return frozenset(check for check, is_true in is_requested.items() if is_true)
 
 
 def _order_by_rank(failures: Failures) -> "list[sa.ColumnElement[Any]]":
