@@ -1,5 +1,6 @@
 """nodetracker-api as a process: TLS, slow and long requests, its end, its services row."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -151,6 +152,46 @@ def test_an_unusable_certificate_is_a_configuration_error(api):
     done = api.programs.run("nodetracker-api")
     assert done.returncode == 78
     assert "[api] cert_file" in done.stderr
+
+
+def set_user(api: ApiProcess, name: str, password: str) -> dict[str, str]:
+    """Create a user, whose password is in no file; return the headers of its requests."""
+    manage = [sys.executable, "-m", "nodetracker.cmd.manage", "--config-file", api.programs.path]
+    subprocess.run([*manage, "user", "set", name], input=password, text=True, check=True)
+    encoded = base64.b64encode(f"{name}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {encoded}"}
+
+
+def test_users_of_the_file_log_in_and_each_change_is_logged(api, tmp_path):
+    api.configure(auth_strategy="http_basic", http_basic_auth_user_file=tmp_path / "htpasswd")
+    body, path = json.dumps({"status": "disable"}), "/v2.1/os-hosts/nowhere"
+    with api.start() as running:
+        running.wait_for("create one with 'nodetracker-manage user set NAME'")
+        running.wait_for("Serving on")
+        assert api.get()[0] == 401
+        reader, admin = set_user(api, "eve", "s3cret-1"), set_user(api, "admin", "s3cret-2")
+        assert (tmp_path / "htpasswd").stat().st_mode & 0o777 == 0o640
+        assert api.get(**reader)[0] == 200
+        assert api.get(**reader | {"Authorization": admin["Authorization"][:-4]})[0] == 401
+        assert api.get(path, "PUT", body, **reader, **{"X-Roles": "admin"})[0] == 403
+        assert api.get(path, "PUT", body, **admin, Origin="https://evil.example.org")[0] == 403
+        assert api.get(path, "PUT", body, **admin)[0] == 404
+        rule = "project -, rule os_compute_api:os-hosts:update"
+        for line in (
+            f"user eve, {rule}, target PUT {path}: 403",
+            f"user admin, {rule}, target PUT {path}: 403",
+            f"user admin, {rule}, target PUT {path}: 404",
+        ):
+            running.wait_for(line)
+        for secret in ("s3cret", reader["Authorization"], admin["Authorization"], "$2b$"):
+            assert secret not in running.output()
+
+
+def test_noauth_on_another_address_than_loopback_is_a_configuration_error(api):
+    api.configure(listen="0.0.0.0")
+    done = api.programs.run("nodetracker-api")
+    assert done.returncode == 78
+    assert "[api] auth_strategy: noauth" in done.stderr
 
 
 FORKING = """
