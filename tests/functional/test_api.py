@@ -31,13 +31,13 @@ class ApiProcess:
         self.configure()
         self.programs.make_schema()
 
-    def configure(self, **options) -> None:
+    def configure(self, extra: str = "", **options) -> None:
         api = {
             "port": self.port, "threads": THREADS, "auth_strategy": "noauth",
             "cert_file": self.certificate, "key_file": self.key,
         } | options  # fmt: skip
         lines = [f"{name} = {value}" for name, value in api.items()]
-        self.programs.configure(extra="\n".join(["[api]", *lines]))
+        self.programs.configure(extra="\n".join([extra, "[api]", *lines]))
 
     def start(self):
         return self.programs.start("nodetracker-api")
@@ -248,3 +248,48 @@ def test_other_programs_do_not_import_what_serves(api, module):
         check=True,
     )
     assert WEB & set(done.stdout.split()) == set(), done.stderr
+
+
+def test_standalone_serves_what_its_own_agent_can_do(tmp_path):
+    port = find_free_port()
+    programs = Programs(tmp_path, extra=f"[api]\nport = {port}")
+    programs.inventory.write_text(
+        json.dumps({"nodes": [{"nodename": "n", "vcpus": 1, "memory_mb": 512, "disk_gb": 1}]})
+    )
+
+    def get(path):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        with programs.start("nodetracker-standalone") as running:
+            running.wait_for(f"REST: cannot serve on 127.0.0.1 port {port}")
+            running.wait_for("is ready")
+    with programs.start("nodetracker-standalone") as running:
+        running.wait_for(f"Serving on http://127.0.0.1:{port}")
+        running.wait_for("is ready")
+        [service] = get("/v1/services")[1]["services"]
+        assert (service["host"], service["binary"]) == ("host-1", "nodetracker-compute")
+        status, answer = get("/v2.1/os-hosts/host-1/reboot")
+        assert status == 501
+        assert "fake" in answer["notImplemented"]["message"]
+        assert running.stop() == 0
+
+
+def test_conductors_answer_for_the_database(api, rabbitmq, tmp_path):
+    url = rabbitmq.make_virtual_host("api")
+    conductor = Programs(
+        tmp_path / "conductor", api.programs.connection, "c-1", extra=f"transport_url = {url}"
+    )
+    api.programs.connection = "sqlite:////nonexistent/db"
+    api.configure(extra=f"transport_url = {url}\n[conductor]\nuse_local = false")
+    with conductor.start("nodetracker-conductor") as running, api.start() as served:
+        running.wait_for("RPC is served")
+        served.wait_for("Serving on")
+        wait_until(lambda: len(api.get()[1].get("services", [])) == 2)
+        assert {service["state"] for service in api.get()[1]["services"]} == {"up"}
+        assert served.stop() == 0

@@ -4,9 +4,15 @@ from datetime import datetime
 
 import pytest
 
-from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.liveness import find_broker_outage, is_first_watcher
 from nodetracker.accounting.reports.summary import state_of
-from nodetracker.model.service import BROKER, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.service import (
+    API_BINARY,
+    BROKER,
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    ServiceRecord,
+)
 from tests.builders import NOW, later, make_service
 
 DOWN = 60
@@ -83,3 +89,15 @@ def test_an_agent_that_reported_its_end_is_down_until_a_takeover(
 ) -> None:
     service = make_service(**({"last_seen_up": NOW, "last_audit": {"by_broker": True}} | changes))
     assert state_of(service, NOW, DOWN, later(-100)) == state
+
+
+def test_of_all_conductors_and_api_services_that_are_up_the_first_by_name_watches() -> None:
+    services = [
+        make_service(host="a", binary=COMPUTE_BINARY),
+        make_service(host="b", binary=CONDUCTOR_BINARY, last_seen_up=later(-61)),
+        make_service(host="c", binary=API_BINARY),
+        make_service(host="c", binary=CONDUCTOR_BINARY),
+        make_service(host="d", binary=API_BINARY),
+    ]
+    first = [s for s in services if is_first_watcher(services, s.host, s.binary, NOW, 60)]
+    assert [(s.host, s.binary) for s in first] == [("c", API_BINARY)]

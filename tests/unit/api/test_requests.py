@@ -6,8 +6,11 @@ import warnings
 from dataclasses import replace
 
 import falcon
+import falcon.testing
 import pytest
+from oslo_config import cfg
 
+from nodetracker.api.application import build_application, proxy_layer
 from nodetracker.api.call import Answer
 from nodetracker.api.context import Identity
 from nodetracker.api.policies import list_rules
@@ -344,3 +347,17 @@ def test_no_request_id_comes_from_outside(api):
 def test_every_rule_of_the_table_is_a_rule_of_the_policy():
     used = {o.rule for r in ROUTES for operations in r.methods.values() for o in operations}
     assert used - {None} <= {rule.name for rule in list_rules()}
+
+
+class TestProxies:
+    @pytest.mark.parametrize(("is_trusted", "prefix"), [(True, "https"), (False, "http")])
+    def test_their_headers_count_only_if_the_operator_says_so(self, backend, is_trusted, prefix):
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[], default_config_dirs=[])
+        application = build_application(backend, layers=[proxy_layer(conf)])
+        conf.set_override("enable_proxy_headers_parsing", is_trusted, group="oslo_middleware")
+        client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
+        found = client.simulate_get(
+            "/v2.1", headers={"X-Forwarded-Proto": "https", "X-Forwarded-Host": "h"}
+        )
+        assert found.json["version"]["links"][0]["href"].startswith(f"{prefix}://")
