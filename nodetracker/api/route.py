@@ -58,9 +58,10 @@ class Route:
 
     @property
     def allowed(self) -> list[str]:
-        """The methods that clients may use, for the header ``Allow``."""
-        names = [*self.methods, "HEAD"] if "GET" in self.methods else list(self.methods)
-        return sorted(names)
+        """The methods that clients may use, for the header ``Allow``; HEAD never changes."""
+        gets = self.methods.get("GET", ())
+        has_head = bool(gets) and not gets[0].is_change
+        return sorted([*self.methods, "HEAD"] if has_head else self.methods)
 
 
 def route(path: str, **methods: Operation | Sequence[Operation]) -> Route:

@@ -167,6 +167,13 @@ class TestActions:
         assert api.request("GET", f"/v2.1/os-hosts/nowhere/{action}").status_code == 404
         assert agents.done == []
 
+    def test_asking_for_headers_powers_nothing_off(self, backend):
+        agents = Agents()
+        api = Api(replace(backend, agents=AgentCalls(agents)))
+        found = api.request("HEAD", "/v2.1/os-hosts/host-1/shutdown")
+        assert (found.status_code, found.headers["allow"]) == (405, "GET")
+        assert agents.done == []
+
     def test_a_page_of_another_site_powers_nothing_off(self, backend):
         agents = Agents()
         api = Api(replace(backend, agents=AgentCalls(agents)))
