@@ -6,7 +6,7 @@ from wsgiref.types import WSGIApplication, WSGIEnvironment
 from keystonemiddleware.auth_token import AuthProtocol
 
 from nodetracker.api.context import Identity
-from nodetracker.errors import AuthenticationError
+from nodetracker.errors import AuthenticationError, ConfigError
 
 PROJECT = "nodetracker"
 _CONFIRMED = "Confirmed"
@@ -21,13 +21,21 @@ def validate_tokens(application: WSGIApplication, conf: Any) -> WSGIApplication:
 
     Args:
         conf: oslo.config's object with the group ``keystone_authtoken``.
+
+    Raises:
+        ConfigError: an option without which every request fails is not set.
     """
     settings = {
         "oslo_config_config": conf,
         "oslo_config_project": PROJECT,
         "delay_auth_decision": True,
     }
-    protected: WSGIApplication = AuthProtocol(application, settings)
+    protected: WSGIApplication = AuthProtocol(application, settings)  # registers the options
+    group = conf.keystone_authtoken
+    if not group.auth_type and not group.auth_section:
+        raise ConfigError("[keystone_authtoken] auth_type: is not set")
+    if not group.www_authenticate_uri:
+        raise ConfigError("[keystone_authtoken] www_authenticate_uri: is not set")
     return protected
 
 

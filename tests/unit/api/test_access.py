@@ -53,14 +53,22 @@ CHANGES = (
     ),
 )
 
+KEYSTONE = {
+    "www_authenticate_uri": "http://keystone.example.org",
+    "auth_type": "password",
+    "auth_url": "http://127.0.0.1:1",  # nobody answers
+    "username": "nodetracker",
+    "password": SECRET,
+    "http_request_max_retries": 0,
+}
+
 
 @pytest.fixture
 def conf(tmp_path):
     conf = cfg.ConfigOpts()
     conf.register_opts(api_options.OPTIONS, group=api_options.GROUP)
-    (tmp_path / "keystone.conf").write_text(
-        "[keystone_authtoken]\nwww_authenticate_uri = http://keystone.example.org\n"
-    )
+    lines = [f"{name} = {value}\n" for name, value in KEYSTONE.items()]
+    (tmp_path / "keystone.conf").write_text("".join(["[keystone_authtoken]\n", *lines]))
     conf([f"--config-dir={tmp_path}"], default_config_files=[])
     path = tmp_path / "htpasswd"
     path.write_text(f"admin:{HASH}\neve:{HASH}\n")
@@ -195,6 +203,15 @@ class TestKeystone:
             assert found.status_code == 401
             assert found.headers["www-authenticate"].startswith("Keystone uri=")
         assert client.request("GET", "/v2.1").status_code == 200
+
+    @pytest.mark.parametrize("name", ["auth_type", "www_authenticate_uri"])
+    def test_options_without_which_requests_fail_are_required(self, build, tmp_path, conf, name):
+        pytest.importorskip("keystonemiddleware")
+        lines = [f"{key} = {value}\n" for key, value in KEYSTONE.items() if key != name]
+        (tmp_path / "keystone.conf").write_text("".join(["[keystone_authtoken]\n", *lines]))
+        conf.reload_config_files()
+        with pytest.raises(ConfigError, match=rf"^\[keystone_authtoken\] {name}: is not set"):
+            build(auth_strategy="keystone")
 
 
 FOREIGN = [
