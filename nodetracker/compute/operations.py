@@ -9,8 +9,8 @@ from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.compute.node_resolution import find_node, missing_node
 from nodetracker.errors import DriverFeatureError, RefusedError
+from nodetracker.fleet.node_resolution import find_node, missing_node
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration

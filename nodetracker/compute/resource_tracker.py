@@ -12,9 +12,9 @@ from nodetracker.compute.auditor import Auditor
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.node_reader import NodeReader
-from nodetracker.compute.node_resolution import find_node
 from nodetracker.compute.row_writer import RowWriter
 from nodetracker.compute.warning_registry import WarningRegistry
+from nodetracker.fleet.node_resolution import find_node
 from nodetracker.loops import Progress
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest

@@ -15,9 +15,9 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_admission, render_claim
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
 from nodetracker.cmd.commands.dry_run import show_admission
-from nodetracker.compute.node_resolution import find_node
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.ports.fleet import read_items

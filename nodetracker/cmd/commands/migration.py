@@ -11,8 +11,8 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.migrations import render_migration
 from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
-from nodetracker.compute.node_resolution import find_node
 from nodetracker.errors import NotFoundError
+from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.listing import MigrationQuery
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
 from nodetracker.ports.fleet import read_items

@@ -25,8 +25,8 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
     parse_since,
 )
-from nodetracker.compute.node_resolution import find_node, missing_node
 from nodetracker.errors import RefusedError
+from nodetracker.fleet.node_resolution import find_node, missing_node
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
