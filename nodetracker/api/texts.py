@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
 from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.identifier import parse_uuid
 
 MAX_ID = 2**63 - 1
 """The largest integer that a database compares."""
@@ -87,3 +88,35 @@ def parse_row_id(text: str, what: str) -> int:
     if not is_number or int(text) > MAX_ID:
         raise NotFoundError(f"no such {what}: {text}")
     return int(text)
+
+
+def parse_path_uuid(text: str, what: str) -> str:
+    """Return the uuid in a path.
+
+    Args:
+        what: the kind of object, for the error.
+
+    Raises:
+        NotFoundError: it is not a uuid, so no object has it.
+
+    >>> parse_path_uuid("6A0E1F6C5A344A649D3A0F4F5C9A7B11", "claim")
+    '6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11'
+    """
+    try:
+        return parse_uuid(text)
+    except ValueError:
+        raise NotFoundError(f"no such {what}: {text}") from None
+
+
+def parse_query_uuid(name: str, text: str | None) -> str | None:
+    """Return the uuid in a parameter of a query, None without the parameter.
+
+    Raises:
+        RequestError: it is not a uuid.
+    """
+    if text is None:
+        return None
+    try:
+        return parse_uuid(text)
+    except ValueError as error:
+        raise RequestError(name, str(error)) from None

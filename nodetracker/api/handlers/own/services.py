@@ -7,8 +7,8 @@ from nodetracker.accounting.reports import services as reports
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.texts import parse_path_uuid
 from nodetracker.errors import NotFoundError, RequestError
-from nodetracker.identifier import parse_uuid
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceChange, ServiceRecord
 from nodetracker.rendering import render_time
@@ -36,7 +36,7 @@ def list_services(call: Call) -> Answer:
 
 def show_service(call: Call) -> Answer:
     """Show a service."""
-    return Answer(_show(call, _parse_uuid(call)))
+    return Answer(_show(call, parse_path_uuid(call.params["uuid"], "service")))
 
 
 def update_service(call: Call) -> Answer:
@@ -44,25 +44,18 @@ def update_service(call: Call) -> Answer:
     change = ServiceChange(**call.body)
     if change.disabled_reason is not None and not change.disabled:
         raise RequestError("disabled_reason", "is only accepted with disabled: true")
-    service = call.store.find_service(_parse_uuid(call))
+    service = call.store.find_service(parse_path_uuid(call.params["uuid"], "service"))
     call.store.set_service(service.host, service.binary, change)
     return Answer(_show(call, service.uuid))
 
 
 def delete_service(call: Call) -> Answer:
     """Delete a service that has ended, with its nodes and its queues in the broker."""
-    service = call.store.find_service(_parse_uuid(call))
+    service = call.store.find_service(parse_path_uuid(call.params["uuid"], "service"))
     down_time = call.backend.settings.service_down_time
     call.store.delete_service(service.host, service.binary, down_time)
     call.backend.delete_queues(service.host, service.binary)
     return Answer(status=204)
-
-
-def _parse_uuid(call: Call) -> str:
-    try:
-        return parse_uuid(call.params["uuid"])
-    except ValueError:
-        raise NotFoundError(f"no such service: {call.params['uuid']}") from None
 
 
 def _show(call: Call, uuid: str) -> dict[str, Any]:
