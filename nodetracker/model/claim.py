@@ -115,6 +115,8 @@ class Claim:
         numa: placement of its cells, None when it requested none.
         devices: addresses of its PCI devices.
         expires_at: when it expires unless its guest appears, None once confirmed.
+        is_repeated: whether the ledger returns it for a request that it had
+            granted before; not stored.
     """
 
     uuid: str
@@ -133,6 +135,7 @@ class Claim:
     migration_uuid: str | None = None
     numa: NumaPlacement | None = None
     devices: tuple[str, ...] = ()
+    is_repeated: bool = field(default=False, compare=False)
 
     @property
     def is_active(self) -> bool:

@@ -216,13 +216,17 @@ class TestAgain:
         make_node(store)
         request = ask(claim=str(uuid.uuid4()), VCPU=2)
         granted = claim(store, request)
-        assert claim(store, request) == granted
+        again = claim(store, request)
+        assert again == granted
+        assert (granted.is_repeated, again.is_repeated) == (False, True)
         assert node(store).values.vcpus_used == 3
 
     def test_the_same_claim_is_returned_when_it_would_not_fit_again(self, store: Store) -> None:
         make_node(store)
         request = ask(claim=str(uuid.uuid4()), VCPU=7)
-        assert claim(store, request) == claim(store, request)
+        granted, again = claim(store, request), claim(store, request)
+        assert again == granted
+        assert again.is_repeated
 
     def test_another_body_is_a_conflict(self, store: Store) -> None:
         make_node(store)

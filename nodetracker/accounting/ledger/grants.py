@@ -91,7 +91,7 @@ def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim 
     for claim in found:
         if claim.request_hash != request.request_hash:
             raise ClaimConflictError(f"claim {request.uuid} exists with another request body")
-        return claim
+        return replace(claim, is_repeated=True)
     return None
 
 
