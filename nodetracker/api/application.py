@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 from wsgiref.types import WSGIApplication
 
 import falcon
@@ -17,6 +18,7 @@ from nodetracker.api.family import NOVA_BASE
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.texts import decode_url_text
+from nodetracker.errors import StoreError
 
 LOG = logging.getLogger(__name__)
 
@@ -87,8 +89,11 @@ def _handle_error(
     """Answer with an error."""
     problem = explain(error)
     request_id = request.env.get(REQUEST_ID, "")
+    path = quote(request.path)  # one line
     if problem.status.value == 500:
-        LOG.error("%s %s %s failed", request_id, request.method, request.path, exc_info=error)
+        LOG.error("%s %s %s failed", request_id, request.method, path, exc_info=error)
+    elif isinstance(error, StoreError):  # of which the client sees no details
+        LOG.warning("%s %s %s: %s", request_id, request.method, path, error)
     response.status = problem.status
     response.stream = None
     response.set_headers(dict(problem.headers))

@@ -61,6 +61,11 @@ _NOVA_NAMES = {
 }
 
 
+_DETAILS = {
+    HTTPStatus.NOT_FOUND: "The resource could not be found.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "The resource does not have this method; see the header Allow.",
+}
+
 # Python 3.13 has another phrase, and codes never change.
 _PHRASES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "content_too_large"}
 
@@ -113,7 +118,7 @@ def _explain_http(error: falcon.HTTPError) -> Problem:
     status = HTTPStatus(error.status_code)
     phrase = _PHRASES.get(status, status.phrase)
     code = f"nodetracker.http.{phrase.lower().replace(' ', '_').replace('-', '_')}"
-    detail = error.description or error.title or status.phrase
+    detail = error.description or _DETAILS.get(status, status.phrase)
     return Problem(status, code, detail, dict(error.headers or {}))
 
 

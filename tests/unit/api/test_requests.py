@@ -129,6 +129,12 @@ class TestErrors:
         assert "secret" not in found.text
         assert "db-7" not in found.text
 
+    def test_why_the_database_is_away_is_only_in_the_log(self, echo_api, caplog):
+        FAILURE[:] = [StoreUnavailableError("mysql at db-7 is read-only")]
+        found = echo_api.request("GET", "/v1/fail")
+        request_id = found.headers["x-openstack-request-id"]
+        assert caplog.messages == [f"{request_id} GET /v1/fail: mysql at db-7 is read-only"]
+
     def test_a_refused_claim_has_its_reasons(self, echo_api):
         FAILURE[:] = [ClaimRefusedError(["no room", "no devices"])]
         [shown] = echo_api.request("GET", "/v1/fail").json["errors"]
@@ -150,7 +156,8 @@ class TestErrors:
         assert "secret" not in found.text
 
     def test_an_unknown_path_has_the_form_of_its_family(self, api):
-        assert set(api.request("GET", "/v2.1/servers").json) == {"itemNotFound"}
+        found = api.request("GET", "/v2.1/servers").json["itemNotFound"]
+        assert found == {"code": 404, "message": "The resource could not be found."}
         assert set(api.request("GET", "/nothing").json) == {"errors"}
 
 
