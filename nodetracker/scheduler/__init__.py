@@ -1,1 +1,1 @@
-"""Find nodes for claims without a host: cached nodes, the ledger's checks, weights."""
+"""Find nodes for claims without a host: the candidates of the store, asked one after another."""
