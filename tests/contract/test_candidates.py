@@ -15,8 +15,17 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import CandidatePolicy, Store
 from nodetracker.settings import Multipliers
+from tests.builders import take_service
 from tests.contract.test_ledger import ADMISSION_POLICY
-from tests.contract.values import SINCE, create, make_guest, make_values, register
+from tests.contract.values import (
+    SINCE,
+    create,
+    key_of,
+    make_guest,
+    make_incarnation,
+    make_values,
+    register,
+)
 
 POLICY = CandidatePolicy(60)
 NAMED = CandidatePolicy(60, order=CandidateOrder.NAMED)
@@ -224,6 +233,19 @@ def test_a_host_whose_agent_ended_is_left_out(store: Store) -> None:
     assert find(store, request) == ["two", "one"]
     store.report_state(agent, 10, AuditState(), is_last=True)
     assert find(store, request) == ["one"]
+
+
+def test_a_node_without_a_service_is_left_out_and_ends_no_page(store: Store) -> None:
+    for number in range(3):
+        make_node(store, f"h{number}")
+    agent = key_of(take_service(store, "ghost", make_incarnation("agent-ghost"), "other"))
+    store.apply_changes(agent, [create(agent, "ghost-n", make_values(facts={}))], 60)
+    request = ask(vcpu_milli=1)
+    page, found = store.find_candidates(request, NAMED, 1), []
+    while page.next is not None:
+        found += hosts(page.nodes)
+        page = store.find_candidates(request, NAMED, 1, page.next)
+    assert found == ["h0", "h1", "h2"]
 
 
 def make_fleet(store: Store) -> None:

@@ -12,6 +12,7 @@ from nodetracker.accounting.ledger.screening import (
     list_amounts,
     refusing_flags,
 )
+from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.connection.dialect import has_text, utc_ago
 from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
@@ -95,19 +96,27 @@ def screen_amounts(request: ClaimRequest) -> dict[AdmissionCheck, Condition]:
     return fits | {AdmissionCheck.RAM: _fits_memory(amounts[MEMORY], is_instance)}
 
 
-def accepts_claims(service_down_time: int) -> Condition:
-    """Return the condition that a node's agent is in service, as `accounting.liveness`."""
+def list_closed_hosts(service_down_time: int) -> "sa.Select[tuple[str]]":
+    """Return the query of the hosts whose agent is not in service, as `accounting.liveness`.
+
+    They are few. To look up the service of each node takes MariaDB as long as
+    all the rest (seen with 10.11 and 10,000 nodes).
+    """
     # A subquery, so that PostgreSQL reads the time once and not for each row.
     ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
-    return sa.and_(
-        _services.host == _nodes.host,
+    query = sa.select(_services.host).where(
         _services.binary == COMPUTE_BINARY,
-        _services.disabled == sa.false(),
-        _services.maintenance == sa.false(),
-        _services.forced_down == sa.false(),
-        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
-        sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
+        sa.or_(
+            _services.disabled == sa.true(),
+            _services.maintenance == sa.true(),
+            _services.forced_down == sa.true(),
+            _services.ended_epoch == _services.epoch,
+            sa.func.coalesce(_services.last_seen_up, _services.created_at) < ago,
+        ),
     )
+    for dialect in MYSQL_NAMES:
+        query = query.with_hint(tables.services, "USE INDEX (ix_services_availability)", dialect)
+    return query
 
 
 def _fits(wanted: AmountScreen, total: Amount, used: Amount, free: Amount) -> Condition:

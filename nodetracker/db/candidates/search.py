@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.weights import WEIGHED
 from nodetracker.db.candidates import ordering
-from nodetracker.db.candidates.screens import FREE, FREE_PCPUS, accepts_claims, is_wanted
+from nodetracker.db.candidates.screens import FREE, FREE_PCPUS, is_wanted, list_closed_hosts
 from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.schema import tables
 from nodetracker.model.candidate import (
@@ -17,9 +17,12 @@ from nodetracker.model.candidate import (
     Scale,
 )
 from nodetracker.model.claim import Amounts, ClaimRequest
+from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
+_services = tables.services.c
+_is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
 
 
 def find_candidates(
@@ -32,7 +35,9 @@ def find_candidates(
     """See `Store.find_candidates`."""
     rows = connection.execute(build_search(request, policy, limit, after)).all()
     nodes = tuple(
-        CandidateNode(row.id, row.host, row.nodename, row.weight, _decode_free(row)) for row in rows
+        CandidateNode(row.id, row.host, row.nodename, row.weight, _decode_free(row))
+        for row in rows
+        if row.has_service
     )
     if not rows or len(rows) < limit:
         return CandidatePage(nodes)
@@ -48,7 +53,8 @@ def build_search(
 ) -> sa.Select[Any]:
     """Return the statement that finds a page of candidates.
 
-    The nodes are ordered by few columns, those of the page get the others.
+    The nodes are ordered by few columns, those of the page get the others. Nodes
+    without a service are among them, as they are found only on a page.
     """
     wanted = is_wanted(request)
     if after is None:
@@ -65,15 +71,14 @@ def build_search(
     ]
     if is_named:
         columns += [_nodes.host, _nodes.hypervisor_hostname.label("nodename")]
-    joined: sa.FromClause = tables.compute_nodes.join(
-        tables.services, accepts_claims(policy.service_down_time)
-    )
+    joined: sa.FromClause = tables.compute_nodes
     if scaling.table is not None:
         ends = [prefix + name for prefix in (ordering.LEAST, ordering.MOST) for name in WEIGHED]
         columns += [scaling.table.c[name] for name in ends]
         # Always true: SQLAlchemy warns of a product without a condition, even with one row.
         joined = joined.join(scaling.table, scaling.least[WEIGHED[0]] <= FREE[WEIGHED[0]])
-    every = sa.select(*columns).select_from(joined).where(wanted)
+    closed = list_closed_hosts(policy.service_down_time)
+    every = sa.select(*columns).select_from(joined).where(wanted, _nodes.host.not_in(closed))
     placed = (every if request.host else _hint(every)).subquery("placed")
     order = ordering.order_by(policy, placed.c)
     page = sa.select(placed).order_by(*order).limit(limit)
@@ -87,19 +92,22 @@ def build_search(
             _nodes.hypervisor_hostname.label("nodename"),
             FREE_PCPUS.label("pcpus"),
             *(FREE[name].label(name) for name in WEIGHED),
+            _services.id.is_not(None).label("has_service"),
         )
-        .select_from(best.join(tables.compute_nodes, _nodes.id == best.c.id))
+        .select_from(
+            best.join(tables.compute_nodes, _nodes.id == best.c.id).outerjoin(
+                tables.services, _is_service
+            )
+        )
         .order_by(*ordering.order_by(policy, best.c))
     )
 
 
 def _hint(query: sa.Select[Any]) -> sa.Select[Any]:
-    """Let MariaDB and MySQL read two indexes that contain all columns, in place of the rows."""
+    """Let MariaDB and MySQL read an index that contains all columns, in place of the rows."""
     for dialect in MYSQL_NAMES:
-        query = (
-            query.prefix_with("STRAIGHT_JOIN", dialect=dialect)
-            .with_hint(tables.compute_nodes, "USE INDEX (ix_compute_nodes_candidates)", dialect)
-            .with_hint(tables.services, "USE INDEX (ix_services_availability)", dialect)
+        query = query.prefix_with("STRAIGHT_JOIN", dialect=dialect).with_hint(
+            tables.compute_nodes, "USE INDEX (ix_compute_nodes_candidates)", dialect
         )
     return query
 
