@@ -10,6 +10,7 @@ from nodetracker.api.context import RequestContext
 from nodetracker.api.microversions import Version
 from nodetracker.errors import ForbiddenError, NotFoundError
 from nodetracker.ports import AdmissionPolicy, Store
+from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import ApiSettings
 
 
@@ -42,6 +43,7 @@ class Backend:
     store: Store
     agents: AgentCalls
     policy: AdmissionPolicy
+    scheduler: Scheduler
     authorizer: Authorizer
     delete_queues: Callable[[str, str], None]
 
@@ -121,6 +123,23 @@ class Call:
         if identity.project_id is None:
             raise ForbiddenError(f"Policy does not allow {rule} to be performed.")
         return identity.project_id
+
+    def select_project(self, rule: str, wanted: str | None) -> str | None:
+        """Return the project of which a list shows objects, None for those of all.
+
+        Args:
+            rule: of the list, which allows the request.
+            wanted: the project that the request names, None = any.
+
+        Raises:
+            ForbiddenError: the caller may not see objects of that project.
+        """
+        visible = self.find_visible_project(rule)
+        if visible is None:
+            return wanted
+        if wanted not in (None, visible):
+            raise ForbiddenError(f"project: policy does not allow {rule} for another project.")
+        return visible
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_database_settings,
+    build_scheduler_settings,
     check_conductor_values,
     read_host_name,
 )
@@ -30,6 +31,7 @@ from nodetracker.model.service import API_BINARY
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.rpc.notify import NotificationSender
+from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import ApiSettings
 
 POOL_SECONDS = 5
@@ -157,12 +159,14 @@ def _build_application(
     delete_queues: Callable[[str, str], None],
 ) -> WSGIApplication:
     access = build_access(conf)
+    policy = build_admission_policy(conf)
     backend = Backend(
         version=version("nodetracker"),
         settings=settings,
         store=store,
         agents=agents,
-        policy=build_admission_policy(conf),
+        policy=policy,
+        scheduler=Scheduler(store, policy, build_scheduler_settings(conf)),
         authorizer=access.authorizer,
         delete_queues=delete_queues,
     )

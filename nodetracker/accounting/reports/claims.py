@@ -1,5 +1,6 @@
 """Render claims and the results of dry runs as plain data, for the command line and REST."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import repeat
 from typing import Any
@@ -29,6 +30,21 @@ def render_claim(claim: Claim) -> dict[str, Any]:
     }
 
 
+def render_claim_details(claim: Claim) -> dict[str, Any]:
+    """Return the columns of ``claim list``, and what a workload needs to use its claim."""
+    return render_claim(claim) | {
+        "workload_kind": claim.workload.kind.value,
+        "project_id": claim.workload.project_id,
+        "pcpus": claim.amounts.pcpus,
+        "resources": dict(claim.amounts.resources),
+        "numa": None if claim.numa is None else encode_placement(claim.numa),
+        "devices": list(claim.devices),
+        "migration_uuid": claim.migration_uuid,
+        "created_at": render_time(claim.created_at),
+        "updated_at": render_time(claim.updated_at),
+    }
+
+
 def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
     """Return a dry run's columns: what fits, and what does not and why."""
     verdicts = [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts]
@@ -53,4 +69,18 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
         "numa_reasons": list(answer.numa_reasons),
         "resources": verdicts,
         "pci": pools,
+    }
+
+
+def render_no_candidate(reasons: Sequence[str]) -> dict[str, Any]:
+    """Return a dry run's columns when no node would accept the claim."""
+    return {
+        "host": None,
+        "nodename": None,
+        "fits": False,
+        "reasons": list(reasons),
+        "numa": None,
+        "numa_reasons": [],
+        "resources": [],
+        "pci": [],
     }

@@ -1,11 +1,48 @@
 """Routes of nodetracker's own API."""
 
-from nodetracker.api.handlers.own import about, services
+from nodetracker.api.handlers.own import about, claims, services
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.schemas import about as about_schemas
+from nodetracker.api.schemas import claims as claims_schemas
 from nodetracker.api.schemas import services as services_schemas
+from nodetracker.schemas.claim import CLAIM_REQUEST
+
+_CLAIM_ANSWER = {200: claims_schemas.CLAIM}
+
+_CLAIMS: tuple[Route, ...] = (
+    route(
+        "/v1/claims",
+        GET=Operation(
+            claims.list_claims,
+            "nodetracker:claims:list",
+            query=claims_schemas.LIST_QUERY,
+            answers={200: claims_schemas.CLAIMS},
+        ),
+        POST=Operation(
+            claims.create_claim,
+            "nodetracker:claims:create",
+            query=claims_schemas.CREATE_QUERY,
+            body=CLAIM_REQUEST,
+            answers={200: claims_schemas.CLAIM_OR_ADMISSION, 201: claims_schemas.CLAIM},
+        ),
+    ),
+    route(
+        "/v1/claims/{uuid}",
+        GET=Operation(claims.show_claim, "nodetracker:claims:show", answers=_CLAIM_ANSWER),
+        DELETE=Operation(claims.abort_claim, "nodetracker:claims:abort", answers=_CLAIM_ANSWER),
+    ),
+    route(
+        "/v1/claims/{uuid}/confirm",
+        POST=Operation(claims.confirm_claim, "nodetracker:claims:confirm", answers=_CLAIM_ANSWER),
+    ),
+    route(
+        "/v1/claims/{uuid}/renew",
+        POST=Operation(claims.renew_claim, "nodetracker:claims:renew", answers=_CLAIM_ANSWER),
+    ),
+)
 
 OWN: tuple[Route, ...] = (
+    *_CLAIMS,
     route(
         "/v1/about",
         GET=Operation(

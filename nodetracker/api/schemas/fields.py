@@ -7,6 +7,8 @@ TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 TIME: Schema = {"type": "string", "format": "date-time"}
 TIME_OR_NULL: Schema = {"type": ["string", "null"], "format": "date-time"}
 INTEGER: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
 BOOLEAN: Schema = {"description": "true or false", "type": "boolean"}
 
 
@@ -20,6 +22,11 @@ def answer(properties: Schema) -> Schema:
     }
 
 
+def list_of_answers(items: Schema) -> Schema:
+    """Return the schema of a list in an answer."""
+    return {"type": "array", "items": items}
+
+
 def answered_list(noun: str, item: Schema, links: Schema) -> Schema:
     """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``."""
-    return answer({noun: {"type": "array", "items": item}, "links": links})
+    return answer({noun: list_of_answers(item), "links": links})

@@ -19,6 +19,7 @@ from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import RpcUnavailableError
+from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import AdmissionPolicy, ApiSettings
 from tests.builders import make_incarnation, take_service
 
@@ -124,12 +125,14 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def backend(store: MemoryStore) -> Backend:
+    policy = AdmissionPolicy(60, 600)
     return Backend(
         version="1.2.3",
         settings=ApiSettings("api-1"),
         store=store,
         agents=AgentCalls(SilentAgents()),
-        policy=AdmissionPolicy(60, 600),
+        policy=policy,
+        scheduler=Scheduler(store, policy),
         authorizer=Rules(),
         delete_queues=Queues(),
     )

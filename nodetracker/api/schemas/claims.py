@@ -1,0 +1,120 @@
+"""Schemas of claims; that of a request is `schemas.claim`."""
+
+from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    NUMBER_OR_NULL,
+    TEXT_OR_NULL,
+    TIME,
+    TIME_OR_NULL,
+    answer,
+    answered_list,
+    list_of_answers,
+)
+from nodetracker.model.claim import ClaimKind, ClaimState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.schemas.fields import UUID, Schema, list_of, one_of, record
+
+LIST_QUERY = record(
+    {
+        "host": ANY_TEXT,
+        "node": {"description": "a nodename", "type": "string"},
+        "state": list_of(one_of(ClaimState), "states; may be repeated"),
+        "workload": UUID,
+        "project": ANY_TEXT,
+        **PAGE,
+    }
+)
+
+CREATE_QUERY = record({"dry_run": BOOLEAN})
+
+_CELL = answer(
+    {
+        "host_cell": INTEGER,
+        "vcpus": INTEGER,
+        "memory_mb": INTEGER,
+        "page_size_kb": {"type": ["integer", "null"]},
+        "pages": INTEGER,
+        "pins": {
+            "description": "CPU of the guest -> CPU of the host",
+            "type": "object",
+            "additionalProperties": INTEGER,
+        },
+        "isolated": list_of_answers(INTEGER),
+    }
+)
+
+_PLACEMENT: Schema = answer({"cells": list_of_answers(_CELL)}) | {"type": ["object", "null"]}
+
+CLAIM = answer(
+    {
+        "uuid": ANY_TEXT,
+        "workload_uuid": ANY_TEXT,
+        "kind": one_of(ClaimKind),
+        "state": one_of(ClaimState),
+        "host": ANY_TEXT,
+        "nodename": ANY_TEXT,
+        "vcpus": NUMBER,
+        "memory_mb": INTEGER,
+        "disk_gb": NUMBER,
+        "expires_at": TIME_OR_NULL,
+        "reason": ANY_TEXT,
+        "workload_kind": one_of(WorkloadKind),
+        "project_id": ANY_TEXT,
+        "pcpus": INTEGER,
+        "resources": {"type": "object", "additionalProperties": INTEGER},
+        "numa": _PLACEMENT,
+        "devices": list_of_answers(ANY_TEXT),
+        "migration_uuid": TEXT_OR_NULL,
+        "created_at": TIME,
+        "updated_at": TIME,
+    }
+)
+
+CLAIMS = answered_list("claims", CLAIM, LINKS)
+
+_VERDICT = answer(
+    {
+        "resource": ANY_TEXT,
+        "total": NUMBER,
+        "reserved": NUMBER,
+        "allocation_ratio": NUMBER,
+        "used": NUMBER,
+        "limit": NUMBER_OR_NULL,
+        "free": NUMBER_OR_NULL,
+        "requested": NUMBER,
+        "excess": NUMBER_OR_NULL,
+        "fits": BOOLEAN,
+    }
+)
+
+_PCI_FINDING = answer(
+    {
+        "alias": ANY_TEXT,
+        "count": INTEGER,
+        "usable": INTEGER,
+        "pools": list_of_answers(ANY_TEXT),
+        "devices": list_of_answers(ANY_TEXT),
+    }
+)
+
+ADMISSION = answer(
+    {
+        "host": TEXT_OR_NULL,
+        "nodename": TEXT_OR_NULL,
+        "fits": BOOLEAN,
+        "reasons": list_of_answers(ANY_TEXT),
+        "numa": _PLACEMENT,
+        "numa_reasons": list_of_answers(ANY_TEXT),
+        "resources": list_of_answers(_VERDICT),
+        "pci": list_of_answers(_PCI_FINDING),
+    }
+)
+
+CLAIM_OR_ADMISSION: Schema = {
+    "description": "the claim that the same request was granted before, or a dry run's result",
+    "oneOf": [CLAIM, ADMISSION],
+}
