@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nodetracker.errors import RefusedError
 from nodetracker.model.service import API_BINARY, BROKER, CONDUCTOR_BINARY, ServiceRecord
 
 MISSED_HEARTBEATS = 3
@@ -59,6 +60,23 @@ def has_recent_heartbeat(service: Heartbeats, now: datetime, service_down_time: 
         return False
     last = service.last_seen_up or service.created_at
     return (now - last).total_seconds() <= service_down_time
+
+
+def check_node_is_deletable(
+    service: Heartbeats | None, host: str, nodename: str, now: datetime, service_down_time: int
+) -> None:
+    """Check that no live agent would create a deleted node again.
+
+    Args:
+        service: of the host's agent.
+
+    Raises:
+        RefusedError: the agent is alive.
+    """
+    if service is not None and has_recent_heartbeat(service, now, service_down_time):
+        raise RefusedError(
+            f"host {host} is up and would create node {nodename} again; stop its agent first"
+        )
 
 
 def find_broker_outage(

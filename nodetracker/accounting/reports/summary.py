@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting.liveness import is_cut_off, is_service_up
@@ -74,12 +74,32 @@ def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetim
     """
     if service is None or service.last_seen_up is None:
         return None
-    own = service.last_audit.get("nodes", {}).get(nodename)
-    carried = (service.last_audit if own is None else own).get("age_seconds")
-    if carried is None:
+    reported = _reported_age_seconds(service, nodename)
+    if reported is None:
         return None
     since = max(0.0, (now - service.last_seen_up).total_seconds())
-    return round(float(carried) + since, 3)
+    return round(reported + since, 3)
+
+
+def find_read_at(service: ServiceRecord | None, nodename: str) -> datetime | None:
+    """Return when a node was last read completely, in whole seconds; None = never.
+
+    Ages in heartbeats vary by milliseconds, so later heartbeats would report
+    another time for the same reading.
+    """
+    if service is None or service.last_seen_up is None:
+        return None
+    reported = _reported_age_seconds(service, nodename)
+    if reported is None:
+        return None
+    return (service.last_seen_up - timedelta(seconds=reported)).replace(microsecond=0)
+
+
+def _reported_age_seconds(service: ServiceRecord, nodename: str) -> float | None:
+    """Return the age of a node's last good reading at the time of the last heartbeat."""
+    own = service.last_audit.get("nodes", {}).get(nodename)
+    age = (service.last_audit if own is None else own).get("age_seconds")
+    return None if age is None else float(age)
 
 
 def count_running_vms(values: NodeValues) -> int:

@@ -8,9 +8,10 @@ from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.accounting.audit.planner import to_plain
-from nodetracker.accounting.liveness import find_broker_outage, has_recent_heartbeat
+from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
 from nodetracker.accounting.reports.drift import DriftLine, compare_usage
+from nodetracker.accounting.reports.history import render_history_entry
+from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.accounting.reports.summary import (
     SUMMARY_COLUMNS,
     NodeSummary,
@@ -25,15 +26,14 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
     parse_since,
 )
-from nodetracker.errors import RefusedError
-from nodetracker.fleet.node_resolution import find_node, missing_node
+from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.ports import FleetStore
 from nodetracker.ports.fleet import read_items, read_pages
-from nodetracker.rendering import render_time
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (
@@ -42,7 +42,6 @@ _LONG_COLUMNS = (
 )  # fmt: skip
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
 _DIFF_COLUMNS = tuple(item.name for item in dataclasses.fields(DriftLine))
-_READINGS = 5
 
 
 class ListNodes(StoreCommand, Lister):
@@ -88,24 +87,11 @@ class ShowNode(StoreCommand, ShowOne):
         """Read one row."""
         record = find_node(self.store, parsed_args.host, parsed_args.nodename)
         service = find_agent(self.store, record.host)
+        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
         now = self.store.now()
-        shown: dict[str, Any] = {
-            "id": record.id,
-            "uuid": record.uuid,
-            "host": record.host,
-            "hypervisor_hostname": record.nodename,
-        }
-        for name in NODE_COLUMNS:
-            shown[name] = to_plain(getattr(record.values, name))
-            if name == "running_vms":  # which counts all, as Nova's does
-                shown["vms_running"] = count_running_vms(record.values)
-        shown |= {
-            "generation": record.generation,
-            "epoch": record.epoch,
-            "created_at": render_time(record.created_at),
-            "updated_at": render_time(record.updated_at),
-            "audit_age_seconds": audit_age_seconds(service, record.nodename, now),
-        }
+        outage = find_broker_outage(conductors, now, self.service_down_time)
+        shown = render_node(record, service, now, self.service_down_time, outage)
+        shown["audit_age_seconds"] = audit_age_seconds(service, record.nodename, now)
         return tuple(shown), tuple(shown.values())
 
 
@@ -176,16 +162,7 @@ class NodeHistory(StoreCommand, Lister):
             host=parsed_args.host, nodename=parsed_args.nodename, since=since or None
         )
         newest_first = list(read_items(self.store.list_history_page, query))
-        rows = [
-            {
-                "at": render_time(entry.at),
-                "host": entry.host,
-                "nodename": entry.nodename,
-                "what": entry.what.value,
-                "diff": dict(entry.diff),
-            }
-            for entry in reversed(newest_first)
-        ]
+        rows = [render_history_entry(entry) for entry in reversed(newest_first)]
         return columns_of(rows, ("at", "host", "nodename", "what", "diff"))
 
 
@@ -204,36 +181,13 @@ class DeleteNode(StoreCommand, Command):
         host, nodename = parsed_args.host, parsed_args.nodename
         find_node(self.store, host, nodename)
         service = find_agent(self.store, host)
-        if service is not None and has_recent_heartbeat(
-            service, self.store.now(), self.service_down_time
-        ):
-            raise RefusedError(
-                f"host {host} is up and would create node {nodename} again; stop its agent first"
-            )
+        check_node_is_deletable(service, host, nodename, self.store.now(), self.service_down_time)
         self.store.delete_node(host, nodename)
 
 
 def find_agent(store: FleetStore, host: str) -> ServiceRecord | None:
     """Return the service of a host's agent."""
     return next(iter(store.list_services(host, COMPUTE_BINARY)), None)
-
-
-def read_consistently(store: FleetStore, found: NodeRecord) -> NodeRecord:
-    """Return a node with its guests and claims of one generation.
-
-    They are read by several statements. If a claim changes the node between
-    them, all are read again, a few times.
-
-    Raises:
-        NotFoundError: the node was deleted.
-    """
-    for _ in range(_READINGS):
-        records = store.load_nodes(found.host, [found.id])
-        if not records:
-            raise missing_node(found.host, found.nodename)
-        if find_node(store, found.host, found.nodename).generation == records[0].generation:
-            break
-    return records[0]
 
 
 def add_node_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

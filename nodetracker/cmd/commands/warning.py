@@ -7,11 +7,11 @@ from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.host_down import find_hosts_down, merge_hosts_down
+from nodetracker.accounting.reports.warnings import render_warning
 from nodetracker.cmd.commands.base import StoreCommand, columns_of
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
 from nodetracker.ports.fleet import read_items
-from nodetracker.rendering import render_time
 
 _COLUMNS = (
     "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
@@ -32,17 +32,7 @@ class ListWarnings(StoreCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the warnings, ordered by the time they were first seen."""
         rows = [
-            {
-                "host": record.host,
-                "kind": record.warning.kind.value,
-                "nodename": record.warning.nodename,
-                "item": record.warning.item,
-                "message": record.warning.message,
-                "first_seen": render_time(record.first_seen),
-                "last_seen": render_time(record.last_seen),
-                "count": record.count,
-                "resolved_at": render_time(record.resolved_at),
-            }
+            render_warning(record)
             for record in self._list_warnings(parsed_args.host, parsed_args.all)
             if parsed_args.all or record.resolved_at is None
         ]
