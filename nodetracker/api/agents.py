@@ -1,14 +1,26 @@
 """Call agents for requests, only a few at a time."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from nodetracker.errors import BusyError, DriverFeatureError
+from nodetracker.errors import BusyError, DriverFeatureError, NodetrackerError
 from nodetracker.ports import AgentDirectory, HostAgent
+from nodetracker.workers import WorkerPool
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_CALLS = 2
 """Calls to agents at a time: a silent agent keeps a thread for up to a minute."""
+
+PATIENCE_SECONDS = 10.0
+"""How long a request waits for a call that continues without it."""
+
+_MAX_THREADS = 1000  # never reached: all but a few calls are rejected
 
 
 class AgentCalls:
@@ -17,6 +29,7 @@ class AgentCalls:
     Args:
         directory: finds them; None = no message broker is configured.
         prepare: called before each call, such as to set the clock of deadlines.
+        patience_seconds: how long `run` waits.
     """
 
     def __init__(
@@ -24,10 +37,13 @@ class AgentCalls:
         directory: AgentDirectory | None,
         prepare: Callable[[], None] = lambda: None,
         max_calls: int = MAX_CALLS,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._directory = directory
         self._prepare = prepare
+        self._patience = patience_seconds
         self._turns = threading.BoundedSemaphore(max_calls)
+        self._pool = WorkerPool("agent-call", _MAX_THREADS)
 
     @contextmanager
     def calling(self, host: str) -> Iterator[HostAgent]:
@@ -48,3 +64,22 @@ class AgentCalls:
             yield self._directory.agent_of(host)
         finally:
             self._turns.release()
+
+    def run(self, host: str, call: Callable[[HostAgent], T]) -> T | None:
+        """Call the agent of a host in another thread; return None if it takes too long.
+
+        The call continues then, and counts as one until it ends.
+
+        Raises:
+            DriverFeatureError, BusyError: as `calling`.
+        """
+        task = self._pool.submit(lambda: self._call(host, call))
+        return task.result() if task.wait(self._patience) else None
+
+    def _call(self, host: str, call: Callable[[HostAgent], T]) -> T:
+        with self.calling(host) as agent:
+            try:
+                return call(agent)
+            except NodetrackerError as error:  # nobody may be waiting for it any more
+                LOG.info("Agent of host %s: %s", host, error)
+                raise

@@ -2,6 +2,7 @@
 
 from nodetracker.api.handlers.own import about, claims, services
 from nodetracker.api.route import Operation, Route, route
+from nodetracker.api.routes.fleet import FLEET
 from nodetracker.api.schemas import about as about_schemas
 from nodetracker.api.schemas import claims as claims_schemas
 from nodetracker.api.schemas import services as services_schemas
@@ -75,4 +76,5 @@ OWN: tuple[Route, ...] = (
             services.delete_service, "nodetracker:services:delete", answers={204: None}
         ),
     ),
+    *FLEET,
 )

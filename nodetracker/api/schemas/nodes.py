@@ -1,0 +1,148 @@
+"""Schemas of nodes."""
+
+import types
+import typing
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    TEXT_OR_NULL,
+    TIME_OR_NULL,
+    answer,
+    answered_list,
+)
+from nodetracker.model.fleet import FLEET_ORDERS
+from nodetracker.model.node import NODE_COLUMNS, NodeValues
+from nodetracker.schemas.fields import Schema, record
+
+STATES = ("up", "down", "unreachable")
+STATUSES = ("enabled", "disabled")
+
+LIST_COLUMNS = (
+    "vcpus", "vcpus_used", "cpu_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used",
+    "free_ram_mb", "mem_available", "local_gb", "local_gb_used", "disk_used", "free_disk_gb",
+    "disk_available_least", "running_vms", "total_containers", "hypervisor_type", "host_ip",
+    "architecture", "os", "kernel_version", "booted_at",
+)  # fmt: skip
+"""The columns of a node in lists: all that operators compare, and none that is JSON."""
+
+
+def choice(values: tuple[str, ...]) -> Schema:
+    """Return the schema of one of some words."""
+    return {
+        "description": f"one of {', '.join(values)}",
+        "type": "string",
+        "enum": list(values),
+    }
+
+
+LIST_QUERY = record(
+    {
+        "host": ANY_TEXT,
+        "nodename": ANY_TEXT,
+        "name_part": {"description": "a part of the nodename", "type": "string", "minLength": 1},
+        "state": choice(STATES),
+        "status": choice(STATUSES),
+        "sort_key": choice(FLEET_ORDERS),
+        "sort_dir": choice(("asc", "desc")),
+        **PAGE,
+    }
+)
+
+STATE: Schema = {
+    "state": {"enum": list(STATES)},
+    "status": {"enum": list(STATUSES)},
+    "disabled_reason": TEXT_OR_NULL,
+    "maintenance": BOOLEAN,
+}
+"""What the service of a node's host decides."""
+
+_BY_TYPE: dict[Any, Schema] = {
+    int: INTEGER,
+    float: {"type": "number"},
+    bool: BOOLEAN,
+    str: {"type": "string"},
+    datetime: {"type": "string", "format": "date-time"},
+    list: {"type": "array"},
+    Mapping: {"type": "object"},
+}
+
+
+def _column(hint: Any) -> Schema:
+    """Return the schema of a column from the type of its field."""
+    if isinstance(hint, types.UnionType):
+        (known,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
+        schema = _column(known)
+        return schema | {"type": [schema["type"], "null"]}
+    return _BY_TYPE[typing.get_origin(hint) or hint]
+
+
+_HINTS = typing.get_type_hints(NodeValues)
+_COLUMNS = {name: _column(_HINTS[name]) for name in NODE_COLUMNS}
+_IDENTITY: Schema = {"uuid": ANY_TEXT, "host": ANY_TEXT, "hypervisor_hostname": ANY_TEXT}
+_READ_AT: Schema = {
+    "read_at": TIME_OR_NULL | {"description": "when it was last read completely; null = never"}
+}
+
+NODES = answered_list(
+    "nodes",
+    answer(
+        {
+            **_IDENTITY,
+            **STATE,
+            **{name: _COLUMNS[name] for name in LIST_COLUMNS},
+            "generation": INTEGER,
+            **_READ_AT,
+        }
+    ),
+    LINKS,
+)
+
+NODE = answer(
+    {
+        "id": INTEGER,
+        **_IDENTITY,
+        **STATE,
+        "last_seen_up": TIME_OR_NULL,
+        **_COLUMNS,
+        "vms_running": INTEGER | {"description": "instances that run; running_vms counts all"},
+        "generation": INTEGER,
+        "epoch": INTEGER,
+        "created_at": TIME_OR_NULL,
+        "updated_at": TIME_OR_NULL,
+        **_READ_AT,
+    }
+)
+
+DIFF = answer(
+    {
+        "diff": {
+            "type": "array",
+            "items": answer(
+                {
+                    "resource": ANY_TEXT,
+                    "row_used": {"type": ["number", "null"]},
+                    "ledger": {"type": "number"},
+                    "hypervisor": {"type": ["number", "null"]},
+                    "difference": {"type": ["number", "null"]},
+                    "workloads": ANY_TEXT,
+                }
+            ),
+        }
+    }
+)
+
+AUDIT = answer(
+    {
+        "nodes": {"type": "object", "additionalProperties": ANY_TEXT},
+        "listing_error": TEXT_OR_NULL,
+        "duration_seconds": {"type": "number"},
+    }
+)
+
+AUDIT_RUNNING = answer({"host": ANY_TEXT, "nodename": ANY_TEXT})

@@ -1,0 +1,56 @@
+"""A page of a list is at most two statements, however many rows exist."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.db.store import SqlStore
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import Store
+from tests.contract.stores import make_stores
+from tests.contract.test_ledger import ADMISSION_POLICY
+from tests.contract.values import create, key_of, make_guest, register
+from tests.statements import count_statements
+from tests.unit.api.conftest import Api
+
+COUNT = 30
+UUID = "UUID"
+
+LISTS = {
+    "/v1/nodes": "nodes",
+    "/v1/nodes?state=up&sort_key=host&marker=UUID": "nodes",
+}
+"""Path -> noun; UUID is that of the first node."""
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path) -> Iterator[Store]:
+    for maker in make_stores("sqlite", request, tmp_path):
+        yield maker.open()
+
+
+@pytest.fixture(autouse=True)
+def rows(store: SqlStore) -> None:
+    """Add nodes, each with a claim, a guest and a warning."""
+    register(store)
+    agent = key_of(store.list_services()[0])
+    nodes = [create(agent, f"n{i}", guests=(make_guest(f"g{i}"),)) for i in range(COUNT)]
+    store.apply_changes(agent, nodes, 60)
+    kind = WarningKind.FACT_HELD
+    store.sync_warnings(agent, [HostWarning(kind, f"n{i}", "cpu", "held") for i in range(COUNT)])
+    for number in range(COUNT):
+        workload = {"uuid": make_guest(f"claimed-{number}").uuid, "project_id": f"p{number}"}
+        claim = parse_claim_request({"workload": workload, "resources": {"MEMORY_MB": 1}})
+        store.create_claim(claim, "alpha", f"n{number}", ADMISSION_POLICY)
+
+
+@pytest.mark.parametrize(("path", "noun"), LISTS.items())
+def test_a_page_is_at_most_two_statements(backend, store, path, noun):
+    api = Api(replace(backend, store=store))
+    path = path.replace(UUID, store.list_nodes()[0].uuid)
+    with count_statements(store) as seen:
+        found = api.get(path)
+    assert found[noun]
+    assert len(seen) <= 2
