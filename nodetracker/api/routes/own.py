@@ -1,10 +1,11 @@
 """Routes of nodetracker's own API."""
 
-from nodetracker.api.handlers.own import about, claims, services
+from nodetracker.api.handlers.own import about, claims, migrations, services
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.routes.fleet import FLEET
 from nodetracker.api.schemas import about as about_schemas
 from nodetracker.api.schemas import claims as claims_schemas
+from nodetracker.api.schemas import migrations as migrations_schemas
 from nodetracker.api.schemas import services as services_schemas
 from nodetracker.schemas.claim import CLAIM_REQUEST
 
@@ -42,8 +43,55 @@ _CLAIMS: tuple[Route, ...] = (
     ),
 )
 
+_MIGRATION_ANSWER = {200: migrations_schemas.MIGRATION}
+
+_MIGRATIONS: tuple[Route, ...] = (
+    route(
+        "/v1/migrations",
+        GET=Operation(
+            migrations.list_migrations,
+            "nodetracker:migrations:list",
+            query=migrations_schemas.LIST_QUERY,
+            answers={200: migrations_schemas.MIGRATIONS},
+        ),
+        POST=Operation(
+            migrations.create_migration,
+            "nodetracker:migrations:create",
+            body=CLAIM_REQUEST,
+            answers=_MIGRATION_ANSWER | {201: migrations_schemas.MIGRATION},
+        ),
+    ),
+    route(
+        "/v1/migrations/{uuid}",
+        GET=Operation(
+            migrations.show_migration, "nodetracker:migrations:show", answers=_MIGRATION_ANSWER
+        ),
+        PATCH=Operation(
+            migrations.update_migration,
+            "nodetracker:migrations:update",
+            body=migrations_schemas.UPDATE,
+            answers=_MIGRATION_ANSWER,
+        ),
+    ),
+    route(
+        "/v1/migrations/{uuid}/confirm",
+        POST=Operation(
+            migrations.confirm_migration,
+            "nodetracker:migrations:confirm",
+            answers=_MIGRATION_ANSWER,
+        ),
+    ),
+    route(
+        "/v1/migrations/{uuid}/revert",
+        POST=Operation(
+            migrations.revert_migration, "nodetracker:migrations:revert", answers=_MIGRATION_ANSWER
+        ),
+    ),
+)
+
 OWN: tuple[Route, ...] = (
     *_CLAIMS,
+    *_MIGRATIONS,
     route(
         "/v1/about",
         GET=Operation(

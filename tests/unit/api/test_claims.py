@@ -10,40 +10,17 @@ from nodetracker.accounting.reports.claims import render_claim
 from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.service import AuditState
-from tests.contract.values import create, make_values, register
+from tests.contract.values import create, register
 from tests.unit.api.conftest import Api
+from tests.unit.api.placing import HOST, HUGE, NODE, UNKNOWN, add_node, make_body, post
 
-HOST, NODE = "host-1", "node-1"
-HUGE = 2**63
 MEMBER = Identity("m", "p1", frozenset({"member"}))
 SERVICE = Identity("s", "services", frozenset({"service"}))
 READER = Identity("r", None, frozenset({"reader"}), is_system=True)
-UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-def add_node(store, host=HOST, nodename=NODE, **values):
-    """Make a live node of 8 CPUs, 8 GiB and 100 GiB, without overcommitment."""
-    agent = register(store, host, f"agent-of-{host}")
-    store.report_state(agent, 1, AuditState())
-    base = {
-        "vcpus": 8, "memory_mb": 8192, "local_gb": 100, "pcpus": 0, "cpu_used": 0.0,
-        "memory_mb_used": 0, "disk_used": 0.0, "vcpus_used": 0, "local_gb_used": 0,
-        "cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0,
-        "reserved": {}, "overhead": {}, "facts": {}, "traits": ["T1"],
-    }  # fmt: skip
-    store.apply_changes(agent, [create(agent, nodename, make_values(**base | values))], 60)
-
-
-def make_body(cpus=2, memory_mb=1024, project="p1", **more):
-    return {
-        "workload": {"uuid": str(uuid.uuid4()), "name": "web", "project_id": project},
-        "resources": {"VCPU": cpus, "MEMORY_MB": memory_mb},
-    } | more
-
-
-def post(api, body, path="/v1/claims"):
-    return api.request("POST", path, json=body)
+def claim(api, body, query=""):
+    return post(api, f"/v1/claims{query}", body)
 
 
 @pytest.fixture(autouse=True)
@@ -63,22 +40,22 @@ class TestCreate:
     @pytest.mark.parametrize("place", [{}, {"host": HOST}, {"host": HOST, "nodename": NODE}])
     def test_is_201_and_the_same_again_200(self, api, store, place):
         body = make_body(uuid=str(uuid.uuid4()), **place)
-        first, again = post(api, body), post(api, body)
+        first, again = claim(api, body), claim(api, body)
         assert (first.status_code, again.status_code) == (201, 200)
         assert again.json == first.json
-        [claim] = store.list_claims()
-        assert first.json == first.json | render_claim(claim)
+        [stored] = store.list_claims()
+        assert first.json == first.json | render_claim(stored)
         assert first.json["uuid"] == body["uuid"]
         assert (first.json["state"], first.json["project_id"]) == ("held", "p1")
 
     def test_without_a_uuid_each_is_new(self, api, store):
         body = make_body()
-        assert [post(api, body).status_code for _ in range(2)] == [201, 201]
+        assert [claim(api, body).status_code for _ in range(2)] == [201, 201]
         assert len(store.list_claims()) == 2
 
     @pytest.mark.parametrize("place", [{}, {"host": HOST, "nodename": NODE}])
     def test_a_refusal_has_all_reasons(self, api, store, place):
-        found = post(api, make_body(9, 9000, **place))
+        found = claim(api, make_body(9, 9000, **place))
         assert found.status_code == 409
         [error] = found.json["errors"]
         assert error["code"] == "nodetracker.claim.refused"
@@ -94,8 +71,8 @@ class TestCreate:
     @pytest.mark.parametrize("place", [{}, {"host": HOST, "nodename": NODE}])
     def test_another_body_with_its_uuid_is_a_conflict(self, api, place):
         body = make_body(uuid=str(uuid.uuid4()), **place)
-        post(api, body)
-        found = post(api, body | {"resources": {"VCPU": 3}})
+        claim(api, body)
+        found = claim(api, body | {"resources": {"VCPU": 3}})
         assert found.status_code == 409
         [error] = found.json["errors"]
         assert error["code"] == "nodetracker.claim.conflict"
@@ -103,33 +80,33 @@ class TestCreate:
 
     def test_a_released_one_is_not_granted_again(self, api):
         body = make_body(uuid=str(uuid.uuid4()))
-        post(api, body)
+        claim(api, body)
         api.request("DELETE", f"/v1/claims/{body['uuid']}")
-        found = post(api, body)
+        found = claim(api, body)
         assert (found.status_code, found.json["errors"][0]["code"]) == (409, "nodetracker.refused")
 
     def test_the_best_node_is_chosen_without_a_host(self, api, store):
         add_node(store, "host-2", "node-2", memory_mb=65536)
-        assert post(api, make_body()).json["nodename"] == "node-2"
-        assert post(api, make_body(nodename=NODE)).json["nodename"] == NODE
+        assert claim(api, make_body()).json["nodename"] == "node-2"
+        assert claim(api, make_body(nodename=NODE)).json["nodename"] == NODE
 
     def test_a_host_with_several_nodes_needs_a_nodename(self, api, store):
         agent = register(store, "many", "agent-of-many")
         store.apply_changes(agent, [create(agent, name) for name in ("a", "b")], 60)
-        found = post(api, make_body(host="many"))
+        found = claim(api, make_body(host="many"))
         assert (found.status_code, found.json["errors"][0]["code"]) == (409, "nodetracker.refused")
         assert "name one of them (a, b)" in found.json["errors"][0]["detail"]
 
     def test_an_unknown_host_is_404_and_an_unknown_node_refuses(self, api):
-        assert post(api, make_body(host="nobody")).status_code == 404
-        found = post(api, make_body(host=HOST, nodename="nothing"))
+        assert claim(api, make_body(host="nobody")).status_code == 404
+        found = claim(api, make_body(host=HOST, nodename="nothing"))
         assert found.json["errors"][0]["reasons"] == ["no such node: nothing on host host-1"]
 
 
 class TestDryRun:
     @pytest.mark.parametrize("place", [{}, {"host": HOST}, {"host": HOST, "nodename": NODE}])
     def test_shows_every_verdict_and_writes_nothing(self, api, store, place):
-        found = post(api, make_body(3, **place), "/v1/claims?dry_run=true")
+        found = claim(api, make_body(3, **place), "?dry_run=true")
         assert found.status_code == 200
         assert (found.json["fits"], found.json["nodename"]) == (True, NODE)
         verdicts = {verdict["resource"]: verdict for verdict in found.json["resources"]}
@@ -138,16 +115,16 @@ class TestDryRun:
         assert store.list_claims() == []
 
     def test_what_does_not_fit_is_200_with_reasons(self, api):
-        found = post(api, make_body(9, host=HOST), "/v1/claims?dry_run=true")
+        found = claim(api, make_body(9, host=HOST), "?dry_run=true")
         assert (found.status_code, found.json["fits"]) == (200, False)
         assert found.json["reasons"] == ["Free vcpu 8.00 VCPU < requested 9 VCPU"]
-        anywhere = post(api, make_body(9), "/v1/claims?dry_run=true")
+        anywhere = claim(api, make_body(9), "?dry_run=true")
         assert (anywhere.status_code, anywhere.json["fits"]) == (200, False)
         assert anywhere.json["reasons"] == ["no candidate: cpu: 1 of 1 nodes"]
         assert anywhere.json["nodename"] is None
 
     def test_false_claims(self, api):
-        assert post(api, make_body(), "/v1/claims?dry_run=false").status_code == 201
+        assert claim(api, make_body(), "?dry_run=false").status_code == 201
 
 
 class TestInvalidRequests:
@@ -190,25 +167,25 @@ class TestInvalidRequests:
     )
     @pytest.mark.parametrize("query", ["", "?dry_run=true"])
     def test_an_invalid_value_is_named_by_its_path(self, api, store, changes, detail, query):
-        found = post(api, make_body() | changes, f"/v1/claims{query}")
+        found = claim(api, make_body() | changes, query)
         assert found.status_code == 400
         assert found.json["errors"][0]["detail"].startswith(detail)
         assert store.list_claims() == []
 
     def test_an_unknown_parameter_is_named(self, api):
-        found = post(api, make_body(), "/v1/claims?dry=1")
+        found = claim(api, make_body(), "?dry=1")
         assert found.status_code == 400
         assert "unknown key 'dry'" in found.json["errors"][0]["detail"]
 
 
 class TestChanges:
     def test_is_confirmed_renewed_and_aborted(self, api):
-        made = post(api, make_body()).json
+        made = claim(api, make_body()).json
         path = f"/v1/claims/{made['uuid']}"
-        renewed = post(api, None, f"{path}/renew")
+        renewed = post(api, f"{path}/renew")
         assert (renewed.status_code, renewed.json["state"]) == (200, "held")
         assert renewed.json["expires_at"] >= made["expires_at"]
-        confirmed = post(api, None, f"{path}/confirm").json
+        confirmed = post(api, f"{path}/confirm").json
         assert (confirmed["state"], confirmed["expires_at"]) == ("confirmed", None)
         for _ in range(2):
             aborted = api.request("DELETE", path)
@@ -216,7 +193,7 @@ class TestChanges:
             assert (aborted.json["state"], aborted.json["reason"]) == ("released", "aborted")
         assert api.get(path) == aborted.json
         for action in ("confirm", "renew"):
-            assert post(api, None, f"{path}/{action}").status_code == 409
+            assert post(api, f"{path}/{action}").status_code == 409
 
     @pytest.mark.parametrize("name", ["nothing", UNKNOWN, "a%00b", str(HUGE), "%25"])
     @pytest.mark.parametrize(
@@ -228,7 +205,7 @@ class TestChanges:
         assert found.status_code == (400 if "%00" in name else 404)
 
     def test_any_form_of_the_uuid_finds_it(self, api):
-        made = post(api, make_body()).json
+        made = claim(api, make_body()).json
         assert api.get(f"/v1/claims/{made['uuid'].upper()}") == made
 
 
@@ -238,7 +215,7 @@ class TestList:
         """Three claims on two nodes, the first one released."""
         add_node(store, "host-2", "node-2")
         places = [{"host": HOST}, {"host": "host-2"}, {"host": "host-2", "project": "p2"}]
-        made = [post(api, make_body(1, **place)).json for place in places]
+        made = [claim(api, make_body(1, **place)).json for place in places]
         api.request("DELETE", f"/v1/claims/{made[0]['uuid']}")
         return [claim["uuid"] for claim in made]
 
@@ -295,7 +272,7 @@ class TestList:
 
 class TestWhoMay:
     def test_members_see_the_claims_of_their_project_only(self, api, policy_api):
-        own, other = (post(api, make_body(1, project=name)).json for name in ("p1", "p2"))
+        own, other = (claim(api, make_body(1, project=name)).json for name in ("p1", "p2"))
         policy_api.identity = MEMBER
         assert [c["uuid"] for c in policy_api.get("/v1/claims")["claims"]] == [own["uuid"]]
         assert policy_api.get("/v1/claims?project=p1")["claims"] == [own]
@@ -306,9 +283,9 @@ class TestWhoMay:
         assert found.json["errors"][0]["detail"] == f"no such claim: {other['uuid']}"
 
     def test_members_and_readers_change_nothing(self, api, policy_api, store):
-        made = post(api, make_body()).json
+        made = claim(api, make_body()).json
         for policy_api.identity in (MEMBER, READER):
-            assert post(policy_api, make_body()).status_code == 403
+            assert claim(policy_api, make_body()).status_code == 403
             for method, suffix in (("DELETE", ""), ("POST", "/confirm"), ("POST", "/renew")):
                 path = f"/v1/claims/{made['uuid']}{suffix}"
                 assert policy_api.request(method, path).status_code == 403
@@ -316,7 +293,7 @@ class TestWhoMay:
 
     def test_services_claim_and_set_limits(self, policy_api):
         policy_api.identity = SERVICE
-        made = post(policy_api, make_body(9, limits={"VCPU": 16}))
+        made = claim(policy_api, make_body(9, limits={"VCPU": 16}))
         assert made.status_code == 201
         assert policy_api.get(f"/v1/claims/{made.json['uuid']}") == made.json
 
@@ -325,7 +302,7 @@ class TestWhoMay:
     )
     def test_limits_need_a_rule_of_their_own(self, api, limits):
         api.rules.denied = {"nodetracker:claims:limits"}
-        found = post(api, make_body(limits=limits))
+        found = claim(api, make_body(limits=limits))
         assert found.status_code == 403
         assert "nodetracker:claims:limits" in found.json["errors"][0]["detail"]
-        assert post(api, make_body(limits={"numa": None})).status_code == 201
+        assert claim(api, make_body(limits={"numa": None})).status_code == 201

@@ -1,0 +1,78 @@
+"""``/v1/migrations``."""
+
+from nodetracker.accounting.ledger.grants import require_amounts
+from nodetracker.accounting.ledger.moves import move_of, require_open
+from nodetracker.accounting.reports.migrations import render_migration
+from nodetracker.api.call import Answer, Call
+from nodetracker.api.claim_requests import find_place, read_claim_request
+from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
+from nodetracker.errors import NotFoundError
+from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.listing import MigrationQuery
+from nodetracker.model.migration import Migration, MigrationStatus
+
+
+def list_migrations(call: Call) -> Answer:
+    """List migrations, oldest first."""
+    wanted = page_of(call)
+    query = MigrationQuery(
+        after=wanted.marker,
+        limit=wanted.limit,
+        host=call.query.get("host"),
+        statuses=tuple(map(MigrationStatus, call.query.get("status", ()))),
+        workload_uuid=parse_query_uuid("workload", call.query.get("workload")),
+    )
+    page = call.store.list_migration_page(query)
+    last = page.items[-1].uuid if page.next is not None else None
+    return Answer(
+        {
+            "migrations": [render_migration(migration) for migration in page.items],
+            "links": next_links(call, last),
+        }
+    )
+
+
+def show_migration(call: Call) -> Answer:
+    """Show a migration."""
+    uuid = _parse_uuid(call)
+    for migration in call.store.list_migration_page(MigrationQuery(uuid=uuid)).items:
+        return Answer(render_migration(migration))
+    raise NotFoundError(f"no such migration: {uuid}")
+
+
+def create_migration(call: Call) -> Answer:
+    """Claim a move's destination in addition to its source."""
+    request = read_claim_request(call, "nodetracker:migrations:create")
+    made_uuid = move_of(request).uuid
+    require_amounts(request)
+    migration = require_open(_grant(call, request))
+    return Answer(render_migration(migration), 201 if migration.uuid == made_uuid else 200)
+
+
+def update_migration(call: Call) -> Answer:
+    """Set the status of an open migration; its claims are not changed."""
+    status = MigrationStatus(call.body["status"])
+    return Answer(render_migration(call.store.set_migration_status(_parse_uuid(call), status)))
+
+
+def confirm_migration(call: Call) -> Answer:
+    """End a migration at its destination: the source's claim is released."""
+    return Answer(render_migration(call.store.confirm_migration(_parse_uuid(call))))
+
+
+def revert_migration(call: Call) -> Answer:
+    """End a migration at its source: the destination's claim is released."""
+    return Answer(render_migration(call.store.revert_migration(_parse_uuid(call))))
+
+
+def _grant(call: Call, request: ClaimRequest) -> Migration:
+    """Claim the destination that the request names, or the best candidate."""
+    place = find_place(call, request)
+    if place is None:
+        return call.backend.scheduler.create_migration(request)
+    return call.store.create_migration(request, *place, call.backend.policy)
+
+
+def _parse_uuid(call: Call) -> str:
+    return parse_path_uuid(call.params["uuid"], "migration")

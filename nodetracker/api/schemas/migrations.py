@@ -1,0 +1,44 @@
+"""Schemas of migrations; that of a request is `schemas.claim`."""
+
+from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.fields import ANY_TEXT, TIME, answer, answered_list
+from nodetracker.model.migration import OPEN, MigrationStatus, MigrationType
+from nodetracker.schemas.fields import UUID, list_of, one_of, record
+
+LIST_QUERY = record(
+    {
+        "host": {"description": "the host of either side", "type": "string"},
+        "status": list_of(one_of(MigrationStatus), "statuses; may be repeated"),
+        "workload": UUID,
+        **PAGE,
+    }
+)
+
+UPDATE = record(
+    {
+        "status": {
+            "description": f"one of {', '.join(OPEN)}",
+            "type": "string",
+            "enum": [status.value for status in OPEN],
+        }
+    },
+    required=["status"],
+)
+
+MIGRATION = answer(
+    {
+        "uuid": ANY_TEXT,
+        "workload_uuid": ANY_TEXT,
+        "migration_type": one_of(MigrationType),
+        "status": one_of(MigrationStatus),
+        "source_host": ANY_TEXT,
+        "source_node": ANY_TEXT,
+        "dest_host": ANY_TEXT,
+        "dest_node": ANY_TEXT,
+        "source_claim": ANY_TEXT,
+        "dest_claim": ANY_TEXT,
+        "created_at": TIME,
+    }
+)
+
+MIGRATIONS = answered_list("migrations", MIGRATION, LINKS)
