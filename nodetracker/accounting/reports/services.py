@@ -25,6 +25,15 @@ def zone_of(binary: str) -> str:
     return COMPUTE_ZONE if binary == COMPUTE_BINARY else INTERNAL_ZONE
 
 
+def render_host(service: ServiceRecord) -> dict[str, Any]:
+    """Return the columns of ``host list`` for one service."""
+    return {
+        "host_name": service.host,
+        "service": service.binary,
+        "zone": zone_of(service.binary),
+    }
+
+
 def render_service(
     service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
 ) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """List the workloads of a node from its claims and unclaimed guests, and render them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from nodetracker.model.claim import Claim
@@ -24,6 +25,44 @@ def render_workload(row: WorkloadRow) -> dict[str, Any]:
         "power_state": None if row.power_state is None else row.power_state.value,
         "claimed": row.claim_uuid is not None,
         "details": dict(row.details),
+    }
+
+
+def render_place(row: WorkloadRow) -> dict[str, Any]:
+    """Return where a workload is and what it uses there: one of the places of `describe_workload`.
+
+    ``vcpus`` are shared CPUs, ``pcpus`` dedicated ones; all CPUs of an unclaimed
+    guest are shared.
+    """
+    return {
+        "node_uuid": row.node_uuid,
+        "host": row.host,
+        "nodename": row.nodename,
+        "claimed": row.claim_uuid is not None,
+        "claim_uuid": row.claim_uuid,
+        "claim_state": None if row.claim_state is None else row.claim_state.value,
+        "vcpus": whole_units(row.vcpu_milli, MILLI),
+        "pcpus": row.pcpus,
+        "memory_mb": row.memory_mb,
+        "disk_gb": whole_units(row.disk_mb, MIB_PER_GIB),
+        "power_state": None if row.power_state is None else row.power_state.value,
+        "details": dict(row.details),
+    }
+
+
+def describe_workload(rows: Sequence[WorkloadRow]) -> dict[str, Any]:
+    """Return a workload with all of its places.
+
+    Args:
+        rows: all of the workload's, at least one.
+    """
+    first = rows[0]
+    return {
+        "uuid": first.uuid,
+        "kind": first.kind.value,
+        "name": next((row.name for row in rows if row.name), ""),
+        "project_id": next((row.project_id for row in rows if row.project_id), ""),
+        "places": [render_place(row) for row in rows],
     }
 
 

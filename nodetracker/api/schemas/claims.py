@@ -5,6 +5,7 @@ from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,
     INTEGER,
+    NODENAME,
     NUMBER,
     NUMBER_OR_NULL,
     TEXT_OR_NULL,
@@ -18,16 +19,20 @@ from nodetracker.model.claim import ClaimKind, ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.schemas.fields import UUID, Schema, list_of, one_of, record
 
+_STATES = list_of(one_of(ClaimState), "states; may be repeated")
+
 LIST_QUERY = record(
     {
         "host": ANY_TEXT,
-        "node": {"description": "a nodename", "type": "string"},
-        "state": list_of(one_of(ClaimState), "states; may be repeated"),
+        "node": NODENAME,
+        "state": _STATES,
         "workload": UUID,
         "project": ANY_TEXT,
         **PAGE,
     }
 )
+
+OF_NODE_QUERY = record({"state": _STATES, **PAGE})
 
 CREATE_QUERY = record({"dry_run": BOOLEAN})
 

@@ -4,6 +4,7 @@ from nodetracker.schemas.fields import Schema
 
 ANY_TEXT: Schema = {"description": "a text", "type": "string"}
 TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+NODENAME: Schema = {"description": "a nodename", "type": "string"}
 TIME: Schema = {"type": "string", "format": "date-time"}
 TIME_OR_NULL: Schema = {"type": ["string", "null"], "format": "date-time"}
 INTEGER: Schema = {"type": "integer"}

@@ -1,7 +1,15 @@
 """Schemas of hosts."""
 
-from nodetracker.api.paging import PAGE
-from nodetracker.api.schemas.fields import ANY_TEXT
+from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.fields import (
+    ANY_TEXT,
+    INTEGER,
+    answer,
+    answered_list,
+    list_of_answers,
+)
+from nodetracker.api.schemas.nodes import STATE, STATUSES, choice
+from nodetracker.ports import POWER_ACTIONS
 from nodetracker.schemas.fields import Schema, record
 
 NOVA_LIST_QUERY = record({"zone": ANY_TEXT})
@@ -47,3 +55,34 @@ ZUN_LIST_QUERY = record(
         "sort_dir": {"description": "asc or desc", "type": "string", "enum": ["asc", "desc"]},
     }
 )
+
+LIST_QUERY = record({"status": choice(STATUSES), **PAGE})
+
+HOSTS = answered_list(
+    "hosts",
+    answer(
+        {"uuid": ANY_TEXT, "host_name": ANY_TEXT, "service": ANY_TEXT, "zone": ANY_TEXT, **STATE}
+    ),
+    LINKS,
+)
+
+HOST = answer(
+    {
+        "host": ANY_TEXT,
+        "resources": list_of_answers(
+            answer(
+                {
+                    "host": ANY_TEXT,
+                    "project": ANY_TEXT,
+                    "cpu": INTEGER,
+                    "memory_mb": INTEGER,
+                    "disk_gb": INTEGER,
+                }
+            )
+        ),
+    }
+)
+
+ACTION = record({"action": choice(POWER_ACTIONS)}, required=("action",))
+
+ACTION_STARTED = answer({"host": ANY_TEXT, "action": choice(POWER_ACTIONS)})

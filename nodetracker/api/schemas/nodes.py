@@ -11,10 +11,13 @@ from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,
     INTEGER,
+    NUMBER,
+    NUMBER_OR_NULL,
     TEXT_OR_NULL,
     TIME_OR_NULL,
     answer,
     answered_list,
+    list_of_answers,
 )
 from nodetracker.model.fleet import FLEET_ORDERS
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
@@ -64,7 +67,7 @@ STATE: Schema = {
 
 _BY_TYPE: dict[Any, Schema] = {
     int: INTEGER,
-    float: {"type": "number"},
+    float: NUMBER,
     bool: BOOLEAN,
     str: {"type": "string"},
     datetime: {"type": "string", "format": "date-time"},
@@ -121,19 +124,18 @@ NODE = answer(
 
 DIFF = answer(
     {
-        "diff": {
-            "type": "array",
-            "items": answer(
+        "diff": list_of_answers(
+            answer(
                 {
                     "resource": ANY_TEXT,
-                    "row_used": {"type": ["number", "null"]},
-                    "ledger": {"type": "number"},
-                    "hypervisor": {"type": ["number", "null"]},
-                    "difference": {"type": ["number", "null"]},
+                    "row_used": NUMBER_OR_NULL,
+                    "ledger": NUMBER,
+                    "hypervisor": NUMBER_OR_NULL,
+                    "difference": NUMBER_OR_NULL,
                     "workloads": ANY_TEXT,
                 }
-            ),
-        }
+            )
+        )
     }
 )
 
@@ -141,7 +143,7 @@ AUDIT = answer(
     {
         "nodes": {"type": "object", "additionalProperties": ANY_TEXT},
         "listing_error": TEXT_OR_NULL,
-        "duration_seconds": {"type": "number"},
+        "duration_seconds": NUMBER,
     }
 )
 

@@ -9,11 +9,9 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
-from nodetracker.accounting.reports.services import zone_of
+from nodetracker.accounting.reports.services import render_host
 from nodetracker.accounting.reports.summary import (
-    HOST_COLUMNS,
     as_row,
-    describe_host,
     status_of,
 )
 from nodetracker.bootstrap.settings import check_host_name
@@ -24,11 +22,10 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
 )
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
-from nodetracker.errors import ConfigError, ConflictError, NotFoundError, RefusedError
-from nodetracker.model.fleet import FleetQuery
+from nodetracker.errors import ConfigError, ConflictError, RefusedError
+from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS
-from nodetracker.ports.fleet import read_items
 
 
 class ListHosts(StoreCommand, Lister):
@@ -36,10 +33,7 @@ class ListHosts(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read all services."""
-        rows = [
-            {"host_name": service.host, "service": service.binary, "zone": zone_of(service.binary)}
-            for service in self.store.list_services()
-        ]
+        rows = [render_host(service) for service in self.store.list_services()]
         return columns_of(rows, ("host_name", "service", "zone"))
 
 
@@ -54,12 +48,7 @@ class ShowHost(StoreCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the sums of the host's nodes and workloads."""
-        host: str = parsed_args.host
-        query = FleetQuery(host=host, columns=HOST_COLUMNS)
-        nodes = [found.node.values for found in read_items(self.store.list_fleet, query)]
-        if not nodes and not self.store.list_services(host):
-            raise NotFoundError(f"no such host: {host}")
-        rows = [as_row(line) for line in describe_host(host, nodes, self.store.sum_usage(host))]
+        rows = [as_row(line) for line in read_host_usage(self.store, parsed_args.host)]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
 
 

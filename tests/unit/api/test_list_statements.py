@@ -21,6 +21,17 @@ UUID = "UUID"
 LISTS = {
     "/v1/nodes": "nodes",
     "/v1/nodes?state=up&sort_key=host&marker=UUID": "nodes",
+    "/v1/nodes/UUID/workloads": "workloads",
+    "/v1/nodes/UUID/claims": "claims",
+    "/v1/nodes/UUID/history": "history",
+    "/v1/nodes/UUID/warnings": "warnings",
+    "/v1/claims": "claims",
+    "/v1/history?host=alpha": "history",
+    "/v1/hosts": "hosts",
+    "/v1/services": "services",
+    "/v1/usages": "usages",
+    "/v1/warnings?limit=7": "warnings",
+    "/v1/workloads?host=alpha": "workloads",
 }
 """Path -> noun; UUID is that of the first node."""
 

@@ -3,10 +3,10 @@
 import falcon
 
 from nodetracker.accounting.reports.services import zone_of
-from nodetracker.accounting.reports.summary import HOST_COLUMNS, as_row, describe_host
+from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.errors import NotFoundError, RpcUnavailableError
-from nodetracker.model.fleet import FleetQuery
+from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from nodetracker.ports.fleet import read_items
@@ -33,9 +33,7 @@ def list_hosts(call: Call) -> Answer:
 def show_host(call: Call) -> Answer:
     """Show a host's resources and their usage, in total and by project."""
     host = _find_host(call)
-    query = FleetQuery(host=host, columns=HOST_COLUMNS)
-    nodes = [found.node.values for found in read_items(call.store.list_fleet, query)]
-    lines = describe_host(host, nodes, call.store.sum_usage(host))
+    lines = read_host_usage(call.store, host)
     return Answer({"host": [{"resource": as_row(line)} for line in lines]})
 
 

@@ -14,6 +14,7 @@ from nodetracker.accounting.reports.claims import (
 )
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import find_place, read_claim_request
+from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
 from nodetracker.errors import ClaimRefusedError, NotFoundError
@@ -25,16 +26,24 @@ _RULE = "nodetracker:claims"
 
 def list_claims(call: Call) -> Answer:
     """List claims, oldest first."""
-    wanted = page_of(call)
-    query = ClaimQuery(
-        after=wanted.marker,
-        limit=wanted.limit,
+    return _list(
+        call,
         host=call.query.get("host"),
         nodename=call.query.get("node"),
-        states=tuple(map(ClaimState, call.query.get("state", ()))),
         workload_uuid=parse_query_uuid("workload", call.query.get("workload")),
         project_id=call.select_project(f"{_RULE}:list", call.query.get("project")),
     )
+
+
+def list_claims_of_node(call: Call) -> Answer:
+    """List the claims on a node, oldest first."""
+    return _list(call, node_id=find_node(call).node.id)
+
+
+def _list(call: Call, **filters: Any) -> Answer:
+    wanted = page_of(call)
+    states = tuple(map(ClaimState, call.query.get("state", ())))
+    query = ClaimQuery(after=wanted.marker, limit=wanted.limit, states=states, **filters)
     page = call.store.list_claim_page(query)
     last = page.items[-1].uuid if page.next is not None else None
     return Answer(

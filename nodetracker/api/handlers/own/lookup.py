@@ -1,8 +1,8 @@
 """Find the object that a path names."""
 
 from nodetracker.api.call import Call
+from nodetracker.api.texts import parse_path_uuid
 from nodetracker.errors import NotFoundError, RequestError
-from nodetracker.identifier import parse_uuid
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.page import Page
 
@@ -24,27 +24,11 @@ def find_node_page(
     Raises:
         NotFoundError: no such node.
     """
-    uuid = path_uuid(call, "node")
+    uuid = parse_path_uuid(call.params["uuid"], "node")
     page = call.store.list_fleet(FleetQuery(uuid=uuid, columns=columns, reads_audits=reads_audits))
     if not page.items:
         raise NotFoundError(f"no such node: {uuid}")
     return page
-
-
-def path_uuid(call: Call, what: str) -> str:
-    """Return the uuid in the path.
-
-    Args:
-        what: the kind of object, for the error.
-
-    Raises:
-        NotFoundError: it is not a UUID, so nothing has it.
-    """
-    text = call.params["uuid"]
-    try:
-        return parse_uuid(text)
-    except ValueError:
-        raise NotFoundError(f"no such {what}: {text}") from None
 
 
 def marker_id(marker: str | None) -> int | None:

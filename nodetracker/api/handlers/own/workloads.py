@@ -1,0 +1,66 @@
+"""``/v1/workloads``, and those of a node."""
+
+from typing import Any
+
+from nodetracker.accounting.reports.workloads import describe_workload, render_place
+from nodetracker.api.call import Answer, Call
+from nodetracker.api.handlers.own.lookup import find_node
+from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
+from nodetracker.errors import NotFoundError
+from nodetracker.model.listing import WorkloadQuery, WorkloadRow
+
+_LIST = "nodetracker:workloads:list"
+_SHOW = "nodetracker:workloads:show"
+
+
+def list_workloads(call: Call) -> Answer:
+    """List workloads: a line for each claim, and for each guest without a claim."""
+    return _list(
+        call,
+        host=call.query.get("host"),
+        nodename=call.query.get("node"),
+        project_id=call.select_project(_LIST, call.query.get("project")),
+        is_claimed=call.query.get("claimed"),
+    )
+
+
+def list_workloads_of_node(call: Call) -> Answer:
+    """List the workloads of a node."""
+    return _list(call, node_ids=(find_node(call).node.id,))
+
+
+def show_workload(call: Call) -> Answer:
+    """Show where a workload is and what it uses there."""
+    uuid = parse_path_uuid(call.params["uuid"], "workload")
+    project = call.find_visible_project(_SHOW)
+    query = WorkloadQuery(uuid=uuid, project_id=project, reads_details=True)
+    rows = call.store.list_workloads(query).items
+    if not rows:
+        raise NotFoundError(f"no such workload: {uuid}")
+    return Answer(describe_workload(rows))
+
+
+def _list(call: Call, **filters: Any) -> Answer:
+    wanted = page_of(call)
+    marker = parse_query_uuid("marker", wanted.marker)
+    page = call.store.list_workloads(WorkloadQuery(after=marker, limit=wanted.limit, **filters))
+    return Answer(
+        {
+            "workloads": [_render_line(row) for row in page.items],
+            "links": next_links(call, page.next),
+        }
+    )
+
+
+def _render_line(row: WorkloadRow) -> dict[str, Any]:
+    """Return a workload on a node without the driver's details, which lists do not read."""
+    place = render_place(row)
+    del place["details"]
+    return {
+        "uuid": row.uuid,
+        "kind": row.kind.value,
+        "name": row.name,
+        "project_id": row.project_id,
+        **place,
+    }

@@ -1,0 +1,28 @@
+"""Schemas of the history of nodes."""
+
+from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.fields import ANY_TEXT, INTEGER, NODENAME, TIME, answer, answered_list
+from nodetracker.model.change import ChangeKind
+from nodetracker.schemas.fields import Schema, one_of, record
+
+_TIME: Schema = {"description": "a time in ISO 8601, UTC unless it has an offset", "type": "string"}
+_PERIOD: Schema = {"since": _TIME, "until": _TIME}
+
+LIST_QUERY = record({"host": ANY_TEXT, "node": NODENAME, **_PERIOD, **PAGE})
+
+OF_NODE_QUERY = record({**_PERIOD, **PAGE})
+
+HISTORY = answered_list(
+    "history",
+    answer(
+        {
+            "id": INTEGER,
+            "at": TIME,
+            "host": ANY_TEXT,
+            "nodename": ANY_TEXT,
+            "what": one_of(ChangeKind),
+            "diff": {"type": "object"},
+        }
+    ),
+    LINKS,
+)

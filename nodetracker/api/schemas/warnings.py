@@ -1,0 +1,43 @@
+"""Schemas of warnings."""
+
+from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    NODENAME,
+    TIME,
+    TIME_OR_NULL,
+    answer,
+    answered_list,
+)
+from nodetracker.model.warning import WarningKind
+from nodetracker.schemas.fields import Schema, one_of, record
+
+_FILTERS: Schema = {
+    "kind": one_of(WarningKind),
+    "all": BOOLEAN | {"description": "true: resolved warnings, too"},
+}
+
+LIST_QUERY = record({"host": ANY_TEXT, "node": NODENAME, **_FILTERS, **PAGE})
+
+OF_NODE_QUERY = record({**_FILTERS, **PAGE})
+
+WARNINGS = answered_list(
+    "warnings",
+    answer(
+        {
+            "id": INTEGER,
+            "host": ANY_TEXT,
+            "kind": one_of(WarningKind),
+            "nodename": ANY_TEXT,
+            "item": ANY_TEXT,
+            "message": ANY_TEXT,
+            "first_seen": TIME,
+            "last_seen": TIME,
+            "count": INTEGER,
+            "resolved_at": TIME_OR_NULL,
+        }
+    ),
+    LINKS,
+)

@@ -1,0 +1,20 @@
+"""Read what a host has and what its workloads use."""
+
+from nodetracker.accounting.reports.summary import HOST_COLUMNS, HostUsage, describe_host
+from nodetracker.errors import NotFoundError
+from nodetracker.model.fleet import FleetQuery
+from nodetracker.ports import OperatorStore
+from nodetracker.ports.fleet import read_items
+
+
+def read_host_usage(store: OperatorStore, host: str) -> list[HostUsage]:
+    """Return the lines of ``host show``.
+
+    Raises:
+        NotFoundError: the host has neither nodes nor services.
+    """
+    query = FleetQuery(host=host, columns=HOST_COLUMNS)
+    nodes = [found.node.values for found in read_items(store.list_fleet, query)]
+    if not nodes and not store.list_services(host):
+        raise NotFoundError(f"no such host: {host}")
+    return describe_host(host, nodes, store.sum_usage(host))
