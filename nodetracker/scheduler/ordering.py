@@ -11,7 +11,8 @@ def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
     """Return whether the store's question has compared all that the ledger compares.
 
     It leaves NUMA cells, PCI devices and further resource classes to the
-    ledger, and of a node with a guest of the workload the amounts as well.
+    ledger, and of a node with a guest of the workload the amounts as well;
+    and of a request without memory, whether a driver's overhead needs any.
     """
     amounts, free = request.amounts, node.free
     return (
@@ -20,7 +21,7 @@ def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
         and not amounts.resources
         and amounts.vcpu_milli <= free.vcpu_milli
         and amounts.pcpus <= free.pcpus
-        and amounts.memory_mb <= free.memory_mb
+        and 0 < amounts.memory_mb <= free.memory_mb
         and amounts.disk_mb <= free.disk_mb
     )
 

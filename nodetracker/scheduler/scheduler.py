@@ -59,7 +59,7 @@ class Scheduler:
         size = min(max(PAGE_SIZE, limit or _LIST_PAGE_SIZE), _LIST_PAGE_SIZE)
         found: list[CandidateNode] = []
         for page in self._find_pages(request, CandidateOrder.NAMED, size):
-            found += self._evaluate(request, page)
+            found += self._list_accepting(request, page)
             if limit is not None and len(found) >= limit:
                 break
         return found[:limit]
@@ -181,10 +181,7 @@ class Scheduler:
         subset_size = self._settings.host_subset_size
         size = max(PAGE_SIZE, subset_size)
         for page in self._find_pages(request, CandidateOrder.SPREAD, size):
-            unsure = [node for node in page if not is_plain(request, node)]
-            passed = {node.id for node in self._evaluate(request, unsure)}
-            passed |= {node.id for node in page} - {node.id for node in unsure}
-            nodes = [node for node in page if node.id in passed]
+            nodes = self._list_accepting(request, page)
             yield from order_subset(nodes, request, subset_size)
             subset_size = 0
 
@@ -199,16 +196,17 @@ class Scheduler:
             page = self._store.find_candidates(request, policy, size, page.next)
             yield page.nodes
 
-    def _evaluate(
+    def _list_accepting(
         self, request: ClaimRequest, nodes: Sequence[CandidateNode]
     ) -> list[CandidateNode]:
-        """Return the nodes that accept the claim by the ledger's own rule."""
-        passed = {
+        """Return the nodes that accept the claim; only those in doubt are evaluated further."""
+        unsure = [node.id for node in nodes if not is_plain(request, node)]
+        refusing = set(unsure) - {
             state.node.id
-            for state in self._manager.get_host_states([node.id for node in nodes], request)
+            for state in self._manager.get_host_states(unsure, request)
             if not state.evaluate(request, self._policy).refusals
         }
-        return [node for node in nodes if node.id in passed]
+        return [node for node in nodes if node.id not in refusing]
 
     def _move_to_claim(self, request: ClaimRequest, uuid: str) -> Migration | None:
         """Request a move to the node of a claim, None when the claim does not exist."""
