@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
@@ -18,4 +20,31 @@ def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
         "free_vcpus": whole_units(free.vcpu_milli, MILLI),
         "free_memory_mb": free.memory_mb,
         "free_disk_gb": whole_units(free.disk_mb, MIB_PER_GIB),
+    }
+
+
+def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
+    """Return why nodes are no candidates: by check, and what the nearest one lacks."""
+    return {
+        "total_nodes": exclusions.total,
+        "checks": [
+            {
+                "check": check.value,
+                "nodes": exclusions.counts[check],
+                "is_lower_bound": check in exclusions.lower_bounds,
+            }
+            for check in AdmissionCheck
+            if exclusions.counts.get(check)
+        ],
+        "nearest": None if exclusions.nearest is None else _render_miss(exclusions.nearest),
+    }
+
+
+def _render_miss(miss: NearMiss) -> dict[str, Any]:
+    return {
+        "host": miss.host,
+        "nodename": miss.nodename,
+        "checks": [check.value for check in miss.checks],
+        "missing": dict(miss.missing),
+        "reasons": list(miss.reasons),
     }

@@ -1,9 +1,10 @@
 """Routes of nodetracker's own API."""
 
-from nodetracker.api.handlers.own import about, claims, migrations, services
+from nodetracker.api.handlers.own import about, candidates, claims, migrations, services
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.routes.fleet import FLEET
 from nodetracker.api.schemas import about as about_schemas
+from nodetracker.api.schemas import candidates as candidates_schemas
 from nodetracker.api.schemas import claims as claims_schemas
 from nodetracker.api.schemas import migrations as migrations_schemas
 from nodetracker.api.schemas import services as services_schemas
@@ -89,9 +90,29 @@ _MIGRATIONS: tuple[Route, ...] = (
     ),
 )
 
+_CANDIDATES: tuple[Route, ...] = (
+    route(
+        "/v1/candidates",
+        GET=Operation(
+            candidates.list_candidates,
+            "nodetracker:candidates:list",
+            query=candidates_schemas.LIST_QUERY,
+            answers={200: candidates_schemas.CANDIDATES},
+        ),
+        POST=Operation(
+            candidates.find_candidates,
+            "nodetracker:candidates:list",
+            query=candidates_schemas.FIND_QUERY,
+            body=CLAIM_REQUEST,
+            answers={200: candidates_schemas.CANDIDATES},
+        ),
+    ),
+)
+
 OWN: tuple[Route, ...] = (
     *_CLAIMS,
     *_MIGRATIONS,
+    *_CANDIDATES,
     route(
         "/v1/about",
         GET=Operation(

@@ -19,6 +19,7 @@ def add_node(store, host=HOST, nodename=NODE, **values):
         "memory_mb_used": 0, "disk_used": 0.0, "vcpus_used": 0, "local_gb_used": 0,
         "cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0,
         "reserved": {}, "overhead": {}, "facts": {}, "traits": ["T1"],
+        "numa_topology": {}, "pci_stats": [],
     }  # fmt: skip
     store.apply_changes(agent, [create(agent, nodename, make_values(**base | values))], 60)
 

@@ -1,0 +1,82 @@
+"""``/v1/candidates``."""
+
+import uuid
+from collections.abc import Iterable
+
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.reports.candidates import render_candidate, render_excluded
+from nodetracker.api.call import Answer, Call
+from nodetracker.api.claim_requests import read_claim_request
+from nodetracker.api.paging import page_of
+from nodetracker.errors import RequestError
+from nodetracker.model.claim import ClaimRequest
+from nodetracker.rendering import render_value
+
+_MOST_DIGITS = 20
+
+
+def list_candidates(call: Call) -> Answer:
+    """List the nodes that fit an instance with these resources, best first."""
+    body = {
+        "workload": {"uuid": str(uuid.uuid4())},
+        "resources": parse_resources(call.query["resources"]),
+        "required_traits": parse_traits(call.query.get("required", ())),
+    }
+    return _select(call, parse_claim_request(body))
+
+
+def find_candidates(call: Call) -> Answer:
+    """List the nodes that fit a claim request, best first."""
+    return _select(call, read_claim_request(call, "nodetracker:candidates:list"))
+
+
+def parse_resources(text: str) -> dict[str, int]:
+    """Parse resource classes and amounts as placement's API has them.
+
+    >>> parse_resources("VCPU:2,MEMORY_MB:4096")
+    {'VCPU': 2, 'MEMORY_MB': 4096}
+
+    Raises:
+        RequestError: the text has another format, or a class twice.
+    """
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        name, _, amount = item.partition(":")
+        is_number = amount.isascii() and amount.isdigit() and len(amount) <= _MOST_DIGITS
+        if not name or not is_number:
+            raise RequestError(
+                "resources",
+                f"invalid value {render_value(item)}: expected CLASS:AMOUNT such as VCPU:2",
+            )
+        if name in found:
+            raise RequestError("resources", f"duplicate resource class {render_value(name)}")
+        found[name] = int(amount)
+    return found
+
+
+def parse_traits(texts: Iterable[str]) -> list[str]:
+    """Parse lists of traits.
+
+    >>> parse_traits(["HW_CPU_X86_AVX,CUSTOM_A", "CUSTOM_B"])
+    ['HW_CPU_X86_AVX', 'CUSTOM_A', 'CUSTOM_B']
+
+    Raises:
+        RequestError: a name is empty.
+    """
+    names = [name for text in texts for name in text.split(",")]
+    if not all(names):
+        raise RequestError("required", "invalid value '': expected traits separated by commas")
+    return names
+
+
+def _select(call: Call, request: ClaimRequest) -> Answer:
+    """Return the candidates; the others are explained if there are no further candidates."""
+    scheduler, limit = call.backend.scheduler, page_of(call).limit
+    found = scheduler.select(request, limit)
+    excluded = scheduler.explain(request) if len(found) < limit else None
+    return Answer(
+        {
+            "candidates": [render_candidate(candidate) for candidate in found],
+            "excluded": None if excluded is None else render_excluded(excluded),
+        }
+    )
