@@ -1,6 +1,6 @@
 """Implement the part of the store port that lists and sums over SQL."""
 
-from nodetracker.db import fleet_nodes, history, host_warnings, services, usage, workloads
+from nodetracker.db import fleet_nodes, history, host_warnings, nodes, services, usage, workloads
 from nodetracker.db.connection.engine import Database
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.model.change import HistoryEntry
@@ -8,6 +8,7 @@ from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
 from nodetracker.model.listing import (
     ClaimQuery,
+    DeviceQuery,
     HistoryQuery,
     MigrationQuery,
     ServiceQuery,
@@ -18,6 +19,7 @@ from nodetracker.model.listing import (
 )
 from nodetracker.model.migration import Migration
 from nodetracker.model.page import Page
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
 
@@ -62,6 +64,10 @@ class SqlFleetReader:
     def list_history_page(self, query: HistoryQuery) -> Page[HistoryEntry]:
         """See `Store`."""
         return self._database.read(lambda c: history.list_history_page(c, query))
+
+    def list_device_page(self, query: DeviceQuery) -> Page[TrackedDevice]:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.list_device_page(c, query))
 
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """See `Store`."""

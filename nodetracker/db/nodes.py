@@ -5,16 +5,19 @@ from collections.abc import Collection, Iterable, Sequence
 import sqlalchemy as sa
 
 from nodetracker.db import checks, codec, history
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import list_active_uuids
+from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
+from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.migration import Move
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
+from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 
 _nodes = tables.compute_nodes.c
@@ -151,3 +154,27 @@ def delete_children(connection: sa.Connection, ids: Sequence[int]) -> None:
     """Delete guests and devices of nodes; claims are kept."""
     for table in (tables.guests, tables.pci_devices):
         connection.execute(sa.delete(table).where(table.c.compute_node_id.in_(ids)))
+
+
+def list_device_page(connection: sa.Connection, query: DeviceQuery) -> Page[TrackedDevice]:
+    """See `Store.list_device_page`."""
+    devices = tables.pci_devices
+    found = sa.select(devices).where(equals_id(devices.c.compute_node_id, query.node_id))
+    if query.after is not None:
+        found = found.where(byte_order(devices.c.address) > str(query.after))
+    page = found.order_by(byte_order(devices.c.address)).limit(query.limit + 1).subquery("page")
+    # One row to join to, so that an empty page has the time as well.
+    head = sa.select(utc_now().label("page_now")).subquery("head")
+    statement = (
+        sa.select(head.c.page_now, *page.c)
+        .select_from(head.outerjoin(page, sa.true()))
+        .order_by(byte_order(page.c.address))
+    )
+    rows = connection.execute(statement).mappings().all()
+    listed = [row for row in rows if row["id"] is not None]
+    on_page = listed[: query.limit]
+    return Page(
+        tuple(codec.decode_device(row) for row in on_page),
+        rows[0]["page_now"],
+        on_page[-1]["address"] if len(listed) > query.limit else None,
+    )

@@ -91,6 +91,16 @@ class WarningQuery(PageQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceQuery(PageQuery):
+    """Selects the PCI devices of a node, in order of address.
+
+    `after` is the address of a device, which need not exist.
+    """
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadQuery(PageQuery):
     """Selects workloads on nodes: active claims with their guests, and guests without a claim.
 

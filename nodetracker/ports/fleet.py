@@ -9,6 +9,7 @@ from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
 from nodetracker.model.listing import (
     ClaimQuery,
+    DeviceQuery,
     HistoryQuery,
     MigrationQuery,
     ServiceQuery,
@@ -19,6 +20,7 @@ from nodetracker.model.listing import (
 )
 from nodetracker.model.migration import Migration
 from nodetracker.model.page import Page, PageQuery
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
 from nodetracker.ports.methods import delegated, repeatable
@@ -82,6 +84,10 @@ class FleetReader(Protocol):
         """Return what agents changed, newest first."""
 
     @repeatable
+    def list_device_page(self, query: DeviceQuery) -> Page[TrackedDevice]:
+        """Return the PCI devices of a node, in order of address."""
+
+    @repeatable
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """Return stored warnings, in order of when they were first seen."""
 
@@ -98,6 +104,7 @@ class DelegatedFleetReader:
     list_claim_page = delegated(FleetReader.list_claim_page)
     list_migration_page = delegated(FleetReader.list_migration_page)
     list_history_page = delegated(FleetReader.list_history_page)
+    list_device_page = delegated(FleetReader.list_device_page)
     list_warning_page = delegated(FleetReader.list_warning_page)
 
 

@@ -1,4 +1,4 @@
-"""Workloads, claims, migrations, history and warnings are listed in pages by every store."""
+"""Workloads, claims, migrations, devices, history and warnings are listed in pages by every store."""
 
 import uuid
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.listing import (
     ClaimQuery,
+    DeviceQuery,
     HistoryQuery,
     MigrationQuery,
     WarningQuery,
@@ -27,7 +28,7 @@ from nodetracker.ports import AgentKey, Store
 from nodetracker.ports.fleet import read_pages
 from tests.builders import read_history
 from tests.contract.test_ledger import ADMISSION_POLICY, make_node
-from tests.contract.values import create, make_guest, update
+from tests.contract.values import create, make_device, make_guest, register, update
 
 HELD = HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "held")
 DRIFT = HostWarning(WarningKind.DRIFT, "node-1", "", "differs")
@@ -263,6 +264,31 @@ class TestHistory:
         assert names(since=second.at + timedelta(seconds=1)) == []
         assert names(after=beta.id) == [("alpha", "node-1")]
         assert names(after=first.id) == []
+
+
+class TestDevices:
+    @pytest.mark.parametrize("limit", [1, 2, 3])
+    def test_those_of_a_node_are_listed_by_address(self, store: Store, limit: int) -> None:
+        agent = register(store)
+        addresses = ["0000:02:00.0", "0000:81:00.1", "10000:01:00.0"]
+        devices = [make_device(address) for address in addresses]
+        nodes = [
+            create(agent, "n1", devices=(devices[2], devices[0], devices[1])),
+            create(agent, "n2", devices=(make_device("0000:03:00.0"),)),
+        ]
+        store.apply_changes(agent, nodes, 60)
+        (stored,) = store.list_nodes("alpha", "n1")
+        query = DeviceQuery(node_id=stored.id, limit=limit)
+        assert read_all(store.list_device_page, query) == devices
+        after = DeviceQuery(node_id=stored.id, after="0000:03:00.0")
+        assert list(store.list_device_page(after).items) == devices[1:]
+
+    @pytest.mark.parametrize("node_id", [0, 2**70])
+    def test_those_of_an_unknown_node_are_an_empty_page(self, store: Store, node_id: int) -> None:
+        before = store.now()
+        page = store.list_device_page(DeviceQuery(node_id=node_id))
+        assert (page.items, page.next) == ((), None)
+        assert before <= page.now <= store.now()
 
 
 class TestWarnings:

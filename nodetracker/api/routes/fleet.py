@@ -3,6 +3,7 @@
 from nodetracker.api.call import Handler
 from nodetracker.api.handlers.own import (
     claims,
+    devices,
     history,
     hosts,
     nodes,
@@ -12,6 +13,7 @@ from nodetracker.api.handlers.own import (
 )
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.schemas import claims as claims_schemas
+from nodetracker.api.schemas import devices as devices_schemas
 from nodetracker.api.schemas import history as history_schemas
 from nodetracker.api.schemas import hosts as hosts_schemas
 from nodetracker.api.schemas import nodes as nodes_schemas
@@ -68,6 +70,7 @@ _PARTS_OF_NODES: tuple[Route, ...] = (
     _part(
         "claims", claims.list_claims_of_node, claims_schemas.OF_NODE_QUERY, claims_schemas.CLAIMS
     ),
+    _part("devices", devices.list_devices, devices_schemas.LIST_QUERY, devices_schemas.DEVICES),
     _part(
         "history",
         history.list_history_of_node,

@@ -10,6 +10,7 @@ from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim
 from nodetracker.model.listing import (
     ClaimQuery,
+    DeviceQuery,
     HistoryQuery,
     MigrationQuery,
     WarningQuery,
@@ -18,6 +19,7 @@ from nodetracker.model.listing import (
 )
 from nodetracker.model.migration import Migration
 from nodetracker.model.page import Page
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import WarningRecord
 
 
@@ -97,6 +99,20 @@ class MemoryLists(MemoryRows):
                 id_of=attrgetter("id"),
                 key_of=attrgetter("at"),
                 is_descending=True,
+            )
+
+    def list_device_page(self, query: DeviceQuery) -> Page[TrackedDevice]:
+        """See `Store`."""
+        with self._reading() as tables:
+            node = tables.nodes.get(query.node_id)
+            after = "" if query.after is None else str(query.after)
+            addresses = sorted(node.devices) if node else []
+            found = [address for address in addresses if address > after]
+            on_page = found[: query.limit]
+            return Page(
+                tuple(node.devices[address] for address in on_page) if node else (),
+                self._clock(),
+                on_page[-1] if len(found) > query.limit else None,
             )
 
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:

@@ -125,7 +125,7 @@ class TestWarnings:
         assert named in found.json["errors"][0]["detail"]
 
 
-@pytest.mark.parametrize("noun", ["workloads", "claims", "history", "warnings"])
+@pytest.mark.parametrize("noun", ["workloads", "claims", "devices", "history", "warnings"])
 @pytest.mark.parametrize("name", [MISSING, "n1", "%25", str(2**63)])
 def test_parts_of_an_unknown_node_are_not_found(api, noun, name):
     found = api.request("GET", f"/v1/nodes/{name}/{noun}")

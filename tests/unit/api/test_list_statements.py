@@ -11,7 +11,7 @@ from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
 from tests.contract.stores import make_stores
 from tests.contract.test_ledger import ADMISSION_POLICY
-from tests.contract.values import create, key_of, make_guest, register
+from tests.contract.values import create, key_of, make_device, make_guest, register
 from tests.statements import count_statements
 from tests.unit.api.conftest import Api
 
@@ -23,6 +23,7 @@ LISTS = {
     "/v1/nodes?state=up&sort_key=host&marker=UUID": "nodes",
     "/v1/nodes/UUID/workloads": "workloads",
     "/v1/nodes/UUID/claims": "claims",
+    "/v1/nodes/UUID/devices": "devices",
     "/v1/nodes/UUID/history": "history",
     "/v1/nodes/UUID/warnings": "warnings",
     "/v1/claims": "claims",
@@ -47,7 +48,10 @@ def rows(store: SqlStore) -> None:
     """Add nodes, each with a claim, a guest and a warning."""
     register(store)
     agent = key_of(store.list_services()[0])
-    nodes = [create(agent, f"n{i}", guests=(make_guest(f"g{i}"),)) for i in range(COUNT)]
+    nodes = [
+        create(agent, f"n{i}", guests=(make_guest(f"g{i}"),), devices=(make_device(),))
+        for i in range(COUNT)
+    ]
     store.apply_changes(agent, nodes, 60)
     kind = WarningKind.FACT_HELD
     store.sync_warnings(agent, [HostWarning(kind, f"n{i}", "cpu", "held") for i in range(COUNT)])
