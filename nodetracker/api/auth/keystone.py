@@ -1,12 +1,17 @@
 """Authenticate tokens with keystonemiddleware; imported only when it is configured."""
 
+import logging
+from collections.abc import Iterable
 from typing import Any
-from wsgiref.types import WSGIApplication, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from keystoneauth1.exceptions import ClientException
 from keystonemiddleware.auth_token import AuthProtocol
 
 from nodetracker.api.context import Identity
 from nodetracker.errors import AuthenticationError, ConfigError
+
+LOG = logging.getLogger(__name__)
 
 PROJECT = "nodetracker"
 _CONFIRMED = "Confirmed"
@@ -36,7 +41,26 @@ def validate_tokens(application: WSGIApplication, conf: Any) -> WSGIApplication:
         raise ConfigError("[keystone_authtoken] auth_type: is not set")
     if not group.www_authenticate_uri:
         raise ConfigError("[keystone_authtoken] www_authenticate_uri: is not set")
-    return protected
+    return _without_exceptions(protected, application)
+
+
+def _without_exceptions(
+    protected: WSGIApplication, application: WSGIApplication
+) -> WSGIApplication:
+    """Return an application for which a token that cannot be validated is none.
+
+    The middleware raises what it does not expect (seen with 13.0: an endpoint that the
+    catalogue lacks), before it calls the application.
+    """
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        try:
+            return protected(environ, start)
+        except ClientException as error:
+            LOG.error("Keystone: cannot validate a token, check [keystone_authtoken]: %s", error)
+            return application(environ, start)
+
+    return answer
 
 
 class KeystoneAuthenticator:

@@ -204,6 +204,20 @@ class TestKeystone:
             assert found.headers["www-authenticate"].startswith("Keystone uri=")
         assert client.request("GET", "/v2.1").status_code == 200
 
+    def test_a_token_that_cannot_be_validated_is_401(self, build, monkeypatch, caplog):
+        auth_token = pytest.importorskip("keystonemiddleware.auth_token")
+        exceptions = pytest.importorskip("keystoneauth1.exceptions")
+
+        def fetch(*arguments: object, **options: object) -> None:
+            raise exceptions.EndpointNotFound("internal endpoint for identity not found")
+
+        monkeypatch.setattr(auth_token.AuthProtocol, "fetch_token", fetch)
+        client = build(auth_strategy="keystone")
+        found = client.request("GET", "/v1/about", headers={"X-Auth-Token": "t"})
+        assert found.status_code == 401
+        assert "internal endpoint for identity not found" in caplog.text
+        assert client.request("GET", "/v2.1", headers={"X-Auth-Token": "t"}).status_code == 200
+
     @pytest.mark.parametrize("name", ["auth_type", "www_authenticate_uri"])
     def test_options_without_which_requests_fail_are_required(self, build, tmp_path, conf, name):
         pytest.importorskip("keystonemiddleware")
