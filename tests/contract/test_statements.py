@@ -10,6 +10,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.fleet import FleetQuery, LivenessFilter
 from nodetracker.model.listing import (
     ClaimQuery,
+    DeviceQuery,
     HistoryQuery,
     MigrationQuery,
     ServiceQuery,
@@ -216,8 +217,12 @@ def test_a_claim_without_a_host_costs_few_more_than_with_one(
 @pytest.mark.parametrize("count", [1, 40])
 def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
     agent = register(store)
-    changes = [create(agent, f"n{i}", guests=(make_guest(f"g{i}"),)) for i in range(count)]
+    changes = [
+        create(agent, f"n{i}", guests=(make_guest(f"g{i}"),), devices=(make_device(),))
+        for i in range(count)
+    ]
     store.apply_changes(agent, changes, 60)
+    (node,) = store.list_nodes("alpha", "n0")
     store.sync_warnings(
         agent, [HostWarning(WarningKind.FACT_HELD, f"n{i}", "cpu", "held") for i in range(count)]
     )
@@ -232,6 +237,7 @@ def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
         (store.list_workloads, WorkloadQuery(host="alpha", project_id="prøject"), count),
         (store.list_claim_page, ClaimQuery(host="alpha"), count),
         (store.list_migration_page, MigrationQuery(host="alpha"), 0),
+        (store.list_device_page, DeviceQuery(node_id=node.id), 1),
         (store.list_history_page, HistoryQuery(host="alpha"), count),
         (store.list_warning_page, WarningQuery(is_resolved=False), count),
     ):

@@ -258,11 +258,15 @@ def test_standalone_serves_what_its_own_agent_can_do(tmp_path):
         json.dumps({"nodes": [{"nodename": "n", "vcpus": 1, "memory_mb": 512, "disk_gb": 1}]})
     )
 
-    def get(path):
+    def request(method, path, body=None):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            connection.request("GET", path)
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, path, body and json.dumps(body), headers)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
+
+    def get(path):
+        return request("GET", path)
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
@@ -278,6 +282,11 @@ def test_standalone_serves_what_its_own_agent_can_do(tmp_path):
         status, answer = get("/v2.1/os-hosts/host-1/reboot")
         assert status == 501
         assert "fake" in answer["notImplemented"]["message"]
+        status, answer = request("POST", "/v1/hosts/host-1/actions", {"action": "reboot"})
+        assert (status, answer["errors"][0]["code"]) == (501, "nodetracker.not_supported")
+        [node] = get("/v1/nodes")[1]["nodes"]
+        status, answer = request("POST", f"/v1/nodes/{node['uuid']}/audit")
+        assert (status, answer["nodes"]) == (200, {"n": "unchanged"})
         assert running.stop() == 0
 
 

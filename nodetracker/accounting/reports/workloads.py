@@ -11,20 +11,13 @@ from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 
 def render_workload(row: WorkloadRow) -> dict[str, Any]:
-    """Return the columns of ``workload show`` for a workload on one node."""
+    """Return the columns of ``workload show``, and further ones of REST, for one node."""
     return {
         "uuid": row.uuid,
         "kind": row.kind.value,
         "name": row.name,
-        "host": row.host,
-        "nodename": row.nodename,
         "project_id": row.project_id,
-        "vcpus": whole_units(row.vcpu_milli, MILLI),
-        "memory_mb": row.memory_mb,
-        "disk_gb": whole_units(row.disk_mb, MIB_PER_GIB),
-        "power_state": None if row.power_state is None else row.power_state.value,
-        "claimed": row.claim_uuid is not None,
-        "details": dict(row.details),
+        **render_place(row),
     }
 
 

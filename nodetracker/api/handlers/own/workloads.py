@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodetracker.accounting.reports.workloads import describe_workload, render_place
+from nodetracker.accounting.reports.workloads import describe_workload, render_workload
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
@@ -55,12 +55,4 @@ def _list(call: Call, **filters: Any) -> Answer:
 
 def _render_line(row: WorkloadRow) -> dict[str, Any]:
     """Return a workload on a node without the driver's details, which lists do not read."""
-    place = render_place(row)
-    del place["details"]
-    return {
-        "uuid": row.uuid,
-        "kind": row.kind.value,
-        "name": row.name,
-        "project_id": row.project_id,
-        **place,
-    }
+    return {name: value for name, value in render_workload(row).items() if name != "details"}
