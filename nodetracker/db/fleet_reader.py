@@ -1,6 +1,15 @@
 """Implement the part of the store port that lists and sums over SQL."""
 
-from nodetracker.db import fleet_nodes, history, host_warnings, nodes, services, usage, workloads
+from nodetracker.db import (
+    fleet_nodes,
+    history,
+    host_warnings,
+    nodes,
+    overview,
+    services,
+    usage,
+    workloads,
+)
 from nodetracker.db.connection.engine import Database
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.model.change import HistoryEntry
@@ -18,6 +27,7 @@ from nodetracker.model.listing import (
     WorkloadRow,
 )
 from nodetracker.model.migration import Migration
+from nodetracker.model.overview import OverviewRows
 from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
@@ -36,6 +46,10 @@ class SqlFleetReader:
     def sum_fleet(self) -> FleetSums:
         """See `Store`."""
         return self._database.read(fleet_nodes.sum_fleet)
+
+    def read_overview(self) -> OverviewRows:
+        """See `Store`."""
+        return self._database.read(overview.read_overview)
 
     def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:
         """See `Store`."""

@@ -19,6 +19,7 @@ from nodetracker.model.listing import (
     WorkloadRow,
 )
 from nodetracker.model.migration import Migration
+from nodetracker.model.overview import OverviewRows
 from nodetracker.model.page import Page, PageQuery
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
@@ -44,6 +45,10 @@ class FleetReader(Protocol):
     @repeatable
     def sum_fleet(self) -> FleetSums:
         """Return the sums over all nodes whose service is enabled, by one statement."""
+
+    @repeatable
+    def read_overview(self) -> OverviewRows:
+        """Return the rows of the overview, by at most six statements."""
 
     @repeatable
     def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:
@@ -97,6 +102,7 @@ class DelegatedFleetReader:
 
     list_fleet = delegated(FleetReader.list_fleet)
     sum_fleet = delegated(FleetReader.sum_fleet)
+    read_overview = delegated(FleetReader.read_overview)
     list_service_page = delegated(FleetReader.list_service_page)
     find_service = delegated(FleetReader.find_service)
     sum_usage = delegated(FleetReader.sum_usage)

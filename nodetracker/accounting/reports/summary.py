@@ -18,6 +18,12 @@ SUMMARY_COLUMNS = (
 )  # fmt: skip
 """Columns of a node that `summarize_node` needs; it needs the audits of its service, too."""
 
+STATES = ("up", "down", "unreachable")
+"""What `state_of` returns."""
+
+STATUSES = ("enabled", "disabled")
+"""What `status_of` returns."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:

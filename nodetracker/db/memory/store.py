@@ -11,6 +11,7 @@ from nodetracker.db.memory.host_warnings import MemoryWarnings
 from nodetracker.db.memory.lists import MemoryLists
 from nodetracker.db.memory.migrations import MemoryMigrations
 from nodetracker.db.memory.nodes import MemoryNodes
+from nodetracker.db.memory.overview import MemoryOverview
 from nodetracker.db.memory.services import MemoryServices
 from nodetracker.db.memory.tables import bump_generation
 
@@ -24,6 +25,7 @@ class MemoryStore(
     MemoryServices,
     MemoryWarnings,
     MemoryFleetReader,
+    MemoryOverview,
     MemoryLists,
 ):
     """`nodetracker.ports.Store` in this process's memory; thread-safe."""

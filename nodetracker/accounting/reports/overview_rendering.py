@@ -1,0 +1,67 @@
+"""Render the overview as plain data, for REST."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodetracker.accounting.reports.overview import (
+    PARTS,
+    Amounts,
+    Freshness,
+    NodeLine,
+    Overview,
+)
+from nodetracker.accounting.reports.summary import STATES, STATUSES
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.rendering import render_time
+from nodetracker.units import whole_units
+
+
+def render_overview(overview: Overview) -> dict[str, Any]:
+    """Return the overview as plain data; only ``now`` differs while the fleet is steady."""
+    return {
+        "now": render_time(overview.now),
+        "totals": _render_amounts(overview.totals),
+        "states": _count(STATES, ((state, n) for (state, _), n in overview.states.items())),
+        "statuses": _count(STATUSES, ((status, n) for (_, status), n in overview.states.items())),
+        "freshness": {kind.value: overview.freshness.get(kind, 0) for kind in Freshness},
+        "claims": {state.value: overview.claims.get(state, 0) for state in ClaimState},
+        "guests": {kind.value: overview.guests.get(kind, 0) for kind in WorkloadKind},
+        "warnings": {kind.value: count for kind, count in sorted(overview.warnings.items())},
+        "nodes": [_render_node(line) for line in overview.nodes],
+        "truncated": overview.is_truncated,
+    }
+
+
+def _count(names: Iterable[str], counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found = dict.fromkeys(names, 0)
+    for name, count in counts:
+        found[name] += count
+    return found
+
+
+def _render_node(line: NodeLine) -> dict[str, Any]:
+    node = line.node
+    return {
+        "uuid": node.uuid,
+        "host": node.host,
+        "nodename": node.nodename,
+        "state": line.state,
+        "status": line.status,
+        "maintenance": line.maintenance,
+        "freshness": line.freshness.value,
+        "amounts": _render_amounts(line.amounts),
+        "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
+        "warnings": line.warnings,
+    }
+
+
+def _render_amounts(amounts: Amounts) -> dict[str, dict[str, float]]:
+    """Return amounts in CPUs, MiB and GiB."""
+    return {
+        resource: {
+            name: whole_units(getattr(use, name), PARTS[resource])
+            for name in ("total", "reserved", "claimed", "unclaimed", "free", "limit")
+        }
+        for resource, use in amounts.items()
+    }
