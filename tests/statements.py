@@ -1,4 +1,7 @@
-"""Count the statements that a store sends: an executemany is one, BEGIN and COMMIT are not counted."""
+"""Count the statements that a store sends, and select what it writes.
+
+An executemany is one statement; BEGIN and COMMIT are not counted.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,3 +38,8 @@ def count_statements(source: Any) -> Iterator[SeenStatements]:
         yield seen
     finally:
         sa.event.remove(engine, "before_cursor_execute", note)
+
+
+def select_written(table: sa.Table) -> "sa.Select[Any]":
+    """Return the query of all rows, without the columns that the database computes."""
+    return sa.select(*(column for column in table.c if column.computed is None))

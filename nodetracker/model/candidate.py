@@ -28,7 +28,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class CandidateCursor:
-    """The position of the last node of a page; the next page starts after it.
+    """The position of the last node that a page considered; the next page starts after it.
 
     Attributes:
         scale: that of the first page, so that no page repeats or skips a node
@@ -63,7 +63,7 @@ class CandidateNode:
 
 @dataclass(frozen=True, slots=True)
 class CandidatePage:
-    """Some candidates, the best first.
+    """Some candidates, the best first; may be empty although others follow.
 
     Attributes:
         next: where the next page starts, None if these are the last.

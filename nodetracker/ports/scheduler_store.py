@@ -31,7 +31,9 @@ class SchedulerStore(LedgerStore, Protocol):
 
         Args:
             request: its host and nodename, if set, restrict the nodes.
-            limit: the most nodes to return.
+            limit: the most nodes to return. A page may have fewer, or none,
+                although others follow: services are read only of the best
+                nodes, which may all be down or disabled.
             after: `CandidatePage.next` of the page before; pages neither skip
                 nor repeat a node whose usage does not change.
         """

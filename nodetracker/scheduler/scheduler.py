@@ -183,7 +183,7 @@ class Scheduler:
         for page in self._find_pages(request, CandidateOrder.SPREAD, size):
             nodes = self._list_accepting(request, page)
             yield from order_subset(nodes, request, subset_size)
-            subset_size = 0
+            subset_size = max(0, subset_size - len(nodes))
 
     def _find_pages(
         self, request: ClaimRequest, order: CandidateOrder, size: int

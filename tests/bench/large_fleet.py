@@ -17,6 +17,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import Claim
 from nodetracker.ports import AdmissionPolicy
 from tests.bench.audits import BenchHost
+from tests.statements import select_written
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=24 * 3600, claim_timeout=24 * 3600)
 
@@ -92,7 +93,7 @@ class LargeFleet:
         ]
         with self._engine.connect() as connection:
             return {
-                table: [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+                table: [dict(row) for row in connection.execute(select_written(table)).mappings()]
                 for table in tables
             }
 

@@ -16,6 +16,7 @@ from nodetracker.db.memory.copying import copy_row
 from nodetracker.db.memory.tables import Tables
 from nodetracker.db.schema.tables import metadata
 from tests.contract.stores import StoreMaker
+from tests.statements import select_written
 
 Row = Mapping[str, Any]
 Dump = dict[str, Row]
@@ -52,7 +53,7 @@ class Rows:
             return copy_row(self._tables())
         with self._engine.connect() as connection:
             return {
-                table: [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+                table: [dict(row) for row in connection.execute(select_written(table)).mappings()]
                 for table in metadata.sorted_tables
             }
 

@@ -274,6 +274,25 @@ def test_pages_follow_each_other(store: Store, policy: CandidatePolicy) -> None:
     assert tuple(seen) == whole.nodes
 
 
+@pytest.mark.parametrize("policy", [POLICY, NAMED], ids=["spread", "named"])
+def test_a_rack_of_disabled_hosts_costs_at_most_one_page(
+    store: Store, policy: CandidatePolicy
+) -> None:
+    rack = register(store, "rack", "agent-of-rack")
+    empty = make_values(memory_mb=8192, cpu_allocation_ratio=1.0)
+    changes = [create(rack, f"n{number}", empty) for number in range(200)]
+    store.apply_changes(rack, changes, 60)
+    store.set_service("rack", COMPUTE_BINARY, ServiceChange(disabled=True))
+    make_node(store, "busy", Charge(memory_mb=7000))
+    request = ask(memory_mb=100, kind=WorkloadKind.CONTAINER)
+    first = store.find_candidates(request, policy, 20)
+    second = first
+    if first.next is not None:
+        assert not first.nodes
+        second = store.find_candidates(request, policy, 20, first.next)
+    assert (hosts(second.nodes), second.next) == (["busy"], None)
+
+
 def test_named_candidates_of_equal_weight_are_ordered_by_name(store: Store) -> None:
     make_fleet(store)
     found = find(store, ask(vcpu_milli=1000))

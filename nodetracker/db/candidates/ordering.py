@@ -16,6 +16,7 @@ from nodetracker.accounting.weights import (
     step_height,
 )
 from nodetracker.db.candidates.screens import FREE, Amount, Condition, double
+from nodetracker.db.connection.dialect import byte_order
 from nodetracker.db.schema import tables
 from nodetracker.model.candidate import CandidateCursor, CandidateOrder, Scale
 from nodetracker.model.claim import ClaimRequest
@@ -116,11 +117,12 @@ def order_by(policy: CandidatePolicy, placed: Any) -> list[sa.ColumnElement[Any]
     """Return the columns to order by.
 
     Args:
-        placed: the columns ``rank``, ``hash``, ``id``, ``host`` and ``nodename``.
+        placed: the columns ``weight``, ``host`` and ``nodename`` for `NAMED`, else
+            ``steps``, ``hash`` and ``id``.
     """
     if policy.order is CandidateOrder.NAMED:
-        return [placed.rank.desc(), placed.host, placed.nodename]
-    return [placed.rank, placed.hash, placed.id]
+        return [placed.weight.desc(), byte_order(placed.host), byte_order(placed.nodename)]
+    return [placed.steps, placed.hash, placed.id]
 
 
 def is_after(
@@ -129,10 +131,12 @@ def is_after(
     """Return the condition that a node comes after a position."""
     rank = double(position.rank)
     if policy.order is CandidateOrder.NAMED:
-        is_next, first, second = placed.rank < rank, placed.host, placed.nodename
+        is_same, is_next = placed.weight == rank, placed.weight < rank
+        first, second = byte_order(placed.host), byte_order(placed.nodename)
         names: tuple[Any, Any] = (position.host, position.nodename)
     else:
-        is_next, first, second = placed.rank > rank, placed.hash, placed.id
+        is_same, is_next = placed.steps == rank, placed.steps > rank
+        first, second = placed.hash, placed.id
         names = (position.hash, position.node_id)
     is_later = sa.or_(first > names[0], sa.and_(first == names[0], second > names[1]))
-    return sa.or_(is_next, sa.and_(placed.rank == rank, is_later))
+    return sa.or_(is_next, sa.and_(is_same, is_later))

@@ -12,13 +12,11 @@ from nodetracker.accounting.ledger.screening import (
     list_amounts,
     refusing_flags,
 )
-from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.connection.dialect import has_text, utc_ago
 from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 Condition = sa.ColumnElement[bool]
@@ -38,9 +36,9 @@ VCPU_MILLI_USED: Amount = sa.func.round(_nodes.cpu_used * double(MILLI), type_=s
 DISK_MB_USED: Amount = sa.func.round(_nodes.disk_used * double(MIB_PER_GIB), type_=sa.Double())
 FREE_PCPUS: Amount = _nodes.pcpus - _nodes.pcpus_used
 FREE: dict[str, Amount] = {
-    "memory_mb": (_nodes.memory_mb_limit - _nodes.memory_mb_used) * double(1),
-    "vcpu_milli": _nodes.vcpu_milli_limit - VCPU_MILLI_USED,
-    "disk_mb": _nodes.disk_mb_limit - DISK_MB_USED,
+    "memory_mb": _nodes.memory_mb_free,
+    "vcpu_milli": _nodes.vcpu_milli_free,
+    "disk_mb": _nodes.disk_mb_free,
 }
 """The weighed amounts that are free, as doubles, which are exact up to 2**53."""
 
@@ -96,27 +94,17 @@ def screen_amounts(request: ClaimRequest) -> dict[AdmissionCheck, Condition]:
     return fits | {AdmissionCheck.RAM: _fits_memory(amounts[MEMORY], is_instance)}
 
 
-def list_closed_hosts(service_down_time: int) -> "sa.Select[tuple[str]]":
-    """Return the query of the hosts whose agent is not in service, as `accounting.liveness`.
-
-    They are few. To look up the service of each node takes MariaDB as long as
-    all the rest (seen with 10.11 and 10,000 nodes).
-    """
+def accepts_claims(service_down_time: int) -> Condition:
+    """Return the condition that a service is available, as `accounting.liveness`."""
     # A subquery, so that PostgreSQL reads the time once and not for each row.
     ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
-    query = sa.select(_services.host).where(
-        _services.binary == COMPUTE_BINARY,
-        sa.or_(
-            _services.disabled == sa.true(),
-            _services.maintenance == sa.true(),
-            _services.forced_down == sa.true(),
-            _services.ended_epoch == _services.epoch,
-            sa.func.coalesce(_services.last_seen_up, _services.created_at) < ago,
-        ),
+    return sa.and_(
+        _services.disabled == sa.false(),
+        _services.maintenance == sa.false(),
+        _services.forced_down == sa.false(),
+        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
+        sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
     )
-    for dialect in MYSQL_NAMES:
-        query = query.with_hint(tables.services, "USE INDEX (ix_services_availability)", dialect)
-    return query
 
 
 def _fits(wanted: AmountScreen, total: Amount, used: Amount, free: Amount) -> Condition:
@@ -133,7 +121,7 @@ def _fits_memory(wanted: AmountScreen, is_instance: bool) -> Condition:
         return sa.true()
     overhead: Amount = _nodes.overhead_mb if is_instance else sa.literal(0)
     if wanted.has_own_limit:
-        room = _nodes.memory_mb_limit - _nodes.memory_mb_used - overhead
+        room = FREE["memory_mb"] - overhead
         fits = sa.and_(room >= wanted.amount, _nodes.memory_mb >= wanted.amount)
     else:
         fits = _nodes.memory_mb_used + overhead <= wanted.limit - wanted.amount

@@ -8,21 +8,15 @@ from nodetracker.db.column_types import JsonText, UtcDateTime
 from nodetracker.model.text import TEXT_LENGTH
 
 CANDIDATE_COLUMNS = (
-    "admission_flags", "host", "hypervisor_hostname", "overhead_mb", "vcpus", "cpu_used",
-    "vcpu_milli_limit", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "memory_mb_limit",
-    "local_gb", "disk_used", "disk_mb_limit", "id",
+    "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free", "vcpus", "memory_mb",
+    "local_gb", "overhead_mb", "pcpus", "pcpus_used", "cpu_used", "memory_mb_used", "disk_used",
+    "id", "host", "hypervisor_hostname",
 )  # fmt: skip
 """All that `db.candidates` reads of every node, in the order of an index.
 
 It starts with a column that no other statement searches by, so that none of
 them locks rows by way of the index.
 """
-
-AVAILABILITY_COLUMNS = (
-    "binary", "host", "disabled", "maintenance", "forced_down", "epoch", "ended_epoch",
-    "last_seen_up", "created_at",
-)  # fmt: skip
-"""All that `db.candidates` reads of every service."""
 
 
 def row_id() -> "sa.Column[int]":
@@ -50,6 +44,11 @@ def integer(name: str, nullable: bool = False) -> "sa.Column[int]":
 def double(name: str) -> "sa.Column[float]":
     """Return a column of floating-point numbers."""
     return sa.Column(name, sa.Double(), nullable=False)
+
+
+def computed(name: str, expression: str) -> "sa.Column[float]":
+    """Return a column of floating-point numbers that the database computes from the others."""
+    return sa.Column(name, sa.Double(), sa.Computed(expression, persisted=True))
 
 
 def flag(name: str) -> "sa.Column[bool]":

@@ -3,6 +3,7 @@
 Only these functions import alembic; the agent does not need it.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,10 @@ def check(engine: sa.Engine) -> list[str]:
         if found is None:
             return lines
         context = MigrationContext.configure(connection, opts={"compare_type": _is_type_different})
-        differences: list[Any] = compare_metadata(context, tables.metadata)
+        with warnings.catch_warnings():
+            # alembic cannot compare the expressions, as databases rewrite them.
+            warnings.filterwarnings("ignore", "Computed default on")
+            differences: list[Any] = compare_metadata(context, tables.metadata)
         return [*lines, *(line for item in differences for line in _render(item))]
 
 

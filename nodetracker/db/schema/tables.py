@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.schema.columns import (
-    AVAILABILITY_COLUMNS,
     CANDIDATE_COLUMNS,
+    computed,
     double,
     flag,
     integer,
@@ -109,6 +109,9 @@ compute_nodes = sa.Table(
     integer("disk_mb_limit"),
     integer("overhead_mb"),
     integer("admission_flags"),
+    computed("memory_mb_free", "(memory_mb_limit - memory_mb_used) * 1e0"),
+    computed("vcpu_milli_free", "vcpu_milli_limit - round(cpu_used * 1000e0)"),
+    computed("disk_mb_free", "disk_mb_limit - round(disk_used * 1024e0)"),
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),
     sa.Index("ix_compute_nodes_candidates", *CANDIDATE_COLUMNS),
@@ -144,7 +147,6 @@ services = sa.Table(
     time("updated_at", nullable=True),
     sa.UniqueConstraint("host", "binary"),
     sa.UniqueConstraint("uuid"),
-    sa.Index("ix_services_availability", *AVAILABILITY_COLUMNS),
     **_MYSQL,
 )
 

@@ -5,6 +5,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
+from nodetracker.db.candidates import search
 from nodetracker.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -12,6 +13,7 @@ from nodetracker.errors import (
     RequestError,
     StoreUnavailableError,
 )
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler import scheduler as scheduler_module
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import SchedulerSettings
@@ -195,6 +197,16 @@ class TestPages:
         ]
         assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
         assert {nodename for nodename, _ in raced.asked[:2]} == {"large", "middle"}
+
+    def test_the_next_page_is_asked_when_the_first_is_empty(
+        self, fake_fleet, scheduler, monkeypatch
+    ):
+        monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
+        monkeypatch.setattr(search, "SPARE", 0)
+        for host in ("h1", "h2"):
+            fake_fleet.store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
+        assert [node.nodename for node in scheduler.select(ask(VCPU=1), 2)] == ["small"]
+        assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
 
     def test_a_list_has_the_candidates_of_all_pages(self, fake_fleet, scheduler, monkeypatch):
         monkeypatch.setattr(scheduler_module, "_LIST_PAGE_SIZE", 2)

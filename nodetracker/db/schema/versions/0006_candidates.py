@@ -15,6 +15,11 @@ depends_on = None
 _COLUMNS = (
     "vcpu_milli_limit", "memory_mb_limit", "disk_mb_limit", "overhead_mb", "admission_flags",
 )  # fmt: skip
+_FREE = {
+    "memory_mb_free": "(memory_mb_limit - memory_mb_used) * 1e0",
+    "vcpu_milli_free": "vcpu_milli_limit - round(cpu_used * 1000e0)",
+    "disk_mb_free": "disk_mb_limit - round(disk_used * 1024e0)",
+}
 _MOST = 2**53
 _FACTS = {
     "guests": 2, "cpu": 4, "memory": 8, "storage": 16, "gpus": 32, "numa": 64, "pci": 128,
@@ -40,41 +45,31 @@ def upgrade() -> None:
             .values({name: sa.bindparam(f"p_{name}") for name in _COLUMNS}),
             [{"p_id": row["id"]} | _limits(row) for row in found],
         )
+    # SQLite cannot add stored columns to a table.
+    is_stored = None if op.get_bind().dialect.name == "sqlite" else True
+    for name, expression in _FREE.items():
+        computed = sa.Computed(expression, persisted=is_stored)
+        op.add_column("compute_nodes", sa.Column(name, sa.Double(), computed))
     op.create_index(
         "ix_compute_nodes_candidates",
         "compute_nodes",
         [
             "admission_flags",
-            "host",
-            "hypervisor_hostname",
-            "overhead_mb",
+            "memory_mb_free",
+            "vcpu_milli_free",
+            "disk_mb_free",
             "vcpus",
-            "cpu_used",
-            "vcpu_milli_limit",
+            "memory_mb",
+            "local_gb",
+            "overhead_mb",
             "pcpus",
             "pcpus_used",
-            "memory_mb",
+            "cpu_used",
             "memory_mb_used",
-            "memory_mb_limit",
-            "local_gb",
             "disk_used",
-            "disk_mb_limit",
             "id",
-        ],
-    )
-    op.create_index(
-        "ix_services_availability",
-        "services",
-        [
-            "binary",
             "host",
-            "disabled",
-            "maintenance",
-            "forced_down",
-            "epoch",
-            "ended_epoch",
-            "last_seen_up",
-            "created_at",
+            "hypervisor_hostname",
         ],
     )
     op.create_index("ix_guests_uuid", "guests", ["uuid"])
@@ -83,10 +78,9 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Remove the indexes and the columns."""
     op.drop_index("ix_guests_uuid", "guests")
-    op.drop_index("ix_services_availability", "services")
     op.drop_index("ix_compute_nodes_candidates", "compute_nodes")
     # In place: a table that is created again would lose the rows that refer to it.
-    for name in reversed(_COLUMNS):
+    for name in reversed((*_COLUMNS, *_FREE)):
         op.drop_column("compute_nodes", name)
 
 
