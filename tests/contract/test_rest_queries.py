@@ -1,0 +1,66 @@
+"""Odd texts and times in queries of the REST service are answered alike by every store."""
+
+from urllib.parse import quote
+
+import pytest
+
+from nodetracker.api.agents import AgentCalls
+from nodetracker.api.call import Backend
+from nodetracker.ports import AdmissionPolicy, Store
+from nodetracker.scheduler.scheduler import Scheduler
+from nodetracker.settings import ApiSettings
+from tests.contract.test_ledger import make_node
+from tests.unit.api.conftest import Api, Queues, Rules, SilentAgents
+
+ODD = ("%", "_", "\\", "'; DROP TABLE claims; --", "<b>", "ß", "名", "😀", "\x7f", " ", "x" * 5000)
+
+
+@pytest.fixture
+def api(store: Store) -> Api:
+    make_node(store)
+    policy = AdmissionPolicy(60, 600)
+    return Api(
+        Backend(
+            version="1",
+            settings=ApiSettings("api-1"),
+            store=store,
+            agents=AgentCalls(SilentAgents()),
+            policy=policy,
+            scheduler=Scheduler(store, policy),
+            authorizer=Rules(),
+            delete_queues=Queues(),
+        )
+    )
+
+
+NAMES = (
+    ("/v1/nodes?host=", "nodes"),
+    ("/v1/nodes?nodename=", "nodes"),
+    ("/v1/nodes?name_part=", "nodes"),
+    ("/v1/workloads?host=", "workloads"),
+    ("/v1/workloads?project=", "workloads"),
+    ("/v1/usages?project=", "usages"),
+    ("/v1/usages?marker=~~", "usages"),
+    ("/v1/history?node=", "history"),
+    ("/v1/warnings?host=", "warnings"),
+    ("/v1/claims?project=", "claims"),
+)
+
+TIMES = {
+    "since=0001-01-01": 1,
+    "since=1969-12-31T23:59:59": 1,
+    "since=9999-12-31T23:59:59.999999Z": 0,
+    "until=0001-01-01": 0,
+    "until=1000-01-01T00:00:00%2B00:00": 0,
+    "until=9999-12-31T23:59:59.999999Z": 1,
+}
+
+
+def test_odd_names_and_times_and_the_largest_marker_can_be_compared(api: Api) -> None:
+    for path, noun in NAMES:
+        for text in ODD:
+            assert api.get(path + quote(text))[noun] == []
+    for query, count in TIMES.items():
+        assert len(api.get(f"/v1/history?{query}")["history"]) == count
+    assert api.get(f"/v1/warnings?marker={10**18 - 1}")["warnings"] == []
+    assert api.request("GET", f"/v1/history?marker={10**18 - 1}").status_code == 400
