@@ -181,6 +181,9 @@ class ApiSettings:
         cert_file, key_file: of TLS; None = without.
         max_limit: the longest page of a list, also the default.
         max_body_bytes: of the longest accepted body.
+        overview_max_age: seconds for which an overview is kept at least.
+        overview_max_nodes: nodes of an overview.
+        held_fact_expiry: seconds after which a node that was not read is stale.
         service_down_time: seconds without a heartbeat after which a service is down.
         report_interval: seconds between heartbeats.
         graceful_shutdown_timeout: seconds that running requests may take to end.
@@ -195,6 +198,9 @@ class ApiSettings:
     key_file: str | None = None
     max_limit: int = 1000
     max_body_bytes: int = 1024 * 1024
+    overview_max_age: float = 2
+    overview_max_nodes: int = 10000
+    held_fact_expiry: int = 600
     service_down_time: int = 60
     report_interval: int = 10
     graceful_shutdown_timeout: int = 60

@@ -11,8 +11,9 @@ from oslo_middleware import HTTPProxyToWSGI, RequestId
 
 from nodetracker.api.call import Backend
 from nodetracker.api.context import REQUEST_ID
+from nodetracker.api.encoded_body import render_json
 from nodetracker.api.encoding import finish
-from nodetracker.api.endpoint import Endpoint, render_json
+from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.errors import explain, render_error
 from nodetracker.api.family import NOVA_BASE
 from nodetracker.api.route import Route

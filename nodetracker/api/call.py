@@ -7,6 +7,8 @@ from urllib.parse import quote, urlencode
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.context import RequestContext
+from nodetracker.api.encoded_body import EncodedBody
+from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.microversions import Version
 from nodetracker.errors import ForbiddenError, NotFoundError
 from nodetracker.ports import AdmissionPolicy, Store
@@ -44,6 +46,7 @@ class Backend:
     agents: AgentCalls
     policy: AdmissionPolicy
     scheduler: Scheduler
+    fleet: FleetCache
     authorizer: Authorizer
     delete_queues: Callable[[str, str], None]
 
@@ -148,12 +151,14 @@ class Answer:
 
     Attributes:
         body: JSON, None = no body.
+        encoded: a JSON body that many answers share, instead of `body`.
         stream: parts of a JSON document that is too long for memory, instead of `body`.
     """
 
     body: Mapping[str, Any] | None = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    encoded: EncodedBody | None = None
     stream: Iterator[bytes] | None = None
 
 

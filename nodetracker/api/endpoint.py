@@ -4,11 +4,9 @@ Everything that all handlers have in common happens here, in this order:
 credentials, microversion, rule, query, body.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
 
 import falcon
 
@@ -17,6 +15,8 @@ from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
 from nodetracker.api.change_log import logged_change
 from nodetracker.api.context import IDENTITY, RequestContext, read_context
+from nodetracker.api.encoded_body import render_json
+from nodetracker.api.encoding import ENCODED
 from nodetracker.api.family import Family, family_of
 from nodetracker.api.microversions import COMPUTE, CONTAINER, Microversions, Version
 from nodetracker.api.query import read_query, split_query
@@ -73,7 +73,13 @@ class Endpoint:
         if operation.body is not None:
             body = read_json_body(request, self._backend.settings.max_body_bytes)
             check(body, operation.body)
-        return operation.handler(replace(call, params=_own(call.params), query=query, body=body))
+        checked = replace(call, params=_own(call.params), query=query, body=body)
+        if request.method in SAFE_METHODS and not operation.is_change:
+            return operation.handler(checked)
+        try:
+            return operation.handler(checked)
+        finally:  # one that failed may have changed something, too
+            self._backend.fleet.empty()
 
 
 def _select_operation(
@@ -163,10 +169,8 @@ def _write(response: falcon.Response, answer: Answer) -> None:
     response.set_headers(dict(answer.headers))
     if answer.stream is not None:
         response.stream = answer.stream
+    elif answer.encoded is not None:
+        response.data = answer.encoded.plain
+        setattr(response.context, ENCODED, answer.encoded)
     elif answer.body is not None:
         response.data = render_json(answer.body)
-
-
-def render_json(body: Mapping[str, Any]) -> bytes:
-    """Return a JSON document."""
-    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()

@@ -11,6 +11,7 @@ from oslo_config import cfg
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application, proxy_layer, request_id_layer
 from nodetracker.api.call import Backend
+from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
 from nodetracker.bootstrap.access import build_access
@@ -113,6 +114,9 @@ def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
         key_file=group.key_file,
         max_limit=group.max_limit,
         max_body_bytes=group.max_body_bytes,
+        overview_max_age=group.overview_max_age,
+        overview_max_nodes=group.overview_max_nodes,
+        held_fact_expiry=conf.compute.held_fact_expiry,
         service_down_time=conf.service_down_time,
         report_interval=conf.report_interval,
         graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
@@ -167,6 +171,7 @@ def _build_application(
         agents=agents,
         policy=policy,
         scheduler=Scheduler(store, policy, build_scheduler_settings(conf)),
+        fleet=FleetCache(store, settings),
         authorizer=access.authorizer,
         delete_queues=delete_queues,
     )

@@ -72,4 +72,20 @@ OPTIONS = (
         max=2**30,
         help="Longest body of a request, in bytes.",
     ),
+    cfg.FloatOpt(
+        "overview_max_age",
+        default=2,
+        min=0,
+        max=3600,
+        help="Seconds for which one overview of the fleet is kept for all callers, unless a change "
+        "is made through this process. It is kept for ten times as long as it took to make, if "
+        "that is longer.",
+    ),
+    cfg.IntOpt(
+        "overview_max_nodes",
+        default=10000,
+        min=0,
+        max=1000000,
+        help="Number of nodes that an overview lists; its totals are those of all nodes.",
+    ),
 )

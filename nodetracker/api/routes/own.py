@@ -1,12 +1,13 @@
 """Routes of nodetracker's own API."""
 
-from nodetracker.api.handlers.own import about, candidates, claims, migrations, services
+from nodetracker.api.handlers.own import about, candidates, claims, migrations, overview, services
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.routes.fleet import FLEET
 from nodetracker.api.schemas import about as about_schemas
 from nodetracker.api.schemas import candidates as candidates_schemas
 from nodetracker.api.schemas import claims as claims_schemas
 from nodetracker.api.schemas import migrations as migrations_schemas
+from nodetracker.api.schemas import overview as overview_schemas
 from nodetracker.api.schemas import services as services_schemas
 from nodetracker.schemas.claim import CLAIM_REQUEST
 
@@ -117,6 +118,14 @@ OWN: tuple[Route, ...] = (
         "/v1/about",
         GET=Operation(
             about.show_about, "nodetracker:about:show", answers={200: about_schemas.ABOUT}
+        ),
+    ),
+    route(
+        "/v1/overview",
+        GET=Operation(
+            overview.show_overview,
+            "nodetracker:overview:show",
+            answers={200: overview_schemas.OVERVIEW},
         ),
     ),
     route(

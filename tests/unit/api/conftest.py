@@ -15,6 +15,7 @@ from nodetracker.api.application import build_application, request_id_layer
 from nodetracker.api.call import Backend
 from nodetracker.api.context import IDENTITY, Identity, RequestContext
 from nodetracker.api.family import Family, family_of
+from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
@@ -129,14 +130,15 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def backend(store: MemoryStore) -> Backend:
-    policy = AdmissionPolicy(60, 600)
+    policy, settings = AdmissionPolicy(60, 600), ApiSettings("api-1")
     return Backend(
         version="1.2.3",
-        settings=ApiSettings("api-1"),
+        settings=settings,
         store=store,
         agents=AgentCalls(SilentAgents()),
         policy=policy,
         scheduler=Scheduler(store, policy),
+        fleet=FleetCache(store, settings),
         authorizer=Rules(),
         delete_queues=Queues(),
     )

@@ -1,0 +1,8 @@
+"""``/v1/overview``."""
+
+from nodetracker.api.call import Answer, Call
+
+
+def show_overview(call: Call) -> Answer:
+    """Show totals and states of the whole fleet, and a line for each node."""
+    return Answer(encoded=call.backend.fleet.get().body)

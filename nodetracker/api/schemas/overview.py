@@ -1,0 +1,69 @@
+"""Schema of ``/v1/overview``."""
+
+from nodetracker.accounting.reports.overview import PARTS, Freshness
+from nodetracker.accounting.reports.summary import STATES, STATUSES
+from nodetracker.api.schemas.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    TIME,
+    answer,
+    list_of_answers,
+)
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.schemas.fields import one_of
+
+_USE = answer(
+    {
+        "total": NUMBER,
+        "reserved": NUMBER,
+        "claimed": NUMBER,
+        "unclaimed": NUMBER,
+        "free": {"description": "negative when more than the total is used", "type": "number"},
+        "limit": {
+            "description": "what may be used with the allocation ratio, reserved amounts included",
+            "type": "number",
+        },
+    }
+)
+_AMOUNTS = answer(dict.fromkeys(PARTS, _USE))
+_GUESTS = answer({kind.value: INTEGER for kind in WorkloadKind})
+
+_NODE = answer(
+    {
+        "uuid": ANY_TEXT,
+        "host": ANY_TEXT,
+        "nodename": ANY_TEXT,
+        "state": {"type": "string", "enum": list(STATES)},
+        "status": {"type": "string", "enum": list(STATUSES)},
+        "maintenance": BOOLEAN,
+        "freshness": one_of(Freshness),
+        "amounts": _AMOUNTS,
+        "guests": _GUESTS,
+        "warnings": {"description": "unresolved warnings about the node", "type": "integer"},
+    }
+)
+
+OVERVIEW = answer(
+    {
+        "now": TIME,
+        "totals": _AMOUNTS,
+        "states": answer(dict.fromkeys(STATES, INTEGER)),
+        "statuses": answer(dict.fromkeys(STATUSES, INTEGER)),
+        "freshness": answer({kind.value: INTEGER for kind in Freshness}),
+        "claims": answer({state.value: INTEGER for state in ClaimState}),
+        "guests": _GUESTS,
+        "warnings": {
+            "description": "unresolved warnings by kind, of nodes and of whole hosts",
+            "type": "object",
+            "additionalProperties": INTEGER,
+        },
+        "nodes": list_of_answers(_NODE),
+        "truncated": {
+            "description": "there are more nodes than [api] overview_max_nodes",
+            "type": "boolean",
+        },
+    }
+)

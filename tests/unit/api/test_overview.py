@@ -1,0 +1,177 @@
+"""``/v1/overview``, and the overview that all callers share."""
+
+import dataclasses
+import gzip
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.errors import StoreUnavailableError
+from nodetracker.model.overview import OverviewRows
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.settings import ApiSettings
+from tests.builders import NOW
+from tests.contract.test_ledger import make_node
+from tests.unit.api.conftest import Api
+
+PATH = "/v1/overview"
+
+
+class Rows:
+    """A store that counts overviews; with `hold`, reading waits until `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.error: Exception | None = None
+        self.seconds = 0.0
+        self.takes = 0.0
+        self.reading, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+
+    def read_overview(self) -> OverviewRows:
+        self.count += 1
+        self.reading.set()
+        assert self.go_on.wait(30)
+        self.seconds += self.takes
+        if self.error is not None:
+            raise self.error
+        return OverviewRows(NOW)
+
+
+@pytest.fixture
+def rows():
+    return Rows()
+
+
+@pytest.fixture
+def cache(rows):
+    return FleetCache(rows, ApiSettings("api-1"), lambda: rows.seconds)
+
+
+def test_the_fleet_is_shown(api, store):
+    make_node(store)
+    shown = api.get(PATH)
+    (node,) = shown["nodes"]
+    assert (node["host"], node["nodename"], node["state"]) == ("alpha", "node-1", "up")
+    assert node["amounts"] == shown["totals"]
+    assert not shown["truncated"]
+
+
+def test_it_needs_its_rule(api):
+    api.rules.denied.add("nodetracker:overview:show")
+    assert api.request("GET", PATH).status_code == 403
+
+
+def test_a_steady_fleet_is_304_also_when_it_is_read_again(api, store, backend):
+    make_node(store)
+    first = api.request("GET", PATH)
+    backend.fleet.empty()
+    headers = {"If-None-Match": first.headers["ETag"]}
+    again = api.request("GET", PATH, headers=headers)
+    assert (again.status_code, again.content) == (304, b"")
+    store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
+    backend.fleet.empty()
+    assert api.request("GET", PATH, headers=headers).status_code == 200
+
+
+def test_gzip_is_made_once_and_is_the_same_document(api, store, backend):
+    make_node(store)
+    found = api.request("GET", PATH, headers={"Accept-Encoding": "gzip"})
+    assert found.headers["Content-Encoding"] == "gzip"
+    assert found.content is not None
+    assert gzip.decompress(found.content) == backend.fleet.get().body.plain
+    assert json.loads(gzip.decompress(found.content)) == api.get(PATH)
+
+
+def test_a_change_through_this_process_is_seen_at_once(api, store):
+    make_node(store)
+    (service,) = store.list_services("alpha")
+    assert api.get(PATH)["nodes"][0]["status"] == "enabled"
+    api.request("PATCH", f"/v1/services/{service.uuid}", json={"disabled": True})
+    assert api.get(PATH)["nodes"][0]["status"] == "disabled"
+
+
+def test_more_nodes_than_the_limit_are_not_listed(backend, store):
+    make_node(store)
+    settings = dataclasses.replace(backend.settings, overview_max_nodes=0)
+    api = Api(dataclasses.replace(backend, fleet=FleetCache(store, settings)))
+    shown = api.get(PATH)
+    assert (shown["nodes"], shown["truncated"]) == ([], True)
+    assert shown["totals"]["VCPU"]["total"] == 8
+
+
+def test_fifty_callers_cost_one_making(cache, rows):
+    with ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(lambda _: cache.get(), range(50)))
+    assert rows.count == 1
+    assert len({id(kept) for kept in found}) == 1
+
+
+def test_it_is_kept_for_two_seconds(cache, rows):
+    first = cache.get()
+    rows.seconds = 1.9
+    assert cache.get() is first
+    assert cache.age_seconds == pytest.approx(1.9)
+    rows.seconds = 2.0
+    assert cache.get() is not first
+
+
+def test_one_that_takes_long_is_kept_for_ten_times_as_long(cache, rows):
+    rows.takes = 1.0
+    cache.get()
+    rows.seconds += 9.9
+    cache.get()
+    assert rows.count == 1
+    rows.seconds += 0.2
+    cache.get()
+    assert rows.count == 2
+
+
+def test_others_get_the_last_one_while_one_is_made(cache, rows):
+    first = cache.get()
+    rows.seconds = 5.0
+    rows.go_on.clear()
+    rows.reading.clear()
+    with ThreadPoolExecutor(1) as pool:
+        maker = pool.submit(cache.get)
+        assert rows.reading.wait(30)
+        assert cache.get() is first
+        rows.go_on.set()
+        assert maker.result() is not first
+    assert rows.count == 2
+
+
+def test_one_that_was_begun_before_a_change_is_not_kept(cache, rows):
+    rows.go_on.clear()
+    with ThreadPoolExecutor(1) as pool:
+        maker = pool.submit(cache.get)
+        assert rows.reading.wait(30)
+        cache.empty()
+        rows.go_on.set()
+        old = maker.result()
+    assert cache.get() is not old
+    assert rows.count == 2
+
+
+def test_an_error_is_not_kept(cache, rows):
+    rows.error = StoreUnavailableError("away")
+    with pytest.raises(StoreUnavailableError):
+        cache.get()
+    rows.error = None
+    assert cache.get().overview.now == NOW
+
+
+def test_who_waits_gets_the_maker_s_error(cache, rows):
+    rows.error = StoreUnavailableError("away")
+    rows.go_on.clear()
+    with ThreadPoolExecutor(2) as pool:
+        maker = pool.submit(cache.get)
+        assert rows.reading.wait(30)
+        waiter = pool.submit(cache.get)
+        rows.go_on.set()
+        for task in (maker, waiter):
+            with pytest.raises(StoreUnavailableError):
+                task.result()
