@@ -158,6 +158,11 @@ class TestInvalidRequests:
             ({"disk": {"root_gb": True}}, "disk.root_gb: expected an integer from 0 to"),
             ({"limits": {"COLOUR": 1}}, "limits: unknown key 'COLOUR'"),
             ({"uuid": "nothing"}, "uuid: 'nothing' is not a valid UUID"),
+            ({"required_traits": ["T1"] * 65}, "required_traits: expected a list of at most 64"),
+            (
+                {"resources": {f"CUSTOM_{number}": 1 for number in range(65)}},
+                "resources: expected an object of at most 64 resource classes",
+            ),
             ({"pci_requests": [{"alias": "a\n"}]}, "pci_requests[0].alias: expected a text"),
             (
                 {"migration": {"type": "resize", "source_claim": UNKNOWN}},

@@ -69,15 +69,15 @@ def test_the_hash_ignores_the_uuid_and_the_order_of_keys():
         ({"resources": None, "limits": None}, ""),
         (
             {"resources": []},
-            "resources: expected an object of resource classes and amounts, got []",
+            "resources: expected an object of at most 64 resource classes and amounts, got []",
         ),
         (
             {"resources": ""},
-            "resources: expected an object of resource classes and amounts, got ''",
+            "resources: expected an object of at most 64 resource classes and amounts, got ''",
         ),
         (
             {"resources": False},
-            "resources: expected an object of resource classes and amounts, got false",
+            "resources: expected an object of at most 64 resource classes and amounts, got false",
         ),
         (
             {"resources": {"": 1}},
@@ -87,7 +87,10 @@ def test_the_hash_ignores_the_uuid_and_the_order_of_keys():
             {"resources": {"X\ud800": 1}},
             "resources: expected a text of 1 to 255 characters without control characters or lone surrogates, got key 'X\\ud800'",
         ),
-        ({"resources": 3}, "resources: expected an object of resource classes and amounts, got 3"),
+        (
+            {"resources": 3},
+            "resources: expected an object of at most 64 resource classes and amounts, got 3",
+        ),
         (
             {"resources": {"VCPU": 1.5}},
             "resources.VCPU: expected an integer from 0 to 2147483647, got 1.5",
@@ -171,7 +174,10 @@ def test_the_hash_ignores_the_uuid_and_the_order_of_keys():
             {"host": "\ud800"},
             "host: expected a text of 1 to 255 characters without control characters or lone surrogates, got '\\ud800'",
         ),
-        ({"required_traits": "A"}, "required_traits: expected a list of traits, got 'A'"),
+        (
+            {"required_traits": "A"},
+            "required_traits: expected a list of at most 64 traits, got 'A'",
+        ),
         (
             {"required_traits": [""]},
             "required_traits[0]: expected a text of 1 to 255 characters without control characters or lone surrogates, got ''",
