@@ -181,6 +181,8 @@ class ApiSettings:
         cert_file, key_file: of TLS; None = without.
         max_limit: the longest page of a list, also the default.
         max_body_bytes: of the longest accepted body.
+        metrics_per_node: the metrics have series for each node.
+        open_metrics: the metrics need no credentials.
         overview_max_age: seconds for which an overview is kept at least.
         overview_max_nodes: nodes of an overview.
         held_fact_expiry: seconds after which a node that was not read is stale.
@@ -198,6 +200,8 @@ class ApiSettings:
     key_file: str | None = None
     max_limit: int = 1000
     max_body_bytes: int = 1024 * 1024
+    metrics_per_node: bool = True
+    open_metrics: bool = False
     overview_max_age: float = 2
     overview_max_nodes: int = 10000
     held_fact_expiry: int = 600

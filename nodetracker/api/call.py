@@ -151,6 +151,7 @@ class Answer:
 
     Attributes:
         body: JSON, None = no body.
+        page: a body that is not JSON; `headers` has its type.
         encoded: a JSON body that many answers share, instead of `body`.
         stream: parts of a JSON document that is too long for memory, instead of `body`.
     """
@@ -158,6 +159,7 @@ class Answer:
     body: Mapping[str, Any] | None = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    page: bytes | None = None
     encoded: EncodedBody | None = None
     stream: Iterator[bytes] | None = None
 

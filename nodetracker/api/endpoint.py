@@ -169,6 +169,8 @@ def _write(response: falcon.Response, answer: Answer) -> None:
     response.set_headers(dict(answer.headers))
     if answer.stream is not None:
         response.stream = answer.stream
+    elif answer.page is not None:
+        response.data = answer.page
     elif answer.encoded is not None:
         response.data = answer.encoded.plain
         setattr(response.context, ENCODED, answer.encoded)

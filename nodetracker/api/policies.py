@@ -119,6 +119,12 @@ def _own(noun: str, verb: str, check: str, description: str, *operations: str) -
 _OWN = (
     _own("about", "show", _ANYBODY, "Show the version and the user.", "GET about"),
     _own("overview", "show", _FLEET_READER, "Show the whole fleet.", "GET overview"),
+    _rule(
+        "nodetracker:metrics:show",
+        _FLEET_READER,
+        "Show the fleet's metrics, unless [api] open_metrics is set.",
+        "GET /metrics",
+    ),
     _own("nodes", "list", _FLEET_READER, "List nodes.", "GET nodes"),
     _own(
         "nodes",

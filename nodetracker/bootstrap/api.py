@@ -12,6 +12,7 @@ from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application, proxy_layer, request_id_layer
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
 from nodetracker.bootstrap.access import build_access
@@ -114,6 +115,8 @@ def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
         key_file=group.key_file,
         max_limit=group.max_limit,
         max_body_bytes=group.max_body_bytes,
+        metrics_per_node=group.metrics_per_node,
+        open_metrics=group.open_metrics,
         overview_max_age=group.overview_max_age,
         overview_max_nodes=group.overview_max_nodes,
         held_fact_expiry=conf.compute.held_fact_expiry,
@@ -176,4 +179,4 @@ def _build_application(
         delete_queues=delete_queues,
     )
     layers = (proxy_layer(conf), request_id_layer(), access.layer)
-    return build_application(backend, layers=layers)
+    return build_application(backend, list_routes(settings.open_metrics), layers)

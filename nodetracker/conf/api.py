@@ -88,4 +88,14 @@ OPTIONS = (
         max=1000000,
         help="Number of nodes that an overview lists; its totals are those of all nodes.",
     ),
+    cfg.BoolOpt(
+        "metrics_per_node",
+        default=True,
+        help="Whether /metrics has series for each node.",
+    ),
+    cfg.BoolOpt(
+        "open_metrics",
+        default=False,
+        help="Whether /metrics needs no credentials.",
+    ),
 )

@@ -5,6 +5,7 @@ see `endpoint`. A route is found by its path, whatever its place in the table.
 """
 
 from nodetracker.api.call import Answer, Call
+from nodetracker.api.handlers import metrics
 from nodetracker.api.openapi import build_document
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.routes.nova import NOVA
@@ -22,4 +23,18 @@ _DOCUMENT = route(
     GET=Operation(show_openapi, rule=None, answers={200: {"type": "object"}}),
 )
 
-ROUTES: tuple[Route, ...] = (*NOVA, *ZUN, *OWN, _DOCUMENT)
+_METRICS_RULE = "nodetracker:metrics:show"
+
+
+def list_routes(open_metrics: bool = False) -> tuple[Route, ...]:
+    """Return all routes.
+
+    Args:
+        open_metrics: the metrics need no credentials.
+    """
+    rule = None if open_metrics else _METRICS_RULE
+    page = Operation(metrics.show_metrics, rule, answers={200: {"type": "string"}})
+    return (*NOVA, *ZUN, *OWN, _DOCUMENT, route("/metrics", GET=page))
+
+
+ROUTES = list_routes()
