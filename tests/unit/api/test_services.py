@@ -1,6 +1,7 @@
 """Services, in Nova's form and nodetracker's own."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,19 @@ class TestNova:
         ]
         assert shown[1]["disabled_reason"] == "broken"
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}", shown[0]["updated_at"])
+
+    @pytest.mark.parametrize("path", ["/v2.1/os-services", "/v2.1/os-availability-zone/detail"])
+    def test_liveness_of_the_broker_is_read_once_for_all_pages(self, api, store, path, monkeypatch):
+        read = []
+        list_services, list_page = store.list_services, store.list_service_page
+        monkeypatch.setattr(
+            store, "list_service_page", lambda query: list_page(replace(query, limit=1))
+        )
+        monkeypatch.setattr(
+            store, "list_services", lambda **of: read.append(of) or list_services(**of)
+        )
+        api.get(path)
+        assert read == [{"binary": CONDUCTOR_BINARY}]
 
     @pytest.mark.parametrize(("version", "has_forced_down"), [("2.10", False), ("2.11", True)])
     def test_forced_down_comes_with_2_11(self, api, version, has_forced_down):

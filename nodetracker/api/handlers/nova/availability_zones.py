@@ -6,7 +6,7 @@ from typing import Any
 from nodetracker.accounting.reports.services import COMPUTE_ZONE, zone_of
 from nodetracker.accounting.reports.summary import state_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.liveness import find_outage
+from nodetracker.api.liveness import read_service_pages
 from nodetracker.api.nova_names import NOVA_BINARIES, render_nova_time
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
@@ -25,9 +25,7 @@ def list_zones_with_hosts(call: Call) -> Answer:
     """List zones with their hosts and the enabled services there."""
     enabled: dict[str, list[tuple[ServiceRecord, bool]]] = {}
     disabled: set[str] = set()
-    outage = None
-    for page in read_pages(call.store.list_service_page, ServiceQuery()):
-        outage = outage or find_outage(call, page.now)
+    for page, outage in read_service_pages(call, ServiceQuery()):
         down_time = call.backend.settings.service_down_time
         for service in page.items:
             if service.disabled:

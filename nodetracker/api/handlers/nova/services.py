@@ -7,7 +7,7 @@ import falcon
 from nodetracker.accounting.reports.services import zone_of
 from nodetracker.accounting.reports.summary import state_of, status_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.liveness import find_outage
+from nodetracker.api.liveness import find_outage, read_service_pages
 from nodetracker.api.microversions import Version
 from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
 from nodetracker.api.texts import parse_row_id
@@ -15,7 +15,6 @@ from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports.fleet import read_pages
 
 _FORCED_DOWN = Version(2, 11)
 _UUIDS = Version(2, 53)
@@ -26,9 +25,8 @@ def list_services(call: Call) -> Answer:
     binary: str | None = call.query.get("binary")
     own = None if binary is None else OWN_BINARIES.get(binary, binary)
     query = ServiceQuery(host=call.query.get("host"), binary=own)
-    shown, outage = [], None
-    for page in read_pages(call.store.list_service_page, query):
-        outage = outage or find_outage(call, page.now)
+    shown = []
+    for page, outage in read_service_pages(call, query):
         down_time = call.backend.settings.service_down_time
         shown += [
             render_service(service, state_of(service, page.now, down_time, outage), call.version)
