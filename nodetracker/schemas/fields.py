@@ -17,7 +17,8 @@ TEXT: Schema = {
     "type": "string",
     "minLength": 1,
     "maxLength": TEXT_LENGTH,
-    "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f\\ud800-\\udfff]*\\Z",  # $ allows a last newline
+    # The end in Python's and in JavaScript's syntax: Python's $ allows a last newline.
+    "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f\\ud800-\\udfff]*(?![\\s\\S])",
 }
 
 UUID: Schema = {

@@ -22,6 +22,10 @@ def test_is_valid(api):
     validator.validate(api.get("/v1/openapi.json"))
 
 
+def test_patterns_are_those_of_javascript(api):
+    assert r"\\Z" not in api.request("GET", "/v1/openapi.json").text
+
+
 def test_describes_parameters_and_answers(api):
     found = api.get("/v1/openapi.json")["paths"]["/v1/services"]["get"]
     assert found["operationId"] == "get_services"
