@@ -1,0 +1,151 @@
+"""The WSGI application under a foreign server with two processes, behind a proxy with TLS."""
+
+import contextlib
+import http.client
+import json
+import os
+import ssl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.store import open_store
+from tests.contract.values import register
+from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.tls import Authority
+from tests.functional.test_api import is_listening
+from tests.programs import BIN, Programs, wait_until
+
+APPLICATION = "nodetracker.cmd.wsgi:application"
+SERVERS = {
+    "gunicorn": ("--workers=2", "--bind=127.0.0.1:{port}", APPLICATION),
+    "uwsgi": (
+        "--master", "--processes=2", "--threads=2", "--die-on-term", "--need-app",
+        "--http-socket=127.0.0.1:{port}",
+        f"--virtualenv={sys.prefix}", f"--module={APPLICATION}",
+    ),
+}  # fmt: skip
+"""Program -> arguments; uWSGI is run only by ``tox -e wsgi``, as it is compiled for minutes."""
+
+NGINX = """
+daemon off;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    server {{
+        listen 127.0.0.1:{port} ssl;
+        ssl_certificate {certificate};
+        ssl_certificate_key {key};
+        location / {{
+            proxy_pass http://127.0.0.1:{behind};
+            proxy_set_header Host $http_host;
+            proxy_set_header X-Forwarded-Host $http_host;
+            proxy_set_header X-Forwarded-Proto $scheme;
+        }}
+    }}
+}}
+"""
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A WSGI server with two processes, and two services in its database."""
+    program = BIN / request.param
+    if not program.exists():
+        pytest.skip(f"{program} is not installed")
+    programs = Programs(tmp_path, host="ctl", extra=CONFIGURATION)
+    programs.make_schema()
+    store = open_store(DatabaseSettings(programs.connection))
+    for host in ("alpha", "beta"):
+        register(store, host)
+    store.close()
+    process = ServerProcess(request.param)
+    arguments = [argument.format(port=process.port) for argument in SERVERS[request.param]]
+    process.launch(
+        [program, *arguments],
+        lambda: is_listening(process.port),
+        os.environ | {"OS_NODETRACKER_CONFIG_FILES": str(programs.path)},
+    )
+    yield process
+    process.remove()
+
+
+CONFIGURATION = """
+[oslo_middleware]
+enable_proxy_headers_parsing = true
+[api]
+auth_strategy = noauth
+"""
+
+
+@pytest.fixture
+def proxy(server: ServerProcess, tmp_path: Path) -> Iterator[http.client.HTTPSConnection]:
+    """A connection to nginx, which ends TLS in front of the server."""
+    require("nginx")
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue(tmp_path, "127.0.0.1")
+    process = ServerProcess("nginx")
+    path = process.directory / "nginx.conf"
+    path.write_text(
+        NGINX.format(
+            directory=process.directory,
+            port=process.port,
+            behind=server.port,
+            certificate=certificate,
+            key=key,
+        )
+    )
+    process.launch(["nginx", "-c", path], lambda: is_listening(process.port))
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    connection = http.client.HTTPSConnection("127.0.0.1", process.port, timeout=30, context=context)
+    yield connection
+    connection.close()
+    process.stop()
+    process.remove()
+
+
+def send(connection: Any, path: str, method: str = "GET", body: Any = None, **headers: str):
+    """Return status and JSON of one request."""
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read() or b"null")
+
+
+def test_a_foreign_server_behind_a_proxy(server: ServerProcess, proxy):
+    base = f"https://127.0.0.1:{proxy.port}"
+    status, found = send(proxy, "/v1/services?limit=1")
+    assert (status, len(found["services"])) == (200, 1)
+    following = found["links"][0]["href"]
+    assert following.startswith(f"{base}/v1/services?")
+    status, last = send(proxy, following.removeprefix(base))
+    assert (status, last["links"]) == (200, [])
+    assert send(proxy, "/v2.1")[1]["version"]["links"][0]["href"].startswith(f"{base}/v2.1")
+    path = f"/v1/services/{last['services'][0]['id']}"
+    change = json.dumps({"disabled": True}).encode()
+    assert send(proxy, path, "PATCH", change, Origin=base)[1]["status"] == "disabled"
+    assert send(proxy, path, "PATCH", change, Origin="https://other.example.org")[0] == 403
+
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    ) as direct:
+        assert send(direct, path, "PATCH", b" " * 2**21)[0] == 413
+    chunks = iter([change[:5], change[5:]])
+    assert send(proxy, path, "PATCH", chunks)[0] == 200
+
+    workers = psutil.Process(server.pid).children()
+    assert len(workers) == 2
+    workers[0].kill()
+    workers[0].wait(10)
+    wait_until(lambda: send(proxy, "/v1/services")[0] == 200)
