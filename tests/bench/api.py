@@ -219,6 +219,7 @@ def _find_next(document: dict[str, Any]) -> str | None:
 def _request(
     connection: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str]
 ) -> bytes:
+    connection.close()  # the server closes connections that are idle for 30 s
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
