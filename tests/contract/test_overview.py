@@ -137,7 +137,7 @@ def copy_node(store: SqlStore, copies: int) -> None:
             (row,) = connection.execute(sa.select(table).limit(1)).mappings()
             rest = {name: value for name, value in row.items() if name != "id"}
             added = [rest | {"uuid": str(uuid4()), named: f"copy-{i}"} for i in range(copies)]
-            columns = {column.name for column in table.columns}
+            columns = {column.name for column in table.columns if column.computed is None}
             connection.execute(
                 sa.insert(table),
                 [{name: item[name] for name in item.keys() & columns} for item in added],
