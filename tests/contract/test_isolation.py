@@ -61,7 +61,7 @@ from tests.contract.values import (
 from tests.oracle import check_usage
 
 ALWAYS_DOWN = -1
-READS = ("count_", "find_", "list_", "load_", "sum_", "now", "close")
+READS = ("count_", "find_", "list_", "load_", "read_", "sum_", "now", "close")
 Touched = dict[str, set[str] | None]
 
 

@@ -392,7 +392,7 @@ class TestWorkloads:
             ({"is_claimed": True}, ["a", "b", "c"]),
             ({"is_claimed": False}, ["stranger"]),
             ({"is_claimed": False, "host": "beta"}, []),
-            ({"node_id": -1}, []),
+            ({"node_ids": (-1,)}, []),
         ],
     )
     def test_they_are_filtered(

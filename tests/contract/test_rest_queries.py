@@ -6,6 +6,7 @@ import pytest
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.call import Backend
+from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import ApiSettings
@@ -18,17 +19,18 @@ ODD = ("%", "_", "\\", "'; DROP TABLE claims; --", "<b>", "ß", "名", "😀", "
 @pytest.fixture
 def api(store: Store) -> Api:
     make_node(store)
-    policy = AdmissionPolicy(60, 600)
+    policy, settings = AdmissionPolicy(60, 600), ApiSettings("api-1")
     return Api(
         Backend(
             version="1",
-            settings=ApiSettings("api-1"),
+            settings=settings,
             store=store,
             agents=AgentCalls(SilentAgents()),
             policy=policy,
             scheduler=Scheduler(store, policy),
             authorizer=Rules(),
             delete_queues=Queues(),
+            fleet=FleetCache(store, settings),
         )
     )
 

@@ -77,7 +77,7 @@ def read_claim_request(body, make_uuid):
             sorted(
                 {
                     read_text(item)
-                    for item in read_optional(body, "required_traits", read_list()) or ()
+                    for item in read_optional(body, "required_traits", read_list(64)) or ()
                 }
             )
         ),
@@ -112,6 +112,7 @@ def read_migration(value, make_uuid):
 
 def read_amounts(body, kind):
     resources = read_optional(body, "resources", read_object) or {}
+    refuse(len(resources) > 64)
     disk_mb = 0
     if body.get("disk") is not None:
         refuse("DISK_GB" in resources)
