@@ -278,7 +278,7 @@ def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: RunningAg
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_server_without_room_is_an_outage_that_ends(kind: str, tmp_path: Path) -> None:
     """What needs no room can be written all the while: heartbeats are, for some time."""
-    server = SERVERS[kind](disk_mb=96)
+    server = SERVERS[kind](disk_mb=128)
     try:
         agent = make_agent(server, tmp_path)
         try:
