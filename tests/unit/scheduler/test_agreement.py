@@ -97,6 +97,15 @@ def test_so_it_is_over_sqlite(open_sqlite_fleet, nodes, requests):
     fleet.store.close()
 
 
+def test_the_node_of_the_workload_s_guest_is_not_listed_beyond_the_request_s_limit():
+    """The store's question lets such a node pass, whatever the amounts."""
+    fleet = FakeFleet()
+    guest = make_guest("g", uuid=WORKLOADS[0], vcpu_milli=0, memory_mb=0, disk_mb=0)
+    fleet.add("h0", "n", memory_mb=1, ram_allocation_ratio=1.0, guests=[guest])
+    request = ask(WORKLOADS[0], MEMORY_MB=1, limits={"MEMORY_MB": 0})
+    assert Scheduler(fleet.store, ADMISSION_POLICY).select(request) == []
+
+
 def check_agreement(fake_fleet, nodes, requests):
     for number, (node, change) in enumerate(nodes):
         fake_fleet.add(f"h{number}", "n", **node)
