@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.audit.planner import to_plain
+from nodetracker.accounting.reports.migrations import render_migration
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.migration import Migration
@@ -116,16 +117,9 @@ def build_migration_notification(migration: Migration) -> Notification:
         "migration.update",
         f"migration {migration.uuid}",
         {
-            "uuid": migration.uuid,
-            "workload_uuid": migration.workload_uuid,
-            "migration_type": migration.migration_type.value,
-            "status": migration.status.value,
-            "source_host": migration.source_host,
-            "source_node": migration.source_node,
-            "dest_host": migration.dest_host,
-            "dest_node": migration.dest_node,
-            "source_claim": migration.source_claim,
-            "dest_claim": migration.dest_claim,
+            name: value
+            for name, value in render_migration(migration).items()
+            if name != "created_at"
         },
     )
 
