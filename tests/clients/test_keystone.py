@@ -11,6 +11,9 @@ from tests.clients.test_openstack import NAMES, UUID, VERSIONS
 
 DENIED = "403"
 
+FIRST_UUIDS = 2.53
+"""The microversion from which services are named by uuids."""
+
 
 class Nova:
     """``nova`` with one microversion."""
@@ -19,7 +22,7 @@ class Nova:
         self._environment = environment
         options = [*cloud.options, endpoint, f"{cloud.url}/v2.1"]
         self._options = [*options, "--os-compute-api-version", version]
-        self.has_uuids = float(version) >= 2.53
+        self.has_uuids = float(version) >= FIRST_UUIDS
         self.has_amounts = float(version) < 2.88
         self.fleet = cloud.fleet
 
@@ -94,9 +97,10 @@ class TestNova:
         assert "False" in nova.run("service-force-down", "--unset", nova.name("beta")).text
         assert nova.find("beta")["State"] == "up"
 
+    @pytest.mark.parametrize(
+        "nova", [version for version in VERSIONS if float(version) >= FIRST_UUIDS], indirect=True
+    )
     def test_services_that_have_ended_are_deleted(self, nova):
-        if not nova.has_uuids:
-            pytest.skip("the request of uuids is tested")
         nova.fleet.add_ended("ended")
         assert nova.run("service-delete", nova.find("alpha")["Id"]).code != 0
         assert nova.run("service-delete", nova.find("ended")["Id"]).text == ""
