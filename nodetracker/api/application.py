@@ -16,12 +16,15 @@ from nodetracker.api.encoding import finish
 from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.errors import explain, render_error
 from nodetracker.api.family import NOVA_BASE
+from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.texts import decode_url_text
 from nodetracker.errors import StoreError
 
 LOG = logging.getLogger(__name__)
+
+_ENDPOINTS = (Endpoint, PageEndpoint, RootEndpoint)
 
 Layer = Callable[[WSGIApplication], WSGIApplication]
 
@@ -34,6 +37,7 @@ def build_application(
     Args:
         layers: around it, the outermost first, e.g. authentication.
     """
+    public_url = backend.settings.public_url
     app = falcon.App(media_type=falcon.MEDIA_JSON, middleware=[_Guard()])
     app.req_options.strip_url_path_trailing_slash = True
     app.resp_options.secure_cookies_by_default = True
@@ -42,7 +46,9 @@ def build_application(
     for found in routes:
         endpoint = Endpoint(found, backend)
         for path in _list_paths(found.path):
-            app.add_route(path, endpoint)
+            is_root = path == "/"
+            app.add_route(path, RootEndpoint(endpoint, public_url) if is_root else endpoint)
+    add_page(app, backend.version, public_url)
     wrapped: WSGIApplication = app
     for layer in reversed(layers):
         wrapped = layer(wrapped)
@@ -70,8 +76,8 @@ class _Guard:
         params: Mapping[str, Any],
     ) -> None:
         """Reject methods that the route does not have, ones that falcon does not know included."""
-        if isinstance(resource, Endpoint) and request.method not in resource.route.allowed:
-            raise falcon.HTTPMethodNotAllowed(resource.route.allowed)
+        if isinstance(resource, _ENDPOINTS) and request.method not in resource.allowed:
+            raise falcon.HTTPMethodNotAllowed(resource.allowed)
 
     def process_response(
         self,

@@ -26,9 +26,9 @@ def finish(request: falcon.Request, response: falcon.Response) -> None:
     if not body:
         return
     is_read = request.method in ("GET", "HEAD") and response.status_code == 200
-    is_own = family_of(request.path) is Family.OWN
+    is_tagged = family_of(request.path) in (Family.OWN, Family.PAGE)
     tag = make_tag(body) if encoded is None else encoded.tag
-    if is_read and is_own and _is_unchanged(request, response, tag):
+    if is_read and is_tagged and _is_unchanged(request, response, tag):
         response.status = falcon.HTTP_304
         response.data = None
         return
@@ -42,7 +42,8 @@ def finish(request: falcon.Request, response: falcon.Response) -> None:
 def _is_unchanged(request: falcon.Request, response: falcon.Response, tag: str) -> bool:
     """Set the body's weak ETag; return whether the client has this body."""
     response.set_header("ETag", f"W/{tag}")
-    response.set_header("Cache-Control", "no-cache, private")
+    if response.get_header("Cache-Control") is None:
+        response.set_header("Cache-Control", "no-cache, private")
     wanted = request.get_header("If-None-Match") or ""
     return wanted.strip() == "*" or tag in _ENTITY.findall(wanted)
 

@@ -38,10 +38,16 @@ class Endpoint:
         self.route = route
         self._backend = backend
         for method in route.allowed:
-            responder: Callable[..., None] = self._respond
+            responder: Callable[..., None] = self.respond
             setattr(self, f"on_{method.lower()}", responder)
 
-    def _respond(self, request: falcon.Request, response: falcon.Response, **params: str) -> None:
+    @property
+    def allowed(self) -> Sequence[str]:
+        """The methods that clients may use."""
+        return self.route.allowed
+
+    def respond(self, request: falcon.Request, response: falcon.Response, **params: str) -> None:
+        """Carry out a request."""
         context = read_context(request.env)
         operations = self.route.methods["GET" if request.method == "HEAD" else request.method]
 

@@ -5,6 +5,7 @@ import enum
 NOVA_BASE = "/v2.1"
 ZUN_BASE = "/container"
 OWN_BASE = "/v1"
+PAGE_BASE = "/ui"
 
 
 class Family(enum.Enum):
@@ -13,10 +14,16 @@ class Family(enum.Enum):
     NOVA = "nova"
     ZUN = "zun"
     OWN = "own"
+    PAGE = "page"
     ROOT = "root"  # everything else
 
 
-_BASES = {NOVA_BASE: Family.NOVA, ZUN_BASE: Family.ZUN, OWN_BASE: Family.OWN}
+_BASES = {
+    NOVA_BASE: Family.NOVA,
+    ZUN_BASE: Family.ZUN,
+    OWN_BASE: Family.OWN,
+    PAGE_BASE: Family.PAGE,
+}
 
 
 def family_of(path: str) -> Family:

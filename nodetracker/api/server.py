@@ -82,6 +82,14 @@ class Server:
         LOG.info("Serving on %s://%s", scheme, _render_address(listener))
 
     @property
+    def url(self) -> str:
+        """The URL of the address that is configured."""
+        settings = self._settings
+        scheme = "http" if self._tls is None else "https"
+        host = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
+        return f"{scheme}://{host}:{settings.port}"
+
+    @property
     def is_alive(self) -> bool:
         """Whether it serves."""
         return self._thread is not None and self._thread.is_alive()

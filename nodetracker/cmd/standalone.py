@@ -10,6 +10,7 @@ from typing import TextIO
 from oslo_config import cfg
 from prettytable import PrettyTable
 
+from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
@@ -78,13 +79,14 @@ def _run(arguments: Sequence[str]) -> int:
     store = open_store(database)
     revisions.sync(store.engine)
     own_file = _write_own_file(state_path, settings.host)
+    agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
+    agents = OwnAgentDirectory(settings.host, agent.operations)
+    server = build_own_server(conf, agent.store, agents)
+    print(f"Open it in a browser: {server.url}{ADDRESS}")
     print(
         f"Query it from another terminal: {_manage()} --config-file {own_file} node list",
         flush=True,
     )
-    agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
-    agents = OwnAgentDirectory(settings.host, agent.operations)
-    server = build_own_server(conf, agent.store, agents)
     return leave(run_agent(conf, load, agent, PROGRAM, [PatientServer(server)]))
 
 

@@ -158,6 +158,11 @@ class TestStandalone:
             running.wait_for("is ready")
             assert running.stop() == 0
         output = running.output()
+        page, query = (
+            output.index("in a browser: http://127.0.0.1:8774/ui/"),
+            output.index("Query it"),
+        )
+        assert page < query
         assert f"nodetracker-manage --config-file {state}/nodetracker.conf node list" in output
         ask = [BIN / "nodetracker-manage", f"--config-file={state}/nodetracker.conf"]
         hostname = os.uname().nodename

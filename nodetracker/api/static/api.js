@@ -1,0 +1,48 @@
+// Requests to the REST API. Errors are values: {status, title, detail, reasons}.
+
+const TIMEOUT_MS = 30_000;
+
+// Send a request to a path such as /v1/nodes; return {data, tag, error}, of which one is set:
+// data (null without a body) or error. With the tag of an answer that is known, isUnchanged is
+// true when that is still the answer.
+export async function request(path, { method = "GET", body, tag } = {}) {
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (tag) headers["If-None-Match"] = tag;
+  let response;
+  try {
+    response = await fetch(`..${path}`, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    if (response.status === 304) return { isUnchanged: true, tag };
+    const text = await response.text();
+    if (response.ok) {
+      return { data: text ? JSON.parse(text) : null, tag: response.headers.get("ETag") };
+    }
+    return { error: explain(response.status, text) };
+  } catch (error) {
+    const detail = error.name === "TimeoutError" ? "The server does not answer." : error.message;
+    return { error: { status: 0, title: "No answer", detail, reasons: [] } };
+  }
+}
+
+function explain(status, text) {
+  const known = { status, title: `HTTP ${status}`, detail: "", reasons: [] };
+  try {
+    const { title, detail, reasons = [] } = JSON.parse(text).errors[0];
+    return { ...known, title, detail, reasons };
+  } catch {
+    return known; // a proxy's own page
+  }
+}
+
+// Return the path of a list's next page, null for the last one.
+export function nextOf(data) {
+  const link = data?.links?.find(({ rel }) => rel === "next");
+  if (!link) return null;
+  const { pathname, search } = new URL(link.href, location);
+  return pathname.slice(pathname.lastIndexOf("/v1/")) + search;
+}

@@ -1,0 +1,33 @@
+// The state of a node or service: a sign and a word, never colour alone.
+import { html } from "./preact.js";
+
+const SIGNS = {
+  up: ["●", "good"],
+  down: ["▲", "bad"],
+  unreachable: ["▲", "bad"],
+  disabled: ["◼", "quiet"],
+  maintenance: ["◼", "quiet"],
+  late: ["◆", "warning"],
+  stale: ["◆", "warning"],
+  never: ["◇", "warning"],
+};
+
+// Render one word with its sign.
+export function Mark({ word }) {
+  const [sign, level] = SIGNS[word] ?? ["", "quiet"];
+  return html`<span class=${`mark ${level}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
+}
+
+// Return what is to be said of a node: its state, and what is not as usual.
+export function wordsOf({ state, status, maintenance, freshness }) {
+  const words = [state];
+  if (status === "disabled") words.push("disabled");
+  if (maintenance) words.push("maintenance");
+  if (freshness && freshness !== "fresh" && (state === "up" || freshness === "never")) {
+    words.push(freshness);
+  }
+  return words;
+}
+
+// Render the state of a node or service.
+export const State = ({ of }) => wordsOf(of).map((word) => html`<${Mark} word=${word} />`);

@@ -1,0 +1,177 @@
+"""A fleet of any size for the overview page, made without a database, and a server of it."""
+
+import random
+import uuid
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from nodetracker.api.agents import AgentCalls
+from nodetracker.api.application import build_application, request_id_layer
+from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.api.auth.noauth import NoauthAuthenticator
+from nodetracker.api.call import Backend
+from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.api.server import Server
+from nodetracker.db.memory import MemoryStore
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import WarningKind
+from nodetracker.scheduler.scheduler import Scheduler
+from nodetracker.settings import AdmissionPolicy, ApiSettings
+from tests.builders import make_service
+from tests.functional.servers.process import find_free_port
+
+RULES = ("nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete")
+_SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
+
+
+class AllowAll:
+    """An `Authorizer` that allows everything."""
+
+    def is_allowed(self, context, rule, target=None) -> bool:
+        return True
+
+    def list_allowed(self, context) -> list[str]:
+        return list(RULES)
+
+
+class PageFleet:
+    """Nodes of many states and fillings; the same for the same size.
+
+    Args:
+        is_fine: nothing is wrong with any node.
+    """
+
+    def __init__(self, size: int, is_fine: bool = False) -> None:
+        self._random = random.Random(size)
+        self._is_fine = is_fine
+        self.nodes = [self._make_node(number) for number in range(size)]
+        self._services: list[ServiceRecord] = []
+        self._warnings: tuple[WarningCount, ...] = ()
+        self._decide_states()
+
+    def change(self, share: float) -> None:
+        """Change the usage of a share of the nodes, as audits do."""
+        step = max(1, round(1 / share))
+        first = self._random.randrange(step)
+        for index in range(first, len(self.nodes), step):
+            node = self.nodes[index]
+            used = self._random.randrange(node.memory_mb)
+            self.nodes[index] = replace(node, memory_mb_used=used)
+
+    def read_rows(self) -> OverviewRows:
+        """Return what a store would return now."""
+        now = datetime.now(UTC)
+        services = [
+            replace(service, last_seen_up=now - (now - service.last_seen_up) % timedelta(days=1))
+            if service.host in self._silent
+            else replace(service, last_seen_up=now)
+            for service in self._services
+        ]
+        unclaimed = [
+            UnclaimedSum(node.id, WorkloadKind.INSTANCE, 1, 2000, 0, 4096, 20480)
+            for node in self.nodes
+            if node.id % 5 == 1 and node.running_vms
+        ]
+        claims = {ClaimState.HELD: 2, ClaimState.CONFIRMED: len(self.nodes) * 6}
+        return OverviewRows(
+            now, tuple(services), tuple(self.nodes), tuple(unclaimed), claims, self._warnings
+        )
+
+    def _make_node(self, number: int) -> OverviewNode:
+        pick = self._random
+        filling = min(1.0, max(0.02, pick.gauss(0.62, 0.24)))
+        cpus = pick.choice((32, 64, 64, 128))
+        memory = cpus * 4096
+        guests = round(filling * cpus / 4)
+        is_over = not self._is_fine and number % 97 == 40
+        name = f"host-{number:04d}"
+        return OverviewNode(
+            id=number + 1,
+            uuid=str(uuid.uuid5(_SPACE, name)),
+            host=name,
+            nodename=f"{name}.example.org",
+            vcpus=cpus if number % 7 else cpus // 2,
+            pcpus=0 if number % 7 else cpus // 2,
+            pcpus_used=0 if number % 7 else int(filling * cpus / 2),
+            memory_mb=memory,
+            memory_mb_used=int(memory * (1.05 if is_over else filling)) + 4096,
+            local_gb=4000,
+            cpu_used=round(filling * cpus * 1.6, 1),
+            disk_used=round(4000 * filling * pick.uniform(0.3, 0.9), 1),
+            cpu_allocation_ratio=4.0,
+            ram_allocation_ratio=1.0,
+            disk_allocation_ratio=1.0,
+            reserved={"vcpus": 2, "memory_mb": 4096, "disk_mb": 51200},
+            overhead={},
+            running_vms=guests,
+            total_containers=guests * 2 if number % 3 == 0 else 0,
+        )
+
+    def _decide_states(self) -> None:
+        now = datetime.now(UTC)
+        self._silent = set()
+        for number, node in enumerate(self.nodes):
+            is_odd = not self._is_fine and number % 40
+            age = {11: 400.0, 13: 1200.0}.get(is_odd, 20.0)
+            if is_odd in (7, 8) and number < 300:
+                self._silent.add(node.host)
+            self._services.append(
+                make_service(
+                    uuid=str(uuid.uuid5(_SPACE, f"service of {node.host}")),
+                    host=node.host,
+                    last_seen_up=now - timedelta(hours=3) if node.host in self._silent else now,
+                    disabled=is_odd in (3, 8, 23),
+                    maintenance=is_odd == 23,
+                    last_audit={"age_seconds": age, "audit_interval_seconds": 60},
+                )
+            )
+        if not self._is_fine:
+            self._warnings = tuple(
+                WarningCount(node.host, node.nodename, WarningKind.DRIFT, 1 + number % 2)
+                for number, node in enumerate(self.nodes)
+                if number % 40 in (5, 7)
+            )
+
+
+class PageStore(MemoryStore):
+    """A memory store whose overview is a `PageFleet`."""
+
+    def __init__(self, fleet: PageFleet) -> None:
+        super().__init__()
+        self.fleet = fleet
+
+    def read_overview(self) -> OverviewRows:
+        return self.fleet.read_rows()
+
+
+@contextmanager
+def serve_page(store: MemoryStore, max_age: int = 1):
+    """Serve the API and its page without users; yield the address of the page."""
+    settings = ApiSettings("api-1", port=find_free_port(), overview_max_age=max_age)
+    policy = AdmissionPolicy(60, 600)
+    backend = Backend(
+        version="1.2.3",
+        settings=settings,
+        store=store,
+        agents=AgentCalls(None),
+        policy=policy,
+        scheduler=Scheduler(store, policy),
+        fleet=FleetCache(store, settings),
+        authorizer=AllowAll(),
+        delete_queues=lambda host, binary: None,
+    )
+    layers: Sequence = (
+        request_id_layer(),
+        lambda application: authenticate(application, NoauthAuthenticator(), LoginFailures()),
+    )
+    server = Server(build_application(backend, layers=layers), settings)
+    server.start()
+    try:
+        yield f"{server.url}/ui/"
+    finally:
+        server.stop(5)
