@@ -1,10 +1,11 @@
 // The page around its views: header, menu, banner, and the title and icon of the tab.
 import { useAbout } from "./about.js";
+import { setNow } from "./ago.js";
 import { clock } from "./format.js";
 import { countNodes, findProblems, levelOf, praise, setIcon } from "./health.js";
 import { announce } from "./live.js";
 import { useOutage, usePoll } from "./poll.js";
-import { html, render, useEffect, useRef } from "./preact.js";
+import { html, render, useEffect, useMemo, useRef } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
 import { findRoute, MENU } from "./routes.js";
 import { ThemeSwitch } from "./theme.js";
@@ -28,7 +29,9 @@ function Banner({ outage }) {
 // Say the fleet's health in the tab, and to screen readers when it changes.
 function useTab(title) {
   const { data, error } = usePoll("/v1/overview");
-  const problems = data ? findProblems(data) : [];
+  const problems = useMemo(() => (data ? findProblems(data) : []), [data]);
+  const now = data?.now;
+  useMemo(() => now && setNow(now), [now]);
   const words = data ? problems.map(({ text }) => text).join(", ") || praise(countNodes(data)) : "";
   const level = data && !error ? levelOf(problems) : "unknown";
   useEffect(() => {

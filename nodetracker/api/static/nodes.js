@@ -1,5 +1,6 @@
 // The table of nodes, with its filters.
 import { Bar, fillOf, usedOf } from "./bars.js";
+import { Choice } from "./choice.js";
 import { amountOf, number, plural } from "./format.js";
 import { isOvercommitted, isUnread } from "./health.js";
 import { html, useMemo } from "./preact.js";
@@ -101,15 +102,6 @@ export function filterOf({ text = "", only, ...query }) {
   return tests.length === 0 ? null : (node) => tests.every((test) => test(node));
 }
 
-function Choice({ name, title, values, value }) {
-  return html`<label>${title}
-    <select value=${value ?? ""} onChange=${(event) => setQuery({ [name]: event.target.value, page: "" })}>
-      <option value="">all</option>
-      ${values.map(([each, text]) => html`<option value=${each}>${text}</option>`)}
-    </select>
-  </label>`;
-}
-
 const FILTERS = ["text", "only", ...Object.keys(CHOICES)];
 
 function Filters({ query }) {
@@ -122,9 +114,9 @@ function Filters({ query }) {
     </label>
     ${Object.entries(CHOICES).map(
       ([name, values]) => html`<${Choice} name=${name} title=${name[0].toUpperCase() + name.slice(1)}
-        values=${values.map((each) => [each, each])} value=${query[name]} />`,
+        values=${values.map((each) => [each, each])} />`,
     )}
-    <${Choice} name="only" title="Only" values=${Object.entries(ONLY_TITLES)} value=${query.only} />
+    <${Choice} name="only" title="Only" values=${Object.entries(ONLY_TITLES)} />
     ${isFiltered && html`<button type="button" onClick=${clear}>Clear</button>`}
   </form>`;
 }

@@ -5,6 +5,7 @@ import { Nodes } from "./nodes.js";
 import { usePoll } from "./poll.js";
 import { html, useMemo } from "./preact.js";
 import { hrefOf } from "./router.js";
+import { Tiles } from "./tiles.js";
 import { Counts, Totals } from "./totals.js";
 
 function Health({ overview }) {
@@ -29,6 +30,7 @@ function Fleet({ overview }) {
       <${Totals} amounts=${overview.totals} />
       <${Counts} guests=${overview.guests} claims=${overview.claims} />
     </section>
+    ${overview.nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${overview.nodes} /></section>`}
     <${Nodes} nodes=${overview.nodes} isTruncated=${overview.truncated} />`;
 }
 

@@ -1,8 +1,16 @@
 // The table of views: a path, its title, and the component that gets the path's parameters.
+import { Changes } from "./changes.js";
+import { Moves } from "./moves.js";
 import { Overview } from "./overview.js";
+import { Services } from "./services.js";
+import { Warnings } from "./warnings.js";
 
 const ROUTES = [
   { path: "/", title: "Overview", view: Overview, isInMenu: true },
+  { path: "/services", title: "Services", view: Services, isInMenu: true },
+  { path: "/warnings", title: "Warnings", view: Warnings, isInMenu: true },
+  { path: "/moves", title: "Moves", view: Moves, isInMenu: true },
+  { path: "/changes", title: "Changes", view: Changes, isInMenu: true },
 ];
 
 // The views that the menu lists.
