@@ -31,6 +31,7 @@ def finish(request: falcon.Request, response: falcon.Response) -> None:
     if is_read and is_tagged and _is_unchanged(request, response, tag):
         response.status = falcon.HTTP_304
         response.data = None
+        response.delete_header("Content-Type")
         return
     if len(body) > COMPRESSED_BYTES:
         response.append_header("Vary", "Accept-Encoding")
