@@ -26,6 +26,7 @@ from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
 from nodetracker.api.call import Backend
 from nodetracker.api.context import IDENTITY, Identity, RequestContext
+from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
@@ -142,13 +143,16 @@ def _print_table(store: SqlStore, url: str, directory: Path) -> None:
 
 def make_counter(store: SqlStore) -> Callable[..., int]:
     """Return a function that returns the statements of a request, after one that warms up."""
+    # Copied services send no heartbeats.
+    settings = ApiSettings("bench", service_down_time=ADMISSION_POLICY.service_down_time)
     backend = Backend(
         version="0",
-        settings=ApiSettings("bench"),
+        settings=settings,
         store=store,
         agents=AgentCalls(None),
         scheduler=build_scheduler(store),
         policy=ADMISSION_POLICY,
+        fleet=FleetCache(store, settings),
         authorizer=AllowAll(),
         delete_queues=lambda host, binary: None,
     )

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,17 +11,34 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Backend
 from nodetracker.db.store import SqlStore
 from nodetracker.model.pci_request import Alias, AliasSpec
-from nodetracker.model.service import AuditState
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import AdmissionPolicy
+from tests.bench.api import LISTS, make_counter
+from tests.bench.large_fleet import LargeFleet
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import make_node
-from tests.contract.values import create, make_device, register
+from tests.contract.values import make_device
 from tests.statements import SeenStatements, count_statements
 from tests.unit.api.conftest import Api, api, backend  # noqa: F401 - fixtures, on this store
-from tests.unit.api.placing import make_node_values
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+
+ALL_CANDIDATES = "/v1/candidates"
+REQUESTS = LISTS | {
+    "claims of a host": ("/v1/claims?host=host-00003&state=held&limit=5", {}),
+    "ten candidates": ("/v1/candidates?resources=MEMORY_MB:1&limit=10", {}),
+    "no candidates": ("/v1/candidates?resources=VCPU:100000", {}),
+    "no candidates, unexplained": ("/v1/candidates?resources=VCPU:100000&explain=false", {}),
+}
+MOST_OF_A_PAGE = 2
+MOST = {
+    "statistics": 1,
+    "with servers": 3,
+    ALL_CANDIDATES: 5,  # for the 1,000 nodes of a page, 200 a statement
+    "no candidates": 9,
+    "no candidates, unexplained": 1,
+}
+"""Requests that may take another number of statements than a page of a list."""
 
 PLAIN = {"resources": {"MEMORY_MB": 1}}
 
@@ -39,25 +57,19 @@ def send(
     return seen
 
 
-@pytest.mark.parametrize("count", [10, 1000])
-def test_a_page_of_a_list_is_at_most_two(store: SqlStore, api: Api, count: int) -> None:  # noqa: F811
-    agent = register(store)
-    store.report_state(agent, 1, AuditState())
-    for first in range(0, count, 100):
-        names = [f"n{number}" for number in range(first, min(first + 100, count))]
-        store.apply_changes(agent, [create(agent, name, make_node_values()) for name in names], 60)
-    for number in range(10):
-        body = make_body(host="alpha", nodename=f"n{number}")
-        assert api.request("POST", "/v1/claims", json=body).status_code == 201
-    for path, noun, listed in (
-        ("/v1/claims", "claims", 10),
-        ("/v1/claims?host=alpha&state=held&limit=5", "claims", 5),
-        ("/v1/migrations", "migrations", 0),
-        ("/v1/candidates?resources=MEMORY_MB:1&limit=10", "candidates", 10),
-    ):
-        with count_statements(store) as seen:
-            assert len(api.get(path)[noun]) == listed
-        assert len(seen) <= 2, path
+def test_the_number_of_nodes_changes_no_number_of_statements(
+    store: SqlStore, tmp_path: Path
+) -> None:
+    fleet = LargeFleet(store, tmp_path, workloads=1)
+    count = make_counter(store)
+    counted = []
+    for nodes in (10, 1000):
+        fleet.grow(nodes)
+        counted.append({name: count("GET", *request) for name, request in REQUESTS.items()})
+    few, many = counted
+    assert {name for name in REQUESTS if few[name] != many[name]} <= {ALL_CANDIDATES}
+    for name, statements in many.items():
+        assert statements <= MOST.get(name, MOST_OF_A_PAGE), name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from nodetracker.api.schemas.fields import (
 )
 from nodetracker.schemas.fields import TEXT, Schema, list_of, one_of, record
 
-FIND_QUERY = record({"limit": PAGE["limit"]})
+_EXPLAIN: Schema = BOOLEAN | {"description": "false: excluded is null"}
+
+FIND_QUERY = record({"limit": PAGE["limit"], "explain": _EXPLAIN})
 
 LIST_QUERY = record(
     {
@@ -50,7 +52,10 @@ _EXCLUDED: Schema = answer(
         ),
         "nearest": _NEAREST,
     }
-) | {"type": ["object", "null"], "description": "null if the list is cut by limit"}
+) | {
+    "type": ["object", "null"],
+    "description": "null if limit cuts the list, or with explain=false",
+}
 
 CANDIDATES = answer(
     {

@@ -65,6 +65,10 @@ class TestList:
         found = api.get(f"{PATH}?resources=VCPU:1&limit=1")
         assert (names(found), found["excluded"]) == (["large"], None)
 
+    def test_a_list_is_explained_unless_the_request_says_no(self, api):
+        found = api.get(f"{PATH}?resources=VCPU:1&explain=false")
+        assert (names(found), found["excluded"]) == (["large", "small"], None)
+
     @pytest.mark.parametrize("query", ["required=T1,T2", "required=T1&required=T2"])
     def test_required_traits(self, api, query):
         assert names(api.get(f"{PATH}?resources=VCPU:1&{query}")) == ["large"]

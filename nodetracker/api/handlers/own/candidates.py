@@ -70,10 +70,14 @@ def parse_traits(texts: Iterable[str]) -> list[str]:
 
 
 def _select(call: Call, request: ClaimRequest) -> Answer:
-    """Return the candidates; the others are explained if there are no further candidates."""
+    """Return the candidates; the others are explained if there are no further candidates.
+
+    An explanation costs up to eight statements, for any number of nodes.
+    """
     scheduler, limit = call.backend.scheduler, page_of(call).limit
     found = scheduler.select(request, limit)
-    excluded = scheduler.explain(request) if len(found) < limit else None
+    is_explained = call.query.get("explain", True) and len(found) < limit
+    excluded = scheduler.explain(request) if is_explained else None
     return Answer(
         {
             "candidates": [render_candidate(candidate) for candidate in found],
