@@ -9,7 +9,8 @@ from nodetracker.errors import RequestError
 from nodetracker.schemas.fields import Schema
 from nodetracker.schemas.validator import check
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_INTEGER = re.compile(r"-?[0-9]+")
+_MOST_DIGITS = 18
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -64,7 +65,18 @@ def read_query(
 def _convert(text: str, kind: object) -> object:
     """Return the value of a text; the text itself if it has another type."""
     if kind == "integer" and _INTEGER.fullmatch(text):
-        return int(text)
+        return _parse_integer(text)
     if kind == "boolean":
         return _BOOLEANS.get(text.lower(), text)
     return text
+
+
+def _parse_integer(text: str) -> int:
+    """Return an integer; all of more than 18 digits as one, as Python parses at most 4300.
+
+    >>> _parse_integer("0" * 5000 + "7"), _parse_integer("-" + "9" * 5000) == -(10**18)
+    (7, True)
+    """
+    digits = text.removeprefix("-").lstrip("0") or "0"
+    amount = int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+    return -amount if text.startswith("-") else amount

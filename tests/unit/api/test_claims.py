@@ -255,6 +255,10 @@ class TestList:
         found = api.request("GET", "/v1/claims", headers={"If-None-Match": tag})
         assert found.status_code == 304
 
+    @pytest.mark.parametrize("limit", [HUGE, "9" * 5000], ids=["19 digits", "5000 digits"])
+    def test_a_limit_above_the_highest_is_cut(self, api, limit):
+        assert api.get(f"/v1/claims?limit={limit}")["claims"] == []
+
     @pytest.mark.parametrize(
         ("query", "detail"),
         [
@@ -262,7 +266,7 @@ class TestList:
             ("workload=x", "workload: 'x' is not a valid UUID"),
             (f"marker={UNKNOWN}", f"marker: not found: {UNKNOWN}"),
             ("marker=7", "marker: not found: 7"),
-            (f"limit={HUGE}", "limit: expected an integer from 1"),
+            (f"limit=-{HUGE}", "limit: expected an integer from 1"),
             ("limit=0", "limit: expected an integer from 1"),
             ("host=%00", "host: contains a NUL character"),
             ("host=a&host=b", "host: is given more than once"),

@@ -109,7 +109,7 @@ class TestList:
     @pytest.mark.parametrize(
         ("query", "named"),
         [
-            ("limit=0", "limit"), ("limit=x", "limit"), ("limit=9223372036854775808", "limit"),
+            ("limit=0", "limit"), ("limit=x", "limit"), ("limit=-9223372036854775808", "limit"),
             (f"marker={MISSING}", "marker"), ("marker=7", "marker"), ("state=odd", "state"),
             ("status=1", "status"), ("sort_key=labels", "sort_key"), ("sort_dir=x", "sort_dir"),
             ("host=%00", "host"), ("name_part=", "name_part"), ("name_part=%ff", "name_part"),
