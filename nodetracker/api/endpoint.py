@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import falcon
 
-from nodetracker.api.auth.browser import is_foreign_page
+from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
 from nodetracker.api.change_log import logged_change
@@ -23,8 +23,6 @@ from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
 from nodetracker.errors import AuthenticationError, ForbiddenError
 from nodetracker.schemas.validator import check
-
-SAFE_METHODS = ("GET", "HEAD")
 
 _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
 _STRICT_NOVA_QUERY = Version(2, 75)
@@ -57,16 +55,20 @@ class Endpoint:
             call = Call(self._backend, context, url, version, params)
             return self._carry_out(operation, call, request)
 
-        if request.method in SAFE_METHODS and not operations[0].is_change:
+        if not operations[0].may_change(request.method):
+            if request.method not in SAFE_METHODS:
+                self._reject_foreign_page(request)
             _write(response, answer())
         else:
-            public_url = self._backend.settings.public_url
             with logged_change(request, context, operations[0].rule) as change:
-                if is_foreign_page(request.env, public_url):
-                    raise ForbiddenError("A page of another site may not change anything.")
+                self._reject_foreign_page(request)
                 found = answer()
                 change.status = found.status
             _write(response, found)
+
+    def _reject_foreign_page(self, request: falcon.Request) -> None:
+        if is_foreign_page(request.env, self._backend.settings.public_url):
+            raise ForbiddenError("A page of another site may not change anything.")
 
     def _carry_out(self, operation: Operation, call: Call, request: falcon.Request) -> Answer:
         """Check the rest of a request and call the handler."""
@@ -80,7 +82,7 @@ class Endpoint:
             body = read_json_body(request, self._backend.settings.max_body_bytes)
             check(body, operation.body)
         checked = replace(call, params=_own(call.params), query=query, body=body)
-        if request.method in SAFE_METHODS and not operation.is_change:
+        if not operation.changes(request.method, query):
             return operation.handler(checked)
         try:
             return operation.handler(checked)

@@ -16,7 +16,7 @@ import falcon
 from nodetracker.api.context import IDENTITY
 from nodetracker.api.encoded_body import EncodedBody, make_tag
 from nodetracker.api.encoding import ENCODED
-from nodetracker.api.endpoint import SAFE_METHODS, Endpoint
+from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.family import PAGE_BASE
 from nodetracker.errors import AuthenticationError
 
@@ -98,7 +98,7 @@ class PageEndpoint:
     what the API needs. Otherwise it is open, as it has the form to log in.
     """
 
-    allowed = SAFE_METHODS
+    allowed = ("GET", "HEAD")
 
     def __init__(self, file: PageFile, public_url: str | None) -> None:
         self._file = file

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from nodetracker.api.auth.browser import SAFE_METHODS
 from nodetracker.api.call import Handler
 from nodetracker.api.microversions import Version, parse_version
 from nodetracker.schemas.fields import Schema, record
@@ -22,7 +24,8 @@ class Operation:
         body: schema of the JSON body; None = a body is ignored.
         answers: status -> schema of its body, None for no body; errors are the same everywhere.
         since, until: the first and the last microversion that has it.
-        is_change: a GET that changes something; every other method does anyway.
+        is_change: whether it changes something; None = by its method.
+        dry_run: name of the boolean parameter with which it changes nothing.
     """
 
     handler: Handler
@@ -32,12 +35,26 @@ class Operation:
     answers: Mapping[int, Schema | None] = field(default_factory=dict)
     since: str = _FIRST
     until: str = _LAST
-    is_change: bool = False
+    is_change: bool | None = None
+    dry_run: str | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether it needs no credentials."""
         return self.rule is None
+
+    def may_change(self, method: str) -> bool:
+        """Return whether requests of a method change something, whatever their parameters."""
+        return method not in SAFE_METHODS if self.is_change is None else self.is_change
+
+    def changes(self, method: str, query: Mapping[str, Any]) -> bool:
+        """Return whether a request changes something.
+
+        Args:
+            query: its parameters, with the types of the schema.
+        """
+        is_dry_run = self.dry_run is not None and bool(query.get(self.dry_run))
+        return self.may_change(method) and not is_dry_run
 
     def has_version(self, version: Version) -> bool:
         """Return whether a microversion has this operation."""
@@ -60,7 +77,7 @@ class Route:
     def allowed(self) -> list[str]:
         """The methods that clients may use, for the header ``Allow``; HEAD never changes."""
         gets = self.methods.get("GET", ())
-        has_head = bool(gets) and not gets[0].is_change
+        has_head = bool(gets) and not gets[0].may_change("GET")
         return sorted([*self.methods, "HEAD"] if has_head else self.methods)
 
 

@@ -28,6 +28,7 @@ _CLAIMS: tuple[Route, ...] = (
             query=claims_schemas.CREATE_QUERY,
             body=CLAIM_REQUEST,
             answers={200: claims_schemas.CLAIM_OR_ADMISSION, 201: claims_schemas.CLAIM},
+            dry_run="dry_run",
         ),
     ),
     route(
@@ -106,6 +107,7 @@ _CANDIDATES: tuple[Route, ...] = (
             query=candidates_schemas.FIND_QUERY,
             body=CLAIM_REQUEST,
             answers={200: candidates_schemas.CANDIDATES},
+            is_change=False,
         ),
     ),
 )

@@ -16,6 +16,7 @@ from nodetracker.settings import ApiSettings
 from tests.builders import NOW
 from tests.contract.test_ledger import make_node
 from tests.unit.api.conftest import Api
+from tests.unit.api.placing import make_body, post
 
 PATH = "/v1/overview"
 
@@ -92,6 +93,17 @@ def test_a_change_through_this_process_is_seen_at_once(api, store):
     assert api.get(PATH)["nodes"][0]["status"] == "enabled"
     api.request("PATCH", f"/v1/services/{service.uuid}", json={"disabled": True})
     assert api.get(PATH)["nodes"][0]["status"] == "disabled"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_kept"),
+    [("/v1/claims?dry_run=true", True), ("/v1/candidates", True), ("/v1/claims", False)],
+)
+def test_only_requests_that_change_something_drop_it(api, store, backend, path, is_kept):
+    make_node(store)
+    kept = backend.fleet.get()
+    assert post(api, path, make_body(1)).status_code in (200, 201)
+    assert (backend.fleet.get() is kept) == is_kept
 
 
 def test_more_nodes_than_the_limit_are_not_listed(backend, store):
