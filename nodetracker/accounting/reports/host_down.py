@@ -104,14 +104,26 @@ def merge_hosts_down(
     for record in records:
         if record.warning.kind is WarningKind.HOST_DOWN:
             stored.add(record.host)
-            record = _as_of_now(record, down.get(record.host), now)
+            record = as_of_now(record, down.get(record.host), now)
         merged.append(record)
     merged += [
-        WarningRecord(found.warning, host, found.since, now, 1, None)
+        WarningRecord(found.warning, host, found.since, found.since, 1, None)
         for host, found in down.items()
         if host not in stored
     ]
     return sorted(merged, key=lambda record: record.first_seen)
+
+
+def as_of_now(record: WarningRecord, down: HostDown | None, now: datetime) -> WarningRecord:
+    """Return a stored ``host_down`` as its host is now.
+
+    Args:
+        down: None if the host is not down.
+    """
+    if down is None:
+        return replace(record, resolved_at=record.resolved_at or now)
+    count = record.count + (record.resolved_at is not None)
+    return replace(record, warning=down.warning, count=count, resolved_at=None)
 
 
 def _describe(service: ServiceRecord) -> HostDown:
@@ -128,10 +140,3 @@ def _describe(service: ServiceRecord) -> HostDown:
 
 def _is_active(record: WarningRecord) -> bool:
     return record.warning.kind is WarningKind.HOST_DOWN and record.resolved_at is None
-
-
-def _as_of_now(record: WarningRecord, down: HostDown | None, now: datetime) -> WarningRecord:
-    if down is None:
-        return replace(record, resolved_at=record.resolved_at or now)
-    count = record.count + (record.resolved_at is not None)
-    return replace(record, warning=down.warning, last_seen=now, count=count, resolved_at=None)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from nodetracker.accounting.ledger.capacity import Capacity, list_capacities
 from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.reports.host_down import find_hosts_down
 from nodetracker.accounting.reports.summary import audit_age_seconds, state_of, status_of
 from nodetracker.accounting.usage import Charge, sum_charges
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
@@ -120,7 +121,8 @@ class Overview:
         now: the database's time.
         totals: sums over all nodes, whatever their state.
         states: number of nodes by state and status.
-        warnings: number of unresolved warnings by kind, those about whole hosts included.
+        warnings: number of unresolved warnings by kind, those about whole hosts included;
+            ``host_down`` as the hosts are now.
         nodes: in order of host and nodename; not all if `is_truncated`.
     """
 
@@ -177,6 +179,10 @@ def build_overview(
     warnings = Counter[WarningKind]()
     for warning in rows.warnings:
         warnings[warning.kind] += warning.count
+    # As it is now, not as it is stored.
+    warnings[WarningKind.HOST_DOWN] = len(
+        find_hosts_down(rows.services, rows.now, service_down_time, outage)
+    )
     return Overview(
         now=rows.now,
         totals=_sum_amounts(line.amounts for line in lines),
@@ -184,7 +190,7 @@ def build_overview(
         freshness=Counter(line.freshness for line in lines),
         claims=rows.claims,
         guests={kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind},
-        warnings=warnings,
+        warnings=+warnings,
         services=services,
         nodes=tuple(lines[:max_nodes]),
         is_truncated=len(lines) > max_nodes,

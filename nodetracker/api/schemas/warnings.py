@@ -27,7 +27,7 @@ WARNINGS = answered_list(
     "warnings",
     answer(
         {
-            "id": INTEGER,
+            "id": {"description": "null until it is stored", "type": ["integer", "null"]},
             "host": ANY_TEXT,
             "kind": one_of(WarningKind),
             "nodename": ANY_TEXT,

@@ -88,10 +88,10 @@ def test_a_list_shows_hosts_as_they_are_now() -> None:
     ]
     merged = merge_hosts_down(records, down_since(stays=90, again=80, new=450), NOW)
     assert [(r.host, r.last_seen, r.count, r.resolved_at) for r in merged] == [
-        ("stays", NOW, 2, None),
+        ("stays", later(-800), 2, None),
         ("back", later(-800), 2, NOW),
-        ("again", NOW, 3, None),
+        ("again", later(-800), 3, None),
         ("past", later(-800), 2, later(-9)),
-        ("new", NOW, 1, None),
+        ("new", later(-450), 1, None),
         ("other", later(-800), 2, None),
     ]
