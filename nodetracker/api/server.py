@@ -131,6 +131,10 @@ class PatientServer:
         """Start in the background."""
         self._thread.start()
 
+    def reload_certificate(self) -> None:
+        """See `Server`."""
+        self._server.reload_certificate()
+
     def stop(self) -> None:
         """Accept no more requests and give running ones a few seconds."""
         self._stopping.set()

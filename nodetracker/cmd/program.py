@@ -118,12 +118,23 @@ class Endpoint(Protocol):
         """Accept no more requests."""
 
 
+class CertifiedEndpoint(Endpoint, Protocol):
+    """An endpoint that may have a certificate."""
+
+    def reload_certificate(self) -> None:
+        """Read certificate and key again.
+
+        Raises:
+            ConfigError: they cannot be used; the ones from before are kept.
+        """
+
+
 def run_agent(
     conf: cfg.ConfigOpts,
     load: Load,
     agent: "Agent",
     program: str,
-    endpoints: Sequence[Endpoint] = (),
+    endpoints: Sequence[CertifiedEndpoint] = (),
 ) -> int:
     """Run an agent and its endpoints until a signal or a fatal error; return the exit code.
 
@@ -138,6 +149,8 @@ def run_agent(
         load(candidate, register_options_for_check)
         build_settings(candidate)
         _check_log_config(candidate.log_config_append)
+        for endpoint in endpoints:
+            endpoint.reload_certificate()
         try:
             conf.mutate_config_files()
         except cfg.Error as error:
@@ -145,14 +158,14 @@ def run_agent(
         agent.reconfigure(build_settings(conf))
 
     daemon = Daemon(agent.service, reload, lambda: write_report(conf, program))
-    served = [*endpoints] if agent.endpoint is None else [agent.endpoint, *endpoints]
-    for endpoint in served:
-        endpoint.start()
+    own: Sequence[Endpoint] = () if agent.endpoint is None else (agent.endpoint,)
+    for served in (*own, *endpoints):
+        served.start()
     try:
         return daemon.run()
     finally:
-        for endpoint in served:
-            endpoint.stop()
+        for served in (*own, *endpoints):
+            served.stop()
         if agent.notifier is not None:
             agent.notifier.flush()
 

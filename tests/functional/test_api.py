@@ -111,13 +111,14 @@ def is_listening(port: int) -> bool:
     return False
 
 
-def test_a_reload_reads_the_certificate_again(api, tmp_path):
+@pytest.mark.parametrize("program", ["nodetracker-api", "nodetracker-standalone"])
+def test_a_reload_reads_the_certificate_again(api, tmp_path, program):
     def read_certificate():
         with contextlib.closing(api.connect()) as connection:
             connection.connect()
             return connection.sock.getpeercert(binary_form=True)
 
-    with api.start() as running:
+    with api.programs.start(program) as running:
         running.wait_for("Serving on")
         before = read_certificate()
         good = api.key.read_bytes()
