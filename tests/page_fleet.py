@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.application import build_application, request_id_layer
+from nodetracker.api.application import build_application
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.auth.noauth import NoauthAuthenticator
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.api.layers import request_id_layer
 from nodetracker.api.server import Server
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
@@ -166,7 +167,7 @@ def serve_page(store: MemoryStore, max_age: int = 1):
         delete_queues=lambda host, binary: None,
     )
     layers: Sequence = (
-        request_id_layer(),
+        request_id_layer,
         lambda application: authenticate(application, NoauthAuthenticator(), LoginFailures()),
     )
     server = Server(build_application(backend, layers=layers), settings)

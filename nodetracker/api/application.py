@@ -1,13 +1,12 @@
 """Build the WSGI application from the route table."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 from wsgiref.types import WSGIApplication
 
 import falcon
-from oslo_middleware import HTTPProxyToWSGI, RequestId
 
 from nodetracker.api.call import Backend
 from nodetracker.api.context import REQUEST_ID
@@ -16,6 +15,7 @@ from nodetracker.api.encoding import finish
 from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.errors import explain, render_error
 from nodetracker.api.family import NOVA_BASE
+from nodetracker.api.layers import Layer
 from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
@@ -25,8 +25,6 @@ from nodetracker.errors import StoreError
 LOG = logging.getLogger(__name__)
 
 _ENDPOINTS = (Endpoint, PageEndpoint, RootEndpoint)
-
-Layer = Callable[[WSGIApplication], WSGIApplication]
 
 
 def build_application(
@@ -105,17 +103,3 @@ def _handle_error(
     response.stream = None
     response.set_headers(dict(problem.headers))
     response.data = render_json(render_error(request.path, problem, request_id))
-
-
-def proxy_layer(conf: Any) -> Layer:
-    """Return the layer that believes a proxy's headers if ``[oslo_middleware]`` says so.
-
-    Args:
-        conf: the process's ``ConfigOpts``, of which the library reads its own options.
-    """
-    return lambda application: HTTPProxyToWSGI(application, conf)
-
-
-def request_id_layer() -> Layer:
-    """Return the layer that gives each request an id."""
-    return lambda application: RequestId(application)

@@ -7,12 +7,12 @@ from wsgiref.types import WSGIApplication
 
 from oslo_config import cfg
 
-from nodetracker.api.application import Layer
 from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.auth.headers import drop_identity_headers
 from nodetracker.api.auth.hosts import is_loopback
 from nodetracker.api.auth.identity import Authenticator
 from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.api.layers import Layer
 from nodetracker.errors import ConfigError
 
 LOG = logging.getLogger(__name__)

@@ -9,9 +9,10 @@ from wsgiref.types import WSGIApplication
 from oslo_config import cfg
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.application import build_application, proxy_layer, request_id_layer
+from nodetracker.api.application import build_application
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.api.layers import Layer, proxy_layer, request_id_layer
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
@@ -178,5 +179,27 @@ def _build_application(
         authorizer=access.authorizer,
         delete_queues=delete_queues,
     )
-    layers = (proxy_layer(conf), request_id_layer(), access.layer)
+    proxies: tuple[Layer, ...] = (proxy_layer(conf),) if _is_behind_proxy(conf) else ()
+    layers = (*proxies, request_id_layer, access.layer)
     return build_application(backend, list_routes(settings.open_metrics), layers)
+
+
+def _is_behind_proxy(conf: cfg.ConfigOpts) -> bool:
+    """Return the library's option without the library, which `proxy_layer` imports.
+
+    Raises:
+        ConfigError: its value is invalid.
+    """
+    option = cfg.BoolOpt("enable_proxy_headers_parsing", default=False)
+    own = cfg.ConfigOpts()  # as the library registers the option itself
+    own.register_opt(option, "oslo_middleware")
+    try:
+        own(
+            [],
+            default_config_files=conf.config_file or [],
+            default_config_dirs=conf.config_dir or [],
+        )
+        return bool(own.oslo_middleware.enable_proxy_headers_parsing)
+    except (cfg.Error, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"[oslo_middleware] {option.name}: {reason}") from error

@@ -11,11 +11,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.application import build_application, request_id_layer
+from nodetracker.api.application import build_application
 from nodetracker.api.call import Backend
 from nodetracker.api.context import IDENTITY, Identity, RequestContext
 from nodetracker.api.family import Family, family_of
 from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.api.layers import request_id_layer
 from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
@@ -73,7 +74,7 @@ class Api:
     headers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        application = build_application(self.backend, self.routes, [request_id_layer()])
+        application = build_application(self.backend, self.routes, [request_id_layer])
         # In a function, as falcon's client inspects what it calls.
         self._client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
 

@@ -9,9 +9,10 @@ import falcon.testing
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.application import build_application, request_id_layer
+from nodetracker.api.application import build_application
 from nodetracker.api.auth.passwords import hash_password
 from nodetracker.api.call import Answer
+from nodetracker.api.layers import request_id_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, route
 from nodetracker.api.routes import ROUTES
@@ -88,7 +89,7 @@ def build(conf, backend):
         application = build_application(
             replace(backend, authorizer=access.authorizer, settings=settings),
             (*ROUTES, *CHANGES),
-            [request_id_layer(), access.layer],
+            [request_id_layer, access.layer],
         )
         client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
 

@@ -10,9 +10,10 @@ import falcon.testing
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.application import build_application, proxy_layer
+from nodetracker.api.application import build_application
 from nodetracker.api.call import Answer
 from nodetracker.api.context import Identity
+from nodetracker.api.layers import proxy_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, route
 from nodetracker.api.routes import ROUTES
