@@ -26,6 +26,7 @@
     │   └── RpcVersionError     the server has another version; upgrade one side
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next audit retries
+        │   └── StoreBusyError      this process has no connection left; retry
         ├── SchemaError             run ``nodetracker-manage db sync``
         └── ConflictError           read and decide again
 """
@@ -182,6 +183,10 @@ class StoreUnavailableError(StoreError):
 
     Nothing was written, unless the reply to a commit was lost.
     """
+
+
+class StoreBusyError(StoreUnavailableError):
+    """All connections of this process to the database are in use; nothing was sent."""
 
 
 class SchemaError(StoreError):

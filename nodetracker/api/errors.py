@@ -23,6 +23,7 @@ from nodetracker.errors import (
     RequestError,
     RpcUnavailableError,
     SchemaError,
+    StoreBusyError,
     StoreUnavailableError,
 )
 
@@ -41,6 +42,7 @@ _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (RefusedError, HTTPStatus.CONFLICT, "nodetracker.refused"),
     (ConflictError, HTTPStatus.CONFLICT, "nodetracker.conflict"),
     (BusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
+    (StoreBusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
     (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unavailable"),
     (SchemaError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.schema"),
     (DriverFeatureError, HTTPStatus.NOT_IMPLEMENTED, "nodetracker.not_supported"),
@@ -103,6 +105,8 @@ def explain(error: Exception) -> Problem:
 
 
 def _describe(error: Exception) -> str:
+    if isinstance(error, StoreBusyError):
+        return "All connections to the database are in use; try again later."
     if isinstance(error, StoreUnavailableError | SchemaError):  # its text may name the database
         return "The database is unavailable; try again later."
     return " ".join(str(error).split())

@@ -18,6 +18,7 @@ from nodetracker.errors import (
     ConflictError,
     NodetrackerError,
     SchemaError,
+    StoreBusyError,
     StoreError,
     StoreUnavailableError,
 )
@@ -120,7 +121,6 @@ def _is_away(error: BaseException, cause: BaseException) -> bool:
         oslo.DBConnectionError
         | sqlalchemy.OperationalError
         | sqlalchemy.InterfaceError
-        | sqlalchemy.TimeoutError
         | sqlalchemy.DisconnectionError
     )
     return any(isinstance(link, away) for link in _unwrap(error))
@@ -179,6 +179,8 @@ def translate(error: BaseException, url: URL) -> NodetrackerError:
             f"{name}: schema missing or of another version; run nodetracker-manage db sync "
             f"({explain(cause, url)})"
         )
+    if any(isinstance(link, sqlalchemy.TimeoutError) for link in _unwrap(error)):
+        return StoreBusyError(f"{name}: all connections of this process are in use")
     if _is_away(error, cause):
         reason = (
             _explain_sqlite(cause, url) if isinstance(cause, sqlite3.Error) else explain(cause, url)
