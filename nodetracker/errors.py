@@ -24,6 +24,13 @@
     │   ├── RpcUnavailableError no reply: the call may have been executed; retry
     │   │   └── RpcEndingError  the server is ending and did nothing; call another one
     │   └── RpcVersionError     the server has another version; upgrade one side
+    ├── PlacementError
+    │   ├── PlacementUnavailableError   no usable answer; the request may have been executed
+    │   ├── PlacementConflictError      another writer was first; read and plan again
+    │   ├── PlacementNameError          another provider has the name
+    │   ├── PlacementInUseError         consumers use what was to be removed
+    │   ├── PlacementNotFoundError      the provider or consumer does not exist
+    │   └── PlacementRefusedError       placement refuses the request; `reason` says why
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next audit retries
         │   └── StoreBusyError      this process has no connection left; retry
@@ -172,6 +179,44 @@ class RpcEndingError(RpcUnavailableError):
 
 class RpcVersionError(RpcError):
     """The server does not have this method, or not in this version."""
+
+
+class PlacementError(NodetrackerError):
+    """A request to placement failed.
+
+    Args:
+        request: its method and path.
+        reason: what was wrong, in placement's words if it gave any.
+    """
+
+    def __init__(self, request: str, reason: str) -> None:
+        super().__init__(f"{request}: {reason}")
+        self.request = request
+        self.reason = reason
+
+
+class PlacementUnavailableError(PlacementError):
+    """Placement gave no usable answer; the request may have been executed."""
+
+
+class PlacementConflictError(PlacementError):
+    """A generation has changed since it was read; read and plan again."""
+
+
+class PlacementNameError(PlacementError):
+    """Another provider has the name."""
+
+
+class PlacementInUseError(PlacementError):
+    """Consumers use the provider or the inventory that was to be removed."""
+
+
+class PlacementNotFoundError(PlacementError):
+    """The provider or consumer does not exist."""
+
+
+class PlacementRefusedError(PlacementError):
+    """Placement refuses the request as it is; a retry does not help."""
 
 
 class StoreError(NodetrackerError):

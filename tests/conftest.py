@@ -8,6 +8,7 @@ import pytest
 import nodetracker.cmd  # noqa: F401 - prevents the import of eventlet, as in programs
 from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.placement import Placement
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.rabbitmq import RabbitMQ
 
@@ -61,6 +62,14 @@ def rabbitmq() -> Iterator[RabbitMQ]:
     server = RabbitMQ()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def placement() -> Iterator[Placement]:
+    """A placement service that no test stops; its tests use nodes of their own."""
+    service = Placement()
+    yield service
+    service.remove()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,17 @@ from oslo_log import _options as log_options  # the module of the library's own 
 from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import api, compute, conductor, default, host, metrics, pci, scheduler
+from nodetracker.conf import (
+    api,
+    compute,
+    conductor,
+    default,
+    host,
+    metrics,
+    pci,
+    placement,
+    scheduler,
+)
 from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
@@ -27,10 +37,23 @@ _QUIET_LIBRARIES = (
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """Return (group, options) of nodetracker and of every installed driver.
+    """Return (group, options) of nodetracker, of every installed driver and of keystoneauth.
 
     ``transport_url`` is listed by the messaging library.
     """
+    return [*_list_own(), (placement.GROUP, list_placement_options())]
+
+
+def list_placement_options() -> Sequence[cfg.Opt]:
+    """Return keystoneauth's options of ``[placement]``; empty if it is not installed."""
+    try:
+        from nodetracker.placement.session import list_options
+    except ImportError:
+        return ()
+    return list_options()
+
+
+def _list_own() -> list[tuple[str, Sequence[cfg.Opt]]]:
     return [
         (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
         (compute.GROUP, compute.OPTIONS),
@@ -38,6 +61,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (pci.GROUP, pci.OPTIONS),
         (conductor.GROUP, conductor.OPTIONS),
         (scheduler.GROUP, scheduler.OPTIONS),
+        (placement.GROUP, placement.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
         (api.GROUP, api.OPTIONS),
         *(
@@ -93,7 +117,7 @@ def _register_others(conf: cfg.ConfigOpts) -> None:
         conf.register_opts(report, group=group)
     conf.register_opt(default.HOST_OPTION, group=default.GROUP)
     conf.register_opts((default.TRANSPORT_URL, *default.OPTIONS))
-    for group, options in list_opts():
+    for group, options in _list_own():
         if group != default.GROUP:
             conf.register_opts(options, group=group)
 

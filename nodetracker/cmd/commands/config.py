@@ -12,7 +12,8 @@ from nodetracker.bootstrap.broker import Broker, list_messaging_options
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.cmd.commands.base import StoreCommand
-from nodetracker.conf.opts import is_group
+from nodetracker.conf.opts import is_group, list_placement_options
+from nodetracker.conf.placement import GROUP as PLACEMENT
 from nodetracker.errors import ConfigError
 
 SAMPLE_NAMESPACES = (
@@ -77,7 +78,8 @@ def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
     for group in list(conf):
         if is_group(conf, group):
             known.setdefault(group, set()).update(conf[group])
-    for name, options in [*list_messaging_options(), *list_api_options()]:
+    others = [*list_messaging_options(), *list_api_options(), (PLACEMENT, list_placement_options())]
+    for name, options in others:
         known.setdefault(name or "DEFAULT", set()).update(option.dest for option in options)
     return known
 

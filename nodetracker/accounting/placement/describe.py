@@ -1,0 +1,208 @@
+"""Derive the provider tree of a node from its stored row, claims, guests and moves."""
+
+from collections.abc import Iterable, Mapping
+
+from nodetracker.accounting.ledger.capacity import (
+    Capacity,
+    capacity_of_class,
+    list_capacities,
+)
+from nodetracker.accounting.placement.tree import (
+    DISABLED_TRAIT,
+    NIL_UUID,
+    NODE_TRAIT,
+    OWNER_TRAIT,
+    Consumer,
+    ConsumerType,
+    LedgerClass,
+    Provider,
+    ProviderTree,
+    Resources,
+)
+from nodetracker.accounting.usage import (
+    Charge,
+    charge_of_claims,
+    charge_of_workload,
+)
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
+from nodetracker.model.fact import FactState
+from nodetracker.model.guest import Guest, WorkloadKind
+from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.units import MIB_PER_GIB, MILLI
+
+_PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
+_FACTS: Mapping[str, str] = {
+    VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", "PGPU": "gpus"
+}  # fmt: skip
+_TYPES = {
+    WorkloadKind.INSTANCE: ConsumerType.INSTANCE,
+    WorkloadKind.CONTAINER: ConsumerType.CONTAINER,
+}
+
+
+def describe_tree(record: NodeRecord, is_disabled: bool) -> ProviderTree:
+    """Describe what placement should have of a node.
+
+    Args:
+        is_disabled: its service is disabled or in maintenance.
+    """
+    claims = [claim for claim in record.claims.values() if claim.is_active]
+    sources = _find_sources(record)
+    workload_of = dict.fromkeys(record.guests) | {claim.workload.uuid: None for claim in claims}
+    released = {claim.workload.uuid for claim in record.claims.values() if not claim.is_active}
+    classes = _describe_classes(record, claims) if record.values.tracks_resources else {}
+    root = Provider(
+        record.uuid, record.nodename, None, classes, _describe_traits(record.values, is_disabled)
+    )
+    return ProviderTree(
+        nodename=record.nodename,
+        providers=(root,),
+        consumers=_describe_consumers(record, claims, sources, classes),
+        workload_of={uuid: uuid for uuid in workload_of}
+        | {uuid: record.claims[source].workload.uuid for source, uuid in sources.items()},
+        released=frozenset(released - {claim.workload.uuid for claim in claims}),
+    )
+
+
+def _describe_traits(values: NodeValues, is_disabled: bool) -> frozenset[str]:
+    disabled = {DISABLED_TRAIT} if is_disabled else set()
+    return frozenset({*values.traits, NODE_TRAIT, OWNER_TRAIT} | disabled)
+
+
+def _find_sources(record: NodeRecord) -> dict[str, str]:
+    """Return uuid of an active claim -> the open migration of which it is the source."""
+    return {
+        move.migration.source_claim: move.migration.uuid
+        for move in record.moves
+        if move.migration.is_open
+        and (claim := record.claims.get(move.migration.source_claim)) is not None
+        and claim.is_active
+    }
+
+
+def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, LedgerClass]:
+    """Describe the classes of a node; of one whose fact is unknown nothing is granted."""
+    values = record.values
+    charges = _list_charges(record, claims)
+    further = _sum_further(claims)
+    described = {}
+    for name, capacity in list_capacities(values).items():
+        parts = _PARTS[name]
+        described[name] = LedgerClass(
+            total=capacity.total // parts,
+            reserved=-(-capacity.reserved // parts),
+            allocation_ratio=capacity.ratio,
+            charged=capacity.used - capacity.reserved,
+            grantable=_find_grantable(values, name, capacity),
+            charges={uuid: amounts[name] for uuid, amounts in charges.items() if amounts[name]},
+            parts=parts,
+            max_unit=capacity.total // parts,
+        )
+    for name, entry in values.inventory.items():
+        amounts = {uuid: held[name] for uuid, held in further.items() if held.get(name)}
+        found = capacity_of_class(values, name, {name: sum(amounts.values())})
+        assert found is not None, "the class is of this inventory"
+        described[name] = LedgerClass(
+            total=found.total,
+            reserved=found.reserved,
+            allocation_ratio=found.ratio,
+            charged=found.used - found.reserved,
+            grantable=_find_grantable(values, name, found),
+            charges=amounts,
+            min_unit=entry.get("min_unit", 1),
+            max_unit=entry.get("max_unit", found.total),
+            step_size=entry.get("step_size", 1),
+        )
+    return {name: entry for name, entry in described.items() if entry.total > 0}
+
+
+def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
+    """Return what the ledger would grant of a class, in parts."""
+    free = capacity.own_limit - capacity.used
+    for fact in ("guests", _FACTS.get(name)):
+        entry = None if fact is None else values.facts.get(fact)
+        if entry is not None and entry.state is FactState.UNKNOWN:
+            return min(0, free)
+    return free
+
+
+def _list_charges(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
+    """Return uuid of a workload -> what it is charged of each class with columns, in parts."""
+    overhead_mb = int(record.values.overhead.get("memory_mb", 0))
+    by_workload: dict[str, list[Claim]] = {uuid: [] for uuid in record.guests}
+    for claim in claims:
+        by_workload.setdefault(claim.workload.uuid, []).append(claim)
+    return {
+        uuid: _amounts_of(_charge(mine, record.guests.get(uuid), overhead_mb))
+        for uuid, mine in by_workload.items()
+    }
+
+
+def _charge(claims: list[Claim], guest: Guest | None, overhead_mb: int) -> Charge:
+    return charge_of_workload(charge_of_claims(claims, overhead_mb), guest, overhead_mb)
+
+
+def _amounts_of(charge: Charge) -> dict[str, int]:
+    return {
+        VCPU: charge.vcpu_milli,
+        PCPU: charge.pcpus,
+        MEMORY: charge.memory_mb,
+        DISK: charge.disk_mb,
+    }
+
+
+def _sum_further(claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
+    """Return uuid of a workload -> what its claims hold of classes without columns."""
+    held: dict[str, dict[str, int]] = {}
+    for claim in claims:
+        amounts = held.setdefault(claim.workload.uuid, {})
+        for name, amount in claim.amounts.resources.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return held
+
+
+def _describe_consumers(
+    record: NodeRecord,
+    claims: Iterable[Claim],
+    sources: Mapping[str, str],
+    classes: Mapping[str, LedgerClass],
+) -> dict[str, Consumer]:
+    """Describe a consumer for each workload with claims, and one for the source of each move."""
+    overhead_mb = int(record.values.overhead.get("memory_mb", 0))
+    by_consumer: dict[str, list[Claim]] = {}
+    for claim in sorted(claims, key=lambda claim: (claim.created_at, claim.uuid)):
+        uuid = sources.get(claim.uuid, claim.workload.uuid)
+        by_consumer.setdefault(uuid, []).append(claim)
+    consumers = {}
+    for uuid, mine in by_consumer.items():
+        resources = _whole_amounts(mine, overhead_mb, classes)
+        if resources:
+            consumers[uuid] = _describe_consumer(uuid, mine, {record.uuid: resources})
+    return consumers
+
+
+def _describe_consumer(
+    uuid: str, claims: list[Claim], resources: Mapping[str, Resources]
+) -> Consumer:
+    """Describe one consumer; what its first claim does not know, a later one may."""
+    workload = claims[0].workload
+    is_source = uuid != workload.uuid
+    return Consumer(
+        uuid,
+        ConsumerType.MIGRATION if is_source else _TYPES[workload.kind],
+        workload.uuid,
+        next((c.workload.project_id for c in claims if c.workload.project_id), NIL_UUID),
+        next((c.workload.user_id for c in claims if c.workload.user_id), NIL_UUID),
+        resources,
+    )
+
+
+def _whole_amounts(
+    claims: list[Claim], overhead_mb: int, classes: Mapping[str, LedgerClass]
+) -> dict[str, int]:
+    """Return what claims take together in whole units of the node's classes, rounded down."""
+    amounts = _amounts_of(charge_of_claims(claims, overhead_mb))
+    for held in _sum_further(claims).values():
+        amounts |= held
+    units = {name: amount // _PARTS.get(name, 1) for name, amount in amounts.items()}
+    return {name: amount for name, amount in units.items() if amount and name in classes}

@@ -1,0 +1,1 @@
+"""The placement service: sessions, a client, and the reporter of an agent's nodes."""

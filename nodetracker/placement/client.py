@@ -1,0 +1,266 @@
+"""Call placement's API: one request a method, answers parsed into types."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary
+from nodetracker.accounting.placement.steps import ConsumerWrite
+from nodetracker.accounting.placement.tree import Inventory, Resources
+from nodetracker.errors import (
+    PlacementConflictError,
+    PlacementError,
+    PlacementInUseError,
+    PlacementNameError,
+    PlacementNotFoundError,
+    PlacementRefusedError,
+    PlacementUnavailableError,
+)
+from nodetracker.placement.answers import Reader
+from nodetracker.placement.documents import (
+    read_inventory,
+    read_summary,
+    write_consumer,
+    write_inventory,
+)
+from nodetracker.placement.session import MICROVERSION, Answer
+
+_CODES: Mapping[str, type[PlacementError]] = {
+    "placement.concurrent_update": PlacementConflictError,
+    "placement.duplicate_name": PlacementNameError,
+    "placement.inventory.inuse": PlacementInUseError,
+    "placement.resource_provider.inuse": PlacementInUseError,
+    "placement.resource_provider.cannot_delete_parent": PlacementInUseError,
+}
+_RETRIED = frozenset({401, 403, 406, 408, 429})
+_MOST_REASON = 500
+
+
+class Session(Protocol):
+    """Sends requests; see `nodetracker.placement.session.PlacementSession`."""
+
+    def request(self, method: str, path: str, body: object | None = None) -> Answer:
+        """Send a request and return its answer, whatever its status."""
+
+
+class RequestCounter(Protocol):
+    """Counts requests."""
+
+    def count(self, method: str, error: PlacementError | None) -> None:
+        """Count one request; `error` is how it failed, None if it did not."""
+
+
+class PlacementClient:
+    """Placement's API at microversion 1.38; safe for several threads.
+
+    Every method sends one request and raises PlacementUnavailableError without
+    a usable answer, and PlacementRefusedError when placement refuses it.
+    """
+
+    def __init__(self, session: Session, counter: RequestCounter | None = None) -> None:
+        self._session = session
+        self._counter = counter
+
+    def read_version(self) -> tuple[int, int]:
+        """Return the highest microversion of the service."""
+        answer = self._read("/")
+        text = answer.list("versions")[0].text("max_version")
+        try:
+            major, minor = map(int, text.split("."))
+        except ValueError:
+            raise answer.invalid(f"max_version {text!r} is not a version") from None
+        return major, minor
+
+    def list_providers(
+        self, uuid: str | None = None, name: str | None = None, tree: str | None = None
+    ) -> list[ProviderSummary]:
+        """Return providers: all, or those with a uuid, a name or in the tree of a uuid."""
+        filters = {"uuid": uuid, "name": name, "in_tree": tree}
+        query = urlencode({key: value for key, value in filters.items() if value is not None})
+        answer = self._read(f"/resource_providers{'?' if query else ''}{query}")
+        return [read_summary(entry) for entry in answer.list("resource_providers")]
+
+    def create_provider(self, uuid: str, name: str, parent_uuid: str | None = None) -> int:
+        """Create a provider; return its generation.
+
+        Raises:
+            PlacementNameError: a provider has this name or this uuid.
+        """
+        parent = {} if parent_uuid is None else {"parent_provider_uuid": parent_uuid}
+        answer = self._send("POST", "/resource_providers", {"uuid": uuid, "name": name, **parent})
+        return answer.integer("generation")
+
+    def rename_provider(self, uuid: str, name: str) -> None:
+        """Give a provider another name, which leaves its generation alone.
+
+        Raises:
+            PlacementNotFoundError: no such provider.
+            PlacementNameError: another provider has the name.
+        """
+        self._send("PUT", _provider(uuid), {"name": name})
+
+    def delete_provider(self, uuid: str) -> None:
+        """Delete a provider without children.
+
+        Raises:
+            PlacementNotFoundError: no such provider.
+            PlacementInUseError: it has allocations or children.
+        """
+        self._send("DELETE", _provider(uuid))
+
+    def read_inventories(self, uuid: str) -> tuple[int, dict[str, Inventory]]:
+        """Return a provider's generation and its inventories by resource class.
+
+        Raises:
+            PlacementNotFoundError: no such provider.
+        """
+        answer = self._read(f"{_provider(uuid)}/inventories")
+        entries = answer.mapping("inventories")
+        return answer.integer("resource_provider_generation"), {
+            name: read_inventory(entry) for name, entry in entries.items()
+        }
+
+    def set_inventories(
+        self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
+    ) -> int:
+        """Replace a provider's inventories; return its new generation.
+
+        Raises:
+            PlacementConflictError: its generation is another one.
+            PlacementInUseError: consumers use a class that is removed.
+        """
+        body = {
+            "resource_provider_generation": generation,
+            "inventories": {name: write_inventory(entry) for name, entry in inventories.items()},
+        }
+        answer = self._send("PUT", f"{_provider(uuid)}/inventories", body)
+        return answer.integer("resource_provider_generation")
+
+    def read_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+        """Return a provider's generation and traits.
+
+        Raises:
+            PlacementNotFoundError: no such provider.
+        """
+        answer = self._read(f"{_provider(uuid)}/traits")
+        return answer.integer("resource_provider_generation"), frozenset(answer.texts("traits"))
+
+    def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
+        """Replace a provider's traits; return its new generation.
+
+        Raises:
+            PlacementConflictError: its generation is another one.
+        """
+        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
+        answer = self._send("PUT", f"{_provider(uuid)}/traits", body)
+        return answer.integer("resource_provider_generation")
+
+    def read_allocations(self, uuid: str) -> tuple[int, dict[str, PlacedConsumer]]:
+        """Return a provider's generation, and each consumer with its part on this provider.
+
+        Raises:
+            PlacementNotFoundError: no such provider.
+        """
+        answer = self._read(f"{_provider(uuid)}/allocations")
+        entries = answer.mapping("allocations")
+        return answer.integer("resource_provider_generation"), {
+            consumer: PlacedConsumer(
+                consumer,
+                entry.integer("consumer_generation"),
+                {uuid: entry.integers("resources")},
+            )
+            for consumer, entry in entries.items()
+        }
+
+    def read_consumer(self, uuid: str) -> PlacedConsumer | None:
+        """Return a consumer with all it has, None if it has nothing."""
+        answer = self._read(f"/allocations/{quote(uuid)}")
+        entries = answer.mapping("allocations")
+        if not entries:
+            return None
+        resources: dict[str, Resources] = {
+            provider: entry.integers("resources") for provider, entry in entries.items()
+        }
+        return PlacedConsumer(
+            uuid, answer.integer("consumer_generation"), resources, True,
+            answer.text("consumer_type"), answer.text("project_id"), answer.text("user_id"),
+        )  # fmt: skip
+
+    def write_consumers(self, writes: Sequence[ConsumerWrite]) -> None:
+        """Replace all that some consumers have, all of them or none.
+
+        Raises:
+            PlacementConflictError: a consumer's generation is another one.
+            PlacementRefusedError: the capacity does not suffice, or a provider lacks a class.
+        """
+        self._send("POST", "/allocations", {write.uuid: write_consumer(write) for write in writes})
+
+    def list_traits(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of some traits that placement knows."""
+        query = urlencode({"name": f"in:{','.join(sorted(names))}"})
+        return frozenset(self._read(f"/traits?{query}").texts("traits"))
+
+    def create_trait(self, name: str) -> None:
+        """Create a custom trait unless it exists."""
+        self._send("PUT", f"/traits/{quote(name)}")
+
+    def create_resource_class(self, name: str) -> None:
+        """Create a custom resource class unless it exists."""
+        self._send("PUT", f"/resource_classes/{quote(name)}")
+
+    def _read(self, path: str) -> Reader:
+        return self._send("GET", path)
+
+    def _send(self, method: str, path: str, body: object | None = None) -> Reader:
+        error: PlacementError | None = None
+        try:
+            return _parse(f"{method} {path}", self._session.request(method, path, body))
+        except PlacementError as failure:
+            error = failure
+            raise
+        finally:
+            if self._counter is not None:
+                self._counter.count(method, error)
+
+
+def _parse(request: str, answer: Answer) -> Reader:
+    """Return an answer's document, or raise the error that it reports."""
+    if answer.status < 300:
+        return Reader(request, _load(request, answer.body) if answer.body else {})
+    code, reason = _read_error(answer.body)
+    if answer.status >= 500 or answer.status in _RETRIED:
+        text = f"answered {answer.status}{': ' if reason else ''}{reason}"
+        if answer.status == 406:
+            text = f"does not support microversion {MICROVERSION}"
+        raise PlacementUnavailableError(request, text)
+    if answer.status == 404:
+        raise PlacementNotFoundError(request, reason or "not found")
+    if answer.status == 409 and code in _CODES:
+        raise _CODES[code](request, reason)
+    raise PlacementRefusedError(request, reason or f"answered {answer.status}")
+
+
+def _load(request: str, body: bytes) -> object:
+    try:
+        value: object = json.loads(body)
+    except (ValueError, RecursionError):
+        raise PlacementUnavailableError(request, "the answer is not valid JSON") from None
+    return value
+
+
+def _read_error(body: bytes) -> tuple[str, str]:
+    """Return code and reason of an error's document, "" for what it lacks.
+
+    Before the reason is a sentence about the status, as a paragraph of its own.
+    """
+    try:
+        entry = json.loads(body)["errors"][0]
+        code, detail = str(entry.get("code", "")), str(entry.get("detail", ""))
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return "", ""
+    return code, " ".join(detail.partition("\n\n")[2].split() or detail.split())[:_MOST_REASON]
+
+
+def _provider(uuid: str) -> str:
+    return f"/resource_providers/{quote(uuid)}"

@@ -1,0 +1,151 @@
+"""Send requests to placement with keystoneauth; the only module that imports it for placement."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keystoneauth1 import loading
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.exceptions import ClientException
+
+from nodetracker.errors import ConfigError, PlacementUnavailableError
+
+GROUP = "placement"
+MICROVERSION = "1.38"
+"""The first one with types of consumers."""
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+_METHODS = ("password", "v3applicationcredential", "http_basic", "none", "admin_token")
+"""Ways to authenticate that are documented; any other plugin of keystoneauth works too."""
+
+_SERVICE_TYPE = "placement"
+_OWN = frozenset({"timeout", "collect_timing", "split_loggers"})
+_CHUNK_BYTES = 256 * 1024
+_HEADERS = {"OpenStack-API-Version": f"placement {MICROVERSION}", "Accept": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one request."""
+
+    status: int
+    body: bytes
+
+
+def list_options() -> Sequence[Any]:
+    """Return keystoneauth's options of the group: session, adapter and the documented methods."""
+    listed = [*_list_registered(), *loading.get_auth_common_conf_options()]
+    for method in _METHODS:
+        listed += loading.get_auth_plugin_conf_options(method)
+    by_name = {option.dest: option for option in reversed(listed)}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _list_registered() -> list[Any]:
+    session = [o for o in loading.get_session_conf_options() if o.dest not in _OWN]
+    adapter = loading.get_adapter_conf_options(include_deprecated=False)
+    for option in adapter:
+        if option.dest == "valid_interfaces":
+            option.default = ["internal", "public"]
+    return [*session, *adapter]
+
+
+class PlacementSession:
+    """Sends single requests; safe for several threads.
+
+    keystoneauth renews a token that placement rejects, once a request.
+
+    Args:
+        adapter: finds the endpoint and authenticates.
+        timeout_seconds: without a byte of the answer after which a request fails.
+    """
+
+    def __init__(self, adapter: Adapter, timeout_seconds: float) -> None:
+        self._adapter = adapter
+        self._timeout = timeout_seconds
+
+    def request(self, method: str, path: str, body: object | None = None) -> Answer:
+        """Send a request; whatever status the answer has, it is returned.
+
+        Args:
+            path: below the endpoint, with its query.
+            body: sent as JSON; None = none.
+
+        Raises:
+            PlacementUnavailableError: no answer, none in time, or too large an answer.
+        """
+        what = f"{method} {path}"
+        arguments = {} if body is None else {"json": body}
+        try:
+            response = self._adapter.request(
+                path, method, headers=_HEADERS, raise_exc=False, log=False, stream=True, **arguments
+            )
+            try:
+                return Answer(response.status_code, self._read(what, response))
+            finally:
+                response.close()
+        except (ClientException, OSError, TypeError) as error:  # OSError: requests' own
+            raise PlacementUnavailableError(what, _explain(error)) from error
+
+    def _read(self, what: str, response: Any) -> bytes:
+        """Read an answer's body; a server that sends it slowly has twice the timeout."""
+        deadline = time.monotonic() + 2 * self._timeout
+        chunks, size = [], 0
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                raise PlacementUnavailableError(
+                    what, f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+                )
+            if time.monotonic() > deadline:
+                raise PlacementUnavailableError(
+                    what, f"the answer took more than {2 * self._timeout:g} s"
+                )
+        return b"".join(chunks)
+
+
+def build_session(conf: Any) -> PlacementSession:
+    """Build a session from the group ``[placement]``; nothing is connected.
+
+    Args:
+        conf: oslo.config's object, on which keystoneauth's options are registered.
+
+    Raises:
+        ConfigError: ``auth_type`` is not set or unknown, or an option is missing or invalid.
+    """
+    conf.register_opts(_list_registered(), group=GROUP)
+    loading.register_auth_conf_options(conf, GROUP)
+    group = conf[GROUP]
+    try:
+        auth = loading.load_auth_from_conf_options(conf, GROUP)
+        if auth is None:
+            raise ConfigError(f"[{GROUP}] auth_type: is not set")
+        session = loading.session.Session().load_from_options(
+            auth=auth,
+            insecure=group.insecure,
+            cacert=group.cafile,
+            cert=group.certfile,
+            key=group.keyfile,
+            timeout=group.timeout,
+        )
+        adapter = loading.load_adapter_from_conf_options(
+            conf, GROUP, session=session, service_type=group.service_type or _SERVICE_TYPE
+        )
+    except (ClientException, TypeError, ValueError) as error:
+        raise ConfigError(f"[{GROUP}] {_explain(error)}") from error
+    return PlacementSession(adapter, group.timeout)
+
+
+def _explain(error: BaseException) -> str:
+    """Return an error on one line; the same cause always has the same text."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        if isinstance(seen, TimeoutError) or "timed out" in str(seen):
+            return "no answer in time"
+        seen = seen.__cause__ or seen.__context__
+    return " ".join(str(error).split()) or type(error).__name__
