@@ -14,6 +14,7 @@
     ├── NodeBusyError           ask for another node, or for this one without skipping locks
     ├── RefusedError            the operation is not allowed now; the message has the reason
     │   ├── ClaimRefusedError   the claim does not fit; `reasons` has all reasons
+    │   │   └── MoveSourceError no other destination helps: the move's source is the reason
     │   └── ClaimConflictError  the claim's uuid belongs to another request
     ├── RequestError            the request is invalid; `path` names the key
     ├── AuthenticationError     the request lacks valid credentials (401)
@@ -119,6 +120,10 @@ class ClaimRefusedError(RefusedError):
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = tuple(reasons)
+
+
+class MoveSourceError(ClaimRefusedError):
+    """The source of a move cannot be moved, to any destination."""
 
 
 class ClaimConflictError(RefusedError):

@@ -107,8 +107,8 @@ class LedgerStore(Protocol):
                 source's is always waited for.
 
         Raises:
-            ClaimRefusedError: the source cannot be moved from, or the
-                destination does not fit; every reason is named.
+            MoveSourceError: the source cannot be moved; every reason is named.
+            ClaimRefusedError: the destination does not fit; every reason is named.
             ClaimConflictError: the claim's uuid belongs to another request.
             NodeBusyError: as `create_claim`, of the destination.
             RequestError: the request is not one for a move.

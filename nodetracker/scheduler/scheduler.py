@@ -10,7 +10,7 @@ from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.accounting.ledger.grants import find_existing_grant, require_amounts
 from nodetracker.accounting.ledger.moves import move_of
-from nodetracker.errors import ClaimRefusedError, NodeBusyError, NotFoundError
+from nodetracker.errors import ClaimRefusedError, MoveSourceError, NodeBusyError, NotFoundError
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import SAME_NODE_REQUIRED, Migration
@@ -95,6 +95,7 @@ class Scheduler:
         returns the same migration.
 
         Raises:
+            MoveSourceError: the source cannot be moved; no further candidate is asked.
             ClaimRefusedError: as `create_claim`.
             ClaimConflictError: as `create_claim`.
             RequestError: the request has no ``migration``, or the claim would hold nothing.
@@ -113,7 +114,7 @@ class Scheduler:
             return self._ask_each(request, ask, find)
         migration = self._move_to_claim(request, wanted.source_claim) or find()
         if migration is None:
-            raise ClaimRefusedError([f"no such claim: {wanted.source_claim}"])
+            raise MoveSourceError([f"no such claim: {wanted.source_claim}"])
         return migration
 
     def try_claim(self, request: ClaimRequest) -> tuple[CandidateNode, Admission]:
@@ -154,11 +155,15 @@ class Scheduler:
                 return ask(candidate, True)
             except NodeBusyError:
                 busy.append(candidate)
+            except MoveSourceError:
+                raise
             except ClaimRefusedError as error:
                 refused.append((candidate, error.reasons))
         for candidate in busy:
             try:
                 return ask(candidate, False)
+            except MoveSourceError:
+                raise
             except ClaimRefusedError as error:
                 refused.append((candidate, error.reasons))
         existing = find()

@@ -1,20 +1,22 @@
 """Decide the start, progress and end of migrations: claims, their nodes and the status."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nodetracker.accounting.ledger.claims import confirmed_claim, released_claim
-from nodetracker.accounting.ledger.grants import decide_grant
+from nodetracker.accounting.ledger.grants import decide_grant, evaluate_claim
 from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
 from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.accounting.ledger.node_claims import confirm_devices, diff_node, remove_claim
 from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
-from nodetracker.errors import RefusedError
+from nodetracker.errors import MoveSourceError, RefusedError
 from nodetracker.model.claim import Claim, ClaimRequest, ReleaseReason
 from nodetracker.model.migration import (
     SAME_NODE_ALLOWED,
     SAME_NODE_REQUIRED,
     Migration,
     MigrationStatus,
+    MoveRequest,
     can_transition,
     confirmed_status,
 )
@@ -27,12 +29,19 @@ def decide_move(
     """Grant a move: claim its destination and keep its source.
 
     Raises:
-        ClaimRefusedError: the source cannot be moved, or the workload does not
-            fit on the destination; with every reason.
+        MoveSourceError: the source cannot be moved; with every reason, the
+            destination's included.
+        ClaimRefusedError: the workload does not fit on the destination; with
+            every reason.
         RequestError: the request is not for a move.
     """
-    grant = decide_grant(request, locked.dest, policy, _list_refusals(request, locked))
-    source = locked.claims[move_of(request).source_claim]
+    source = locked.claims.get(move_of(request).source_claim)
+    reasons = _list_source_refusals(request, source, locked.migrations)
+    if source is None or reasons:
+        admission = evaluate_claim(request, locked.dest, policy)
+        raise MoveSourceError([*reasons, *admission.reasons])
+    refusals = _list_dest_refusals(move_of(request), source, locked.dest.id)
+    grant = decide_grant(request, locked.dest, policy, refusals)
     migration = _make_migration(request, source, grant.answer)
     is_same_node = source.node_id == locked.dest.id
     return LedgerWrite(
@@ -141,11 +150,15 @@ def _end(
     )
 
 
-def _list_refusals(request: ClaimRequest, locked: LockedMove) -> list[str]:
-    """Return why a move cannot start, regardless of what is free on its destination."""
-    wanted = move_of(request)
-    uuid = wanted.source_claim
-    source = locked.claims.get(uuid)
+def _list_source_refusals(
+    request: ClaimRequest, source: Claim | None, migrations: Iterable[Migration]
+) -> list[str]:
+    """Return why the source cannot be moved to any destination.
+
+    Args:
+        migrations: of the workload.
+    """
+    uuid = move_of(request).source_claim
     if source is None:
         return [f"no such claim: {uuid}"]
     reasons = []
@@ -155,10 +168,16 @@ def _list_refusals(request: ClaimRequest, locked: LockedMove) -> list[str]:
         reasons.append(f"claim {uuid} is released ({source.reason})")
     reasons += [
         f"claim {uuid} is part of migration {migration.uuid}, which is {migration.status}"
-        for migration in locked.migrations
+        for migration in migrations
         if migration.is_open and uuid in (migration.source_claim, migration.dest_claim)
     ]
-    is_same_node = source.node_id == locked.dest.id
+    return reasons
+
+
+def _list_dest_refusals(wanted: MoveRequest, source: Claim, dest_id: int) -> list[str]:
+    """Return why the source cannot be moved to this node, whatever is free there."""
+    is_same_node = source.node_id == dest_id
+    reasons = []
     if is_same_node and wanted.migration_type not in SAME_NODE_ALLOWED:
         reasons.append(f"node {source.nodename} of host {source.host} already has the workload")
     if not is_same_node and wanted.migration_type in SAME_NODE_REQUIRED:

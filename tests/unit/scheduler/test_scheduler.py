@@ -310,6 +310,17 @@ class TestMoves:
             "others: cpu: 2 of 3 nodes",
         )
 
+    def test_a_source_that_cannot_be_moved_is_refused_by_the_first_candidate(
+        self, fake_fleet, raced, scheduler
+    ):
+        source = scheduler.create_claim(ask(VCPU=1))
+        fake_fleet.store.abort_claim(source.uuid)
+        raced.asked.clear()
+        with pytest.raises(ClaimRefusedError) as caught:
+            scheduler.create_migration(ask_move(source, "migration", VCPU=1))
+        assert caught.value.reasons == (f"claim {source.uuid} is released (aborted)",)
+        assert len(raced.asked) == 1
+
     def test_what_is_not_there_is_said_so(self, scheduler):
         source = dataclasses.replace(scheduler.create_claim(ask(VCPU=1)), uuid=str(uuid.uuid4()))
         for kind in ("rebuild", "migration"):
