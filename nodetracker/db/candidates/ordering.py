@@ -10,16 +10,21 @@ from nodetracker.accounting.weights import (
     LEAST_STEP,
     PRIME,
     WEIGHED,
-    best_weight,
     list_multipliers,
-    node_hash,
-    step_height,
 )
-from nodetracker.db.candidates.screens import FREE, Amount, Condition, double
+from nodetracker.db.candidates.parameters import least_name, weighed_name, width_name
+from nodetracker.db.candidates.screens import (
+    FREE,
+    Amount,
+    Condition,
+    double,
+    number,
+    text,
+    whole,
+)
 from nodetracker.db.connection.dialect import byte_order
 from nodetracker.db.schema import tables
-from nodetracker.model.candidate import CandidateCursor, CandidateOrder, Scale
-from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.candidate import CandidateOrder
 from nodetracker.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
@@ -44,7 +49,7 @@ class Scaling:
     height: Amount
 
 
-def read_scale(request: ClaimRequest, policy: CandidatePolicy, wanted: Condition) -> Scaling:
+def read_scale(policy: CandidatePolicy, wanted: Condition) -> Scaling:
     """Return the scale of the nodes that fulfil a condition."""
     ends = (
         sa.select(
@@ -58,7 +63,7 @@ def read_scale(request: ClaimRequest, policy: CandidatePolicy, wanted: Condition
     for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
         least, most = ends.c[LEAST + name], ends.c[MOST + name]
         width = widths[name] = sa.case((most > least, most - least), else_=double(1))
-        share = double(abs(multiplier)) * (double(getattr(request.amounts, name)) / width)
+        share = double(abs(multiplier)) * (number(weighed_name(name)) / width)
         best += sa.case((most > least, double(max(multiplier, 0.0))), else_=double(0))
         height += sa.case((most > least, share), else_=double(0))
     row = sa.select(
@@ -78,16 +83,14 @@ def read_scale(request: ClaimRequest, policy: CandidatePolicy, wanted: Condition
     )
 
 
-def known_scale(request: ClaimRequest, policy: CandidatePolicy, scale: Scale) -> Scaling:
+def known_scale() -> Scaling:
     """Return a scale that a page before has read."""
-    least = {name: getattr(scale.least, name) for name in WEIGHED}
-    width = {name: max(getattr(scale.most, name) - least[name], 1) for name in WEIGHED}
     return Scaling(
         None,
-        {name: double(amount) for name, amount in least.items()},
-        {name: double(amount) for name, amount in width.items()},
-        double(best_weight(scale, policy.multipliers)),
-        double(step_height(request.amounts, scale, policy.multipliers)),
+        {name: number(least_name(name)) for name in WEIGHED},
+        {name: number(width_name(name)) for name in WEIGHED},
+        number("best"),
+        number("height"),
     )
 
 
@@ -107,10 +110,9 @@ def count_steps(scaling: Scaling, weight: Amount) -> Amount:
     return sa.func.floor((scaling.best - weight) / scaling.height + double(0.5), type_=sa.Double())
 
 
-def hash_of(request: ClaimRequest) -> Amount:
+def hash_of() -> Amount:
     """Return the hash of request and node."""
-    numbers = node_hash(request.uuid)
-    return (_nodes.id % PRIME * numbers.factor + numbers.offset) % PRIME
+    return (_nodes.id % PRIME * whole("factor") + whole("offset")) % PRIME
 
 
 def order_by(policy: CandidatePolicy, placed: Any) -> list[sa.ColumnElement[Any]]:
@@ -125,18 +127,17 @@ def order_by(policy: CandidatePolicy, placed: Any) -> list[sa.ColumnElement[Any]
     return [placed.steps, placed.hash, placed.id]
 
 
-def is_after(
-    policy: CandidatePolicy, placed: Any, position: CandidateCursor
-) -> "sa.ColumnElement[bool]":
-    """Return the condition that a node comes after a position."""
-    rank = double(position.rank)
+def is_after(policy: CandidatePolicy, placed: Any) -> Condition:
+    """Return the condition that a node comes after the page before."""
+    rank = number("after_rank")
+    after: tuple[Any, Any]
     if policy.order is CandidateOrder.NAMED:
         is_same, is_next = placed.weight == rank, placed.weight < rank
         first, second = byte_order(placed.host), byte_order(placed.nodename)
-        names: tuple[Any, Any] = (position.host, position.nodename)
+        after = text("after_first"), text("after_second")
     else:
         is_same, is_next = placed.steps == rank, placed.steps > rank
         first, second = placed.hash, placed.id
-        names = (position.hash, position.node_id)
-    is_later = sa.or_(first > names[0], sa.and_(first == names[0], second > names[1]))
+        after = whole("after_first"), whole("after_second")
+    is_later = sa.or_(first > after[0], sa.and_(first == after[0], second > after[1]))
     return sa.or_(is_next, sa.and_(is_same, is_later))

@@ -1,21 +1,19 @@
 """Express by columns which nodes pass screening, as `accounting.ledger.screening` decides it."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.ledger.screening import (
-    UNTRACKED,
-    AmountScreen,
-    list_amounts,
-    refusing_flags,
+from nodetracker.accounting.ledger.screening import UNTRACKED
+from nodetracker.db.candidates.parameters import (
+    AmountShape,
+    RequestShape,
+    amount_name,
+    room_name,
 )
 from nodetracker.db.connection.dialect import has_text, utc_ago
-from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.units import MIB_PER_GIB, MILLI
 
@@ -43,15 +41,32 @@ FREE: dict[str, Amount] = {
 """The weighed amounts that are free, as doubles, which are exact up to 2**53."""
 
 
-def is_wanted(request: ClaimRequest) -> Condition:
+def text(name: str) -> "sa.BindParameter[str]":
+    """Return a bind parameter of text."""
+    return sa.bindparam(name, type_=sa.String())
+
+
+def whole(name: str) -> "sa.BindParameter[int]":
+    """Return a bind parameter of a whole number."""
+    return sa.bindparam(name, type_=sa.BigInteger())
+
+
+def number(name: str) -> "sa.BindParameter[float]":
+    """Return a bind parameter by which every database computes with doubles."""
+    return sa.bindparam(name, type_=sa.Double())
+
+
+def is_wanted(shape: RequestShape) -> Condition:
     """Return the condition that a node is the requested one, and passes by its numbers."""
-    names = ((_nodes.host, request.host), (_nodes.hypervisor_hostname, request.nodename))
-    amounts = screen_amounts(request).values()
+    named = [_nodes.host == text("host")] if shape.has_host else []
+    if shape.has_nodename:
+        named.append(_nodes.hypervisor_hostname == text("nodename"))
+    amounts = _screen_amounts(shape)
     return sa.and_(
-        *(column == name for column, name in names if name is not None),
+        *named,
         sa.or_(
             is_untracked(),
-            sa.and_(*screen_facts(request).values(), sa.or_(sa.and_(*amounts), has_guest(request))),
+            sa.and_(*_screen_facts(shape), sa.or_(sa.and_(*amounts), has_guest())),
         ),
     )
 
@@ -61,37 +76,38 @@ def is_untracked() -> Condition:
     return _nodes.admission_flags.bitwise_and(UNTRACKED) != 0
 
 
-def has_guest(request: ClaimRequest) -> Condition:
+def has_guest() -> Condition:
     """Return the condition that a node has the workload's guest, and passes by any amount."""
-    guests = sa.select(_guests.compute_node_id).where(_guests.uuid == request.workload.uuid)
+    guests = sa.select(_guests.compute_node_id).where(_guests.uuid == text("workload"))
     return _nodes.id.in_(guests)
 
 
-def screen_facts(request: ClaimRequest) -> dict[AdmissionCheck, Condition]:
-    """Return for each check the condition that a node has what the request needs."""
-    known = _nodes.admission_flags.bitwise_and(refusing_flags(request)) == 0
-    return {
-        AdmissionCheck.FACTS: known,
-        **_has_each(AdmissionCheck.TRAITS, _nodes.traits, request.required_traits),
-        **_has_each(AdmissionCheck.CLASSES, _nodes.inventory, request.amounts.resources),
-    }
+def _screen_facts(shape: RequestShape) -> list[Condition]:
+    """Return the conditions that a node has what the request needs."""
+    # Canonical JSON contains a name as it is rendered by itself.
+    return [
+        _nodes.admission_flags.bitwise_and(whole("flags")) == 0,
+        *(_has_text(_nodes.traits, f"trait_{index}") for index in range(shape.traits)),
+        *(_has_text(_nodes.inventory, f"class_{index}") for index in range(shape.classes)),
+    ]
 
 
-def screen_amounts(request: ClaimRequest) -> dict[AdmissionCheck, Condition]:
-    """Return for each check of an amount the condition that it fits a node."""
-    amounts = list_amounts(request)
+def _screen_amounts(shape: RequestShape) -> list[Condition]:
+    """Return the conditions that the amounts fit a node."""
+    amounts = dict(shape.amounts)
     rows = (
-        (AdmissionCheck.CPU, VCPU, _nodes.vcpus * MILLI, VCPU_MILLI_USED, FREE["vcpu_milli"]),
-        (AdmissionCheck.PCPU, PCPU, _nodes.pcpus, _nodes.pcpus_used, FREE_PCPUS),
-        (AdmissionCheck.DISK, DISK, _nodes.local_gb * MIB_PER_GIB, DISK_MB_USED, FREE["disk_mb"]),
+        (VCPU, _nodes.vcpus * MILLI, VCPU_MILLI_USED, FREE["vcpu_milli"]),
+        (PCPU, _nodes.pcpus, _nodes.pcpus_used, FREE_PCPUS),
+        (DISK, _nodes.local_gb * MIB_PER_GIB, DISK_MB_USED, FREE["disk_mb"]),
     )
-    fits = {
-        check: _fits(amounts[name], total, used, free)
-        for check, name, total, used, free in rows
-        if amounts[name].amount
-    }
-    is_instance = request.workload.kind is WorkloadKind.INSTANCE
-    return fits | {AdmissionCheck.RAM: _fits_memory(amounts[MEMORY], is_instance)}
+    return [
+        *(
+            _fits(name, amounts[name], total, used, free)
+            for name, total, used, free in rows
+            if amounts[name].has_amount
+        ),
+        _fits_memory(amounts[MEMORY], shape.kind is WorkloadKind.INSTANCE),
+    ]
 
 
 def accepts_claims(service_down_time: int) -> Condition:
@@ -107,31 +123,26 @@ def accepts_claims(service_down_time: int) -> Condition:
     )
 
 
-def _fits(wanted: AmountScreen, total: Amount, used: Amount, free: Amount) -> Condition:
+def _fits(name: str, wanted: AmountShape, total: Amount, used: Amount, free: Amount) -> Condition:
     if not wanted.is_limited:
         return sa.true()
     if wanted.has_own_limit:
-        return sa.and_(free >= wanted.amount, total >= wanted.amount)
-    return used <= wanted.limit - wanted.amount
+        return sa.and_(free >= whole(amount_name(name)), total >= whole(amount_name(name)))
+    return used <= whole(room_name(name))
 
 
-def _fits_memory(wanted: AmountScreen, is_instance: bool) -> Condition:
+def _fits_memory(wanted: AmountShape, is_instance: bool) -> Condition:
     """Return the condition of memory, to which a driver may add an overhead for instances."""
-    if not wanted.is_limited or not (wanted.amount or is_instance):
+    if not wanted.is_limited or not (wanted.has_amount or is_instance):
         return sa.true()
     overhead: Amount = _nodes.overhead_mb if is_instance else sa.literal(0)
     if wanted.has_own_limit:
-        room = FREE["memory_mb"] - overhead
-        fits = sa.and_(room >= wanted.amount, _nodes.memory_mb >= wanted.amount)
+        amount = whole(amount_name(MEMORY))
+        fits = sa.and_(FREE["memory_mb"] - overhead >= amount, _nodes.memory_mb >= amount)
     else:
-        fits = _nodes.memory_mb_used + overhead <= wanted.limit - wanted.amount
-    return fits if wanted.amount else sa.or_(overhead == 0, fits)
+        fits = _nodes.memory_mb_used + overhead <= whole(room_name(MEMORY))
+    return fits if wanted.has_amount else sa.or_(overhead == 0, fits)
 
 
-def _has_each(
-    check: AdmissionCheck, column: Amount, names: Iterable[str]
-) -> dict[AdmissionCheck, Condition]:
-    """Return the condition that canonical JSON contains names, nothing without names."""
-    text = sa.type_coerce(column, sa.Text())
-    found = [has_text(text, render_json(name)) for name in sorted(names)]
-    return {check: sa.and_(*found)} if found else {}
+def _has_text(column: Amount, name: str) -> Condition:
+    return has_text(sa.type_coerce(column, sa.Text()), text(name))

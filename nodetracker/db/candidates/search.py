@@ -1,11 +1,13 @@
 """Find candidates: screen all nodes, weigh and order them, and return a page."""
 
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.accounting.weights import WEIGHED, node_hash
 from nodetracker.db.candidates import ordering
+from nodetracker.db.candidates.parameters import RequestShape, list_values, shape_of
 from nodetracker.db.candidates.screens import FREE, FREE_PCPUS, accepts_claims, is_wanted
 from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.schema import tables
@@ -30,6 +32,9 @@ SPARE = 100
 SPARE_LATER = 1000
 """The same of later pages: the best nodes are often those that accept no claims, and empty."""
 
+STATEMENTS = 32
+"""Statements that a process keeps, one for each shape of a search."""
+
 
 def find_candidates(
     connection: sa.Connection,
@@ -40,8 +45,8 @@ def find_candidates(
 ) -> CandidatePage:
     """See `Store.find_candidates`."""
     searched = limit + (SPARE if after is None else SPARE_LATER)
-    query = build_search(request, policy, limit, searched, after)
-    rows = connection.execute(query).all()
+    query = build_search(shape_of(request), policy, limit, searched, after is None)
+    rows = connection.execute(query, list_values(request, policy, after)).all()
     nodes = tuple(
         CandidateNode(row.id, row.host, row.nodename, row.weight, _decode_free(row))
         for row in rows
@@ -58,14 +63,11 @@ def find_candidates(
     )
 
 
+@lru_cache(maxsize=STATEMENTS)
 def build_search(
-    request: ClaimRequest,
-    policy: CandidatePolicy,
-    limit: int,
-    searched: int,
-    after: CandidateCursor | None,
+    shape: RequestShape, policy: CandidatePolicy, limit: int, searched: int, is_first: bool
 ) -> sa.Select[Any]:
-    """Return the statement that finds a page of candidates.
+    """Return the statement that finds a page of candidates; see `list_values` for its parameters.
 
     All nodes that pass by their numbers are ordered by few columns. Only the best
     of them are joined to their services, and get the other columns: to look up the
@@ -74,8 +76,9 @@ def build_search(
     Args:
         searched: number of these. The last of them is returned even if it is
             not available: the next page starts after it.
+        is_first: no page was read before.
     """
-    placed = _place_nodes(request, policy, searched, after)
+    placed = _place_nodes(shape, policy, searched, is_first)
     order = ordering.order_by(policy, placed.c)
     number = sa.func.row_number().over(order_by=order).label("number")
     best = sa.select(placed, number).subquery("best")
@@ -102,21 +105,18 @@ def build_search(
 
 
 def _place_nodes(
-    request: ClaimRequest, policy: CandidatePolicy, limit: int, after: CandidateCursor | None
+    shape: RequestShape, policy: CandidatePolicy, limit: int, is_first: bool
 ) -> sa.Subquery:
     """Return the best nodes that pass by their numbers, whatever their services."""
-    wanted = is_wanted(request)
-    if after is None:
-        scaling = ordering.read_scale(request, policy, wanted)
-    else:
-        scaling = ordering.known_scale(request, policy, after.scale)
+    wanted = is_wanted(shape)
+    scaling = ordering.read_scale(policy, wanted) if is_first else ordering.known_scale()
     weight = ordering.weight_of(scaling, policy)
     columns: list[sa.ColumnElement[Any]] = [_nodes.id, weight.label("weight")]
     if policy.order is CandidateOrder.NAMED:
         columns += [_nodes.host, _nodes.hypervisor_hostname.label("nodename")]
     else:
         columns.append(ordering.count_steps(scaling, weight).label("steps"))
-        columns.append(ordering.hash_of(request).label("hash"))
+        columns.append(ordering.hash_of().label("hash"))
     source: sa.FromClause = tables.compute_nodes
     if scaling.table is not None:
         ends = [prefix + name for prefix in (ordering.LEAST, ordering.MOST) for name in WEIGHED]
@@ -124,10 +124,10 @@ def _place_nodes(
         # Always true: SQLAlchemy warns of a product without a condition, even with one row.
         source = source.join(scaling.table, scaling.least[WEIGHED[0]] <= FREE[WEIGHED[0]])
     every = sa.select(*columns).select_from(source).where(wanted)
-    placed = (every if request.host else _hint(every)).subquery("placed")
+    placed = (every if shape.has_host else _hint(every)).subquery("placed")
     page = sa.select(placed).order_by(*ordering.order_by(policy, placed.c)).limit(limit)
-    if after is not None:
-        page = page.where(ordering.is_after(policy, placed.c, after))
+    if not is_first:
+        page = page.where(ordering.is_after(policy, placed.c))
     return page.subquery("page")
 
 

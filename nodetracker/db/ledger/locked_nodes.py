@@ -1,11 +1,13 @@
 """Read nodes for ledger transactions: first their rows under lock, then related rows.
 
 Related rows are read by a separate statement after the lock: a statement that
-waits for a lock sees other tables as they were before the wait.
+waits for a lock sees other tables as they were before the wait. The statements of
+claims are built once: SQLAlchemy takes longer to build them than to run them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -69,9 +71,9 @@ def lock_row(
         NodeBusyError: with `skip_locked`, on a database that supports it, the
             row is locked or does not exist.
     """
-    is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
     may_skip = skip_locked and can_skip_locked(connection)
-    rows = lock_rows(connection, is_node, may_skip=may_skip)
+    names = {"host": host, "nodename": nodename}
+    rows = connection.execute(_select_row(may_skip), names).mappings().all()
     if may_skip and not rows:
         raise NodeBusyError(host, nodename)
     return rows
@@ -81,30 +83,35 @@ def lock_rows(
     connection: sa.Connection,
     condition: "sa.ColumnElement[bool]",
     *more: "sa.ColumnElement[Any]",
-    may_skip: bool = False,
 ) -> Sequence[sa.RowMapping]:
     """Lock nodes' rows in id order and return their `ADMISSION_COLUMNS`.
 
     Args:
         more: further columns, which must never change; all others are read
             once the lock is held.
+    """
+    query = _select_rows(may_skip=False).add_columns(*more).where(condition)
+    return connection.execute(query).mappings().all()
+
+
+@cache
+def _select_rows(may_skip: bool) -> sa.Select[Any]:
+    """Return the statement that locks rows in id order.
+
+    Args:
         may_skip: leave out rows that are locked instead of waiting for them.
     """
-    return (
-        connection.execute(
-            sa.select(
-                _nodes.id,
-                _nodes.host,
-                _nodes.hypervisor_hostname,
-                *(_nodes[name] for name in ADMISSION_COLUMNS),
-                *more,
-            )
-            .where(condition)
-            .order_by(_nodes.id)
-            .with_for_update(skip_locked=may_skip)
-        )
-        .mappings()
-        .all()
+    columns = (_nodes[name] for name in ADMISSION_COLUMNS)
+    query = sa.select(_nodes.id, _nodes.host, _nodes.hypervisor_hostname, *columns)
+    return query.order_by(_nodes.id).with_for_update(skip_locked=may_skip)
+
+
+@cache
+def _select_row(may_skip: bool) -> sa.Select[Any]:
+    """Return the statement that locks the row of ``host`` and ``nodename``."""
+    return _select_rows(may_skip).where(
+        _nodes.host == sa.bindparam("host"),
+        _nodes.hypervisor_hostname == sa.bindparam("nodename"),
     )
 
 
@@ -122,7 +129,24 @@ def read_related(
     """
     if not rows:
         return {}
-    is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload_uuid)
+    values = {"workload": workload_uuid, "node_ids": [row["id"] for row in rows]}
+    related: dict[int, list[sa.RowMapping]] = {}
+    for row in connection.execute(_select_related(has_devices), values).mappings():
+        related.setdefault(row["node_id"], []).append(row)
+    nodes = {row["id"]: _decode_related(row, related[row["id"]]) for row in rows}
+    if not has_devices:
+        return nodes
+    return {
+        node_id: replace(node, devices=decode_devices(related[node_id]))
+        for node_id, node in nodes.items()
+    }
+
+
+@cache
+def _select_related(has_devices: bool) -> sa.Select[Any]:
+    """Return the statement for ``node_ids`` and ``workload``; with devices, one row for each."""
+    workload = sa.bindparam("workload", type_=sa.String())
+    is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload)
     is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
     query = sa.select(
         _nodes.id.label("node_id"),
@@ -135,23 +159,14 @@ def read_related(
             _subquery(tables.services, name, is_service).label(_SERVICE_PREFIX + name)
             for name in codec.AVAILABILITY_COLUMNS
         ),
-        *_sum_claimed(workload_uuid),
-    ).where(_nodes.id.in_([row["id"] for row in rows]))
-    if has_devices:  # one row for each device
-        joined = tables.compute_nodes.outerjoin(
-            tables.pci_devices, _devices.compute_node_id == _nodes.id
-        )
-        query = query.add_columns(*tables.pci_devices.c).select_from(joined)
-    related: dict[int, list[sa.RowMapping]] = {}
-    for row in connection.execute(query).mappings():
-        related.setdefault(row["node_id"], []).append(row)
-    nodes = {row["id"]: _decode_related(row, related[row["id"]]) for row in rows}
+        *_sum_claimed(workload),
+    ).where(_nodes.id.in_(sa.bindparam("node_ids", expanding=True)))
     if not has_devices:
-        return nodes
-    return {
-        node_id: replace(node, devices=decode_devices(related[node_id]))
-        for node_id, node in nodes.items()
-    }
+        return query
+    joined = tables.compute_nodes.outerjoin(
+        tables.pci_devices, _devices.compute_node_id == _nodes.id
+    )
+    return query.add_columns(*tables.pci_devices.c).select_from(joined)
 
 
 def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimRequest) -> LockedNode:
@@ -237,10 +252,10 @@ def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
     return ServiceAvailability(**columns) if columns["created_at"] else None
 
 
-def _sum_claimed(workload_uuid: str) -> "list[sa.Label[int]]":
+def _sum_claimed(workload: "sa.BindParameter[str]") -> "list[sa.Label[int]]":
     """Return columns with the sums of a workload's active claims on each node."""
     is_claim = sa.and_(
-        _claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload_uuid, _IS_ACTIVE
+        _claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload, _IS_ACTIVE
     )
     return [
         sa.select(sa.func.coalesce(sa.func.sum(amount), 0))
