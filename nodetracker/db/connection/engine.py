@@ -100,11 +100,9 @@ class Database:
         if self.url.get_backend_name() == "sqlite":  # has no pool; oslo.db fails on its options
             options = {key: value for key, value in options.items() if key not in _POOL}
         self._manager: Any = enginefacade.transaction_context()  # type: ignore[no-untyped-call]
+        # Without thread_checkin, by which each transaction ends with a sleep(0) for eventlet.
         self._manager.configure(
-            connection=self.url,
-            max_retries=0,
-            sqlite_fk=True,
-            **options,
+            connection=self.url, max_retries=0, sqlite_fk=True, thread_checkin=False, **options
         )
         self._manager.append_on_engine_create(_tune)
 
