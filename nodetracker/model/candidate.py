@@ -52,6 +52,8 @@ class CandidateNode:
     Attributes:
         free: free amounts within the node's own limits, before the claim,
             without further resource classes; may be negative.
+        has_guest: the node has a guest of the workload: the claim's amounts
+            were not compared, as the guest is charged already.
     """
 
     id: int
@@ -59,6 +61,7 @@ class CandidateNode:
     nodename: str
     weight: float
     free: Amounts
+    has_guest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

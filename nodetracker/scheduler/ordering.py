@@ -11,20 +11,15 @@ def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
     """Return whether the store's question has compared all that the ledger compares.
 
     It leaves NUMA cells, PCI devices and further resource classes to the
-    ledger, and of a node with a guest of the workload the amounts and the
-    request's own limits as well; and of a request without memory, whether a
-    driver's overhead needs any.
+    ledger, and all amounts where the workload has a guest; and of a request
+    without memory, whether a driver's overhead needs any.
     """
-    amounts, free = request.amounts, node.free
     return (
-        request.numa is None
+        not node.has_guest
+        and request.numa is None
         and not request.pci_requests
-        and not request.limits
-        and not amounts.resources
-        and amounts.vcpu_milli <= free.vcpu_milli
-        and amounts.pcpus <= free.pcpus
-        and 0 < amounts.memory_mb <= free.memory_mb
-        and amounts.disk_mb <= free.disk_mb
+        and not request.amounts.resources
+        and request.amounts.memory_mb > 0
     )
 
 

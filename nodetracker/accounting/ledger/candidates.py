@@ -96,7 +96,7 @@ class _Ordering:
         is_named = self._policy.order is CandidateOrder.NAMED
         rank = weight if is_named else weights.count_steps(weight, self._best, self._height)
         place = (node.id, node.host, node.nodename)
-        return CandidateNode(*place, weight, free), CandidateCursor(
+        return CandidateNode(*place, weight, free, node.has_guest), CandidateCursor(
             self._scale, rank, self._hash.of(node.id), *place
         )
 

@@ -8,7 +8,13 @@ import sqlalchemy as sa
 from nodetracker.accounting.weights import WEIGHED, node_hash
 from nodetracker.db.candidates import ordering
 from nodetracker.db.candidates.parameters import RequestShape, list_values, shape_of
-from nodetracker.db.candidates.screens import FREE, FREE_PCPUS, accepts_claims, is_wanted
+from nodetracker.db.candidates.screens import (
+    FREE,
+    FREE_PCPUS,
+    accepts_claims,
+    has_guest,
+    is_wanted,
+)
 from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.schema import tables
 from nodetracker.model.candidate import (
@@ -48,7 +54,9 @@ def find_candidates(
     query = build_search(shape_of(request), policy, limit, searched, after is None)
     rows = connection.execute(query, list_values(request, policy, after)).all()
     nodes = tuple(
-        CandidateNode(row.id, row.host, row.nodename, row.weight, _decode_free(row))
+        CandidateNode(
+            row.id, row.host, row.nodename, row.weight, _decode_free(row), bool(row.has_guest)
+        )
         for row in rows
         if row.is_available
     )
@@ -96,6 +104,7 @@ def build_search(
             FREE_PCPUS.label("pcpus"),
             *(FREE[name].label(name) for name in WEIGHED),
             is_available.label("is_available"),
+            sa.case((has_guest(), 1), else_=0).label("has_guest"),
         )
         .select_from(source)
         .where(sa.or_(is_available == 1, best.c.number == searched))

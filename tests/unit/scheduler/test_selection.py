@@ -126,6 +126,13 @@ def test_a_node_is_no_candidate_for_a_claim_that_is_larger_than_it(empty_fleet):
     assert len(names(select(empty_fleet, ask(VCPU=9, limits={"VCPU": None})))) == 2
 
 
+def test_neither_is_the_node_of_the_workload_s_guest(empty_fleet):
+    guest = make_guest("web", vcpu_milli=1000)
+    empty_fleet.add("h1", "n1", guests=(guest,), cpu_allocation_ratio=4.0)
+    assert names(select(empty_fleet, ask(guest.uuid, VCPU=9, MEMORY_MB=1))) == []
+    assert names(select(empty_fleet, ask(guest.uuid, VCPU=8, MEMORY_MB=1))) == ["n1"]
+
+
 def test_a_further_claim_may_use_what_a_larger_guest_is_charged(empty_fleet):
     guest = make_guest("web", vcpu_milli=8000)
     empty_fleet.add("h1", "n1", guests=(guest,))
