@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import CandidatePolicy, Store
 from nodetracker.settings import Multipliers
 from tests.builders import take_service
+from tests.contract.stores import BACKENDS, make_stores
 from tests.contract.test_ledger import ADMISSION_POLICY
 from tests.contract.values import (
     SINCE,
@@ -27,9 +29,12 @@ from tests.contract.values import (
     register,
 )
 
-POLICY = CandidatePolicy(60)
-NAMED = CandidatePolicy(60, order=CandidateOrder.NAMED)
+POLICY = CandidatePolicy(3600)
+NAMED = CandidatePolicy(3600, order=CandidateOrder.NAMED)
 NOTHING = Charge()
+CHARGE = Charge(1000, 1024, 10240)
+CLAIM = {"vcpu_milli": 1000, "memory_mb": 1024, "disk_mb": 10240}
+"""A request for `CHARGE`."""
 _numbers = itertools.count(1)
 
 
@@ -103,54 +108,50 @@ def test_a_candidate_has_its_weight_and_its_free_amounts(store: Store) -> None:
     assert best.id == store.load_nodes("empty")[0].id
 
 
-@pytest.mark.parametrize(
-    ("fits", "refused"),
-    [
-        ({"vcpu_milli": 4500}, {"vcpu_milli": 4501}),
-        ({"pcpus": 1}, {"pcpus": 2}),
-        ({"memory_mb": 6556}, {"memory_mb": 6557}),
-        ({"memory_mb": 6656, "kind": WorkloadKind.CONTAINER}, {"memory_mb": 6656}),
-        ({"disk_mb": 92160}, {"disk_mb": 92161}),
-        ({"resources": {"CUSTOM_FPGA": 2}}, {"resources": {"CUSTOM_FPG": 2}}),
-        ({"resources": {"CUSTOM_FPGA": 0}}, {"resources": {"CUSTOM_OTHER": 0}}),
-        ({"required_traits": ("A", "B_2")}, {"required_traits": ("A", "C")}),
-        ({"required_traits": ("B_2",)}, {"required_traits": ("B",)}),
-        ({"required_traits": ()}, {"required_traits": ("BX2",)}),
-        ({"host": "one"}, {"host": "two"}),
-        ({"nodename": "one-n"}, {"nodename": "two-n"}),
-    ],
+SCREENS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"vcpu_milli": 4500}, {"vcpu_milli": 4501}),
+    ({"pcpus": 1}, {"pcpus": 2}),
+    ({"memory_mb": 6556}, {"memory_mb": 6557}),
+    ({"memory_mb": 6656, "kind": WorkloadKind.CONTAINER}, {"memory_mb": 6656}),
+    ({"disk_mb": 92160}, {"disk_mb": 92161}),
+    ({"resources": {"CUSTOM_FPGA": 2}}, {"resources": {"CUSTOM_FPG": 2}}),
+    ({"resources": {"CUSTOM_FPGA": 0}}, {"resources": {"CUSTOM_OTHER": 0}}),
+    ({"required_traits": ("A", "B_2")}, {"required_traits": ("A", "C")}),
+    ({"required_traits": ("B_2",)}, {"required_traits": ("B",)}),
+    ({"required_traits": ()}, {"required_traits": ("BX2",)}),
+    ({"host": "one"}, {"host": "two"}),
+    ({"nodename": "one-n"}, {"nodename": "two-n"}),
 )
-def test_amounts_traits_and_names_decide(
-    store: Store, fits: dict[str, Any], refused: dict[str, Any]
-) -> None:
+"""Requests that fit a node and, by little, do not."""
+
+LIMITS: tuple[tuple[Any, dict[str, Any], dict[str, Any]], ...] = (
+    ({"VCPU": 16}, {"vcpu_milli": 13500}, {"vcpu_milli": 13501}),
+    ({"VCPU": None}, {"vcpu_milli": 10**15}, {"vcpu_milli": 10**15, "memory_mb": 10**9}),
+    ({"PCPU": 4}, {"pcpus": 3}, {"pcpus": 4}),
+    ({"MEMORY_MB": 4096}, {"memory_mb": 2560}, {"memory_mb": 2561}),
+    ({"DISK_GB": 200}, {"disk_mb": 194560}, {"disk_mb": 194561}),
+    (
+        {"CUSTOM_FPGA": None},
+        {"resources": {"CUSTOM_FPGA": 99}},
+        {"resources": {"CUSTOM_OTHER": 1}},
+    ),
+)
+
+
+def test_amounts_traits_and_names_decide(store: Store) -> None:
     make_node(
         store, "one", Charge(2500, 1024, 10240, 1), overhead={"memory_mb": 100}, traits=["A", "B_2"]
     )
-    assert find(store, ask(**fits)) == ["one"]
-    assert find(store, ask(**refused)) == []
+    for fits, refused in SCREENS:
+        assert find(store, ask(**fits)) == ["one"], fits
+        assert find(store, ask(**refused)) == [], refused
 
 
-@pytest.mark.parametrize(
-    ("limits", "fits", "refused"),
-    [
-        ({"VCPU": 16}, {"vcpu_milli": 13500}, {"vcpu_milli": 13501}),
-        ({"VCPU": None}, {"vcpu_milli": 10**15}, {"vcpu_milli": 10**15, "memory_mb": 10**9}),
-        ({"PCPU": 4}, {"pcpus": 3}, {"pcpus": 4}),
-        ({"MEMORY_MB": 4096}, {"memory_mb": 2560}, {"memory_mb": 2561}),
-        ({"DISK_GB": 200}, {"disk_mb": 194560}, {"disk_mb": 194561}),
-        (
-            {"CUSTOM_FPGA": None},
-            {"resources": {"CUSTOM_FPGA": 99}},
-            {"resources": {"CUSTOM_OTHER": 1}},
-        ),
-    ],
-)
-def test_limits_of_the_request_replace_the_node_s_own(
-    store: Store, limits: Any, fits: dict[str, Any], refused: dict[str, Any]
-) -> None:
+def test_limits_of_the_request_replace_the_node_s_own(store: Store) -> None:
     make_node(store, "one", Charge(2500, 1024, 10240, 1))
-    assert find(store, ask(limits=limits, **fits)) == ["one"]
-    assert find(store, ask(limits=limits, **refused)) == []
+    for limits, fits, refused in LIMITS:
+        assert find(store, ask(limits=limits, **fits)) == ["one"], (limits, fits)
+        assert find(store, ask(limits=limits, **refused)) == [], (limits, refused)
 
 
 def test_no_claim_is_larger_than_the_node_whatever_the_ratio(store: Store) -> None:
@@ -166,22 +167,19 @@ def test_a_request_for_nothing_fits_an_overcommitted_node(store: Store) -> None:
     assert find(store, ask(vcpu_milli=1)) == []
 
 
-@pytest.mark.parametrize(
-    ("fact", "needs"),
-    [
-        ("guests", {}),
-        ("cpu", {"vcpu_milli": 1}),
-        ("cpu", {"pcpus": 1}),
-        ("memory", {"memory_mb": 1}),
-        ("storage", {"disk_mb": 1}),
-    ],
-)
-def test_a_node_without_a_fact_that_is_needed_is_no_candidate(
-    store: Store, fact: str, needs: dict[str, Any]
-) -> None:
-    make_node(store, "one", facts=unknown(fact))
-    make_node(store, "two", facts=unknown("hypervisor", "system"))
-    assert find(store, ask(**needs)) == ["two"]
+def test_a_node_without_a_fact_that_is_needed_is_no_candidate(store: Store) -> None:
+    for fact in ("guests", "cpu", "memory", "storage"):
+        make_node(store, fact, facts=unknown(fact))
+    make_node(store, "other", facts=unknown("hypervisor", "system"))
+    needs: tuple[tuple[dict[str, int], list[str]], ...] = (
+        ({}, ["cpu", "memory", "other", "storage"]),
+        ({"vcpu_milli": 1}, ["memory", "other", "storage"]),
+        ({"pcpus": 1}, ["memory", "other", "storage"]),
+        ({"memory_mb": 1}, ["cpu", "other", "storage"]),
+        ({"disk_mb": 1}, ["cpu", "memory", "other"]),
+    )
+    for amounts, expected in needs:
+        assert find(store, ask(**amounts)) == expected, amounts
 
 
 def test_a_node_that_cannot_list_guests_of_a_kind_gets_none(store: Store) -> None:
@@ -204,24 +202,28 @@ def test_the_node_of_the_workload_s_own_guest_passes(store: Store) -> None:
     assert find(store, ask(guest.uuid, vcpu_milli=1000, required_traits=("X",))) == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ServiceChange(disabled=True),
-        ServiceChange(maintenance=True),
-        ServiceChange(forced_down=True),
-    ],
-    ids=["disabled", "maintenance", "forced_down"],
-)
-def test_a_host_that_accepts_no_claims_is_left_out_but_counts_for_the_scale(
-    store: Store, change: ServiceChange
-) -> None:
+def test_a_candidate_says_whether_it_has_the_workload_s_guest(store: Store) -> None:
+    guest = make_guest("mine")
+    make_node(store, "one", guests=(guest,))
+    make_node(store, "two")
+    found = store.find_candidates(ask(guest.uuid, vcpu_milli=1000), NAMED, 20).nodes
+    assert {node.host: node.has_guest for node in found} == {"one": True, "two": False}
+
+
+def test_a_host_that_accepts_no_claims_is_left_out_but_counts_for_the_scale(store: Store) -> None:
     make_node(store, "big", memory_mb=16384)
     make_node(store, "mid", memory_mb=12288)
     make_node(store, "small")
-    store.set_service("big", COMPUTE_BINARY, change)
-    page = store.find_candidates(ask(vcpu_milli=1), NAMED, 20)
-    assert [(node.host, node.weight) for node in page.nodes] == [("mid", 0.5), ("small", 0.0)]
+    for closed, opened in (
+        (ServiceChange(disabled=True), ServiceChange(disabled=False)),
+        (ServiceChange(maintenance=True), ServiceChange(maintenance=False)),
+        (ServiceChange(forced_down=True), ServiceChange(forced_down=False)),
+    ):
+        store.set_service("big", COMPUTE_BINARY, closed)
+        found = store.find_candidates(ask(vcpu_milli=1), NAMED, 20).nodes
+        assert [(node.host, node.weight) for node in found] == [("mid", 0.5), ("small", 0.0)]
+        store.set_service("big", COMPUTE_BINARY, opened)
+    assert find(store, ask(vcpu_milli=1)) == ["big", "mid", "small"]
 
 
 def test_a_host_whose_agent_ended_is_left_out(store: Store) -> None:
@@ -248,36 +250,59 @@ def test_a_node_without_a_service_is_left_out_and_ends_no_page(store: Store) -> 
     assert found == ["h0", "h1", "h2"]
 
 
-def make_fleet(store: Store) -> None:
-    for number in range(12):
-        charge = Charge(1000, 1024, 10240)
-        amounts = Charge()
-        for _ in range(number % 4):
-            amounts = amounts + charge
-        make_node(store, f"h{number:02}", amounts)
+class TestFleet:
+    """Twelve nodes; h00, h04 and h08 are empty, the others have up to three claims of `CLAIM`."""
+
+    @pytest.fixture(params=BACKENDS, scope="class")
+    def fleet(
+        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Store]:
+        for stores in make_stores(request.param, request, tmp_path_factory.mktemp("fleet")):
+            store = stores.open()
+            for number in range(12):
+                make_node(store, f"h{number:02}", sum([CHARGE] * (number % 4), NOTHING))
+            yield store
+
+    def test_pages_follow_each_other(self, fleet: Store) -> None:
+        request = ask(**CLAIM)
+        for policy in (POLICY, NAMED):
+            whole = fleet.find_candidates(request, policy, 100)
+            assert whole.next is None
+            assert len(whole.nodes) == 12
+            page = fleet.find_candidates(request, policy, 5)
+            seen = page.nodes
+            while page.next is not None:
+                page = fleet.find_candidates(request, policy, 5, page.next)
+                seen += page.nodes
+            assert seen == whole.nodes
+
+    def test_named_candidates_of_equal_weight_are_ordered_by_name(self, fleet: Store) -> None:
+        found = find(fleet, ask(vcpu_milli=1000))
+        assert found == sorted(found, key=lambda host: (int(host[1:]) % 4, host))
+
+    def test_requests_try_the_nodes_of_a_step_in_orders_of_their_own(self, fleet: Store) -> None:
+        requests = [ask(**CLAIM) for _ in range(12)]
+        orders = [find(fleet, request, POLICY) for request in requests]
+        assert len({order[0] for order in orders}) > 1
+        assert [find(fleet, request, POLICY) for request in requests] == orders
+        for order in orders:  # the steps are those of the claims that each node has
+            assert count_claims(order) == sorted(n % 4 for n in range(12))
+
+    def test_negative_multipliers_fill_one_node_after_the_other(self, fleet: Store) -> None:
+        policy = dataclasses.replace(POLICY, multipliers=Multipliers(-1.0, -1.0, -1.0))
+        order = find(fleet, ask(**CLAIM), policy)
+        assert count_claims(order) == sorted((n % 4 for n in range(12)), reverse=True)
+
+    def test_a_claim_that_changes_no_weight_is_ordered_by_weight(self, fleet: Store) -> None:
+        assert count_claims(find(fleet, ask(pcpus=1), POLICY)) == sorted(n % 4 for n in range(12))
 
 
-@pytest.mark.parametrize("policy", [POLICY, NAMED], ids=["spread", "named"])
-def test_pages_follow_each_other(store: Store, policy: CandidatePolicy) -> None:
-    make_fleet(store)
-    request = ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
-    whole = store.find_candidates(request, policy, 100)
-    assert whole.next is None
-    assert len(whole.nodes) == 12
-    seen: list[CandidateNode] = []
-    page = store.find_candidates(request, policy, 5)
-    seen += page.nodes
-    while page.next is not None:
-        # A new extreme on another node does not move those that are left.
-        page = store.find_candidates(request, policy, 5, page.next)
-        seen += page.nodes
-    assert tuple(seen) == whole.nodes
+def count_claims(hosts: list[str]) -> list[int]:
+    """Return how many claims hosts of `TestFleet` have."""
+    return [int(host[1:]) % 4 for host in hosts]
 
 
-@pytest.mark.parametrize("policy", [POLICY, NAMED], ids=["spread", "named"])
-def test_a_rack_of_disabled_hosts_costs_at_most_one_page(
-    store: Store, policy: CandidatePolicy
-) -> None:
+def test_a_rack_of_disabled_hosts_costs_at_most_one_page(store: Store) -> None:
     rack = register(store, "rack", "agent-of-rack")
     empty = make_values(memory_mb=8192, cpu_allocation_ratio=1.0)
     changes = [create(rack, f"n{number}", empty) for number in range(200)]
@@ -285,28 +310,13 @@ def test_a_rack_of_disabled_hosts_costs_at_most_one_page(
     store.set_service("rack", COMPUTE_BINARY, ServiceChange(disabled=True))
     make_node(store, "busy", Charge(memory_mb=7000))
     request = ask(memory_mb=100, kind=WorkloadKind.CONTAINER)
-    first = store.find_candidates(request, policy, 20)
-    second = first
-    if first.next is not None:
-        assert not first.nodes
-        second = store.find_candidates(request, policy, 20, first.next)
-    assert (hosts(second.nodes), second.next) == (["busy"], None)
-
-
-def test_named_candidates_of_equal_weight_are_ordered_by_name(store: Store) -> None:
-    make_fleet(store)
-    found = find(store, ask(vcpu_milli=1000))
-    assert found == sorted(found, key=lambda host: (int(host[1:]) % 4, host))
-
-
-def test_requests_try_the_nodes_of_a_step_in_orders_of_their_own(store: Store) -> None:
-    make_fleet(store)
-    requests = [ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240) for _ in range(12)]
-    orders = [find(store, request, POLICY) for request in requests]
-    assert len({order[0] for order in orders}) > 1
-    assert [find(store, request, POLICY) for request in requests] == orders
-    for order in orders:  # the steps are those of the claims that each node has
-        assert [int(host[1:]) % 4 for host in order] == sorted(n % 4 for n in range(12))
+    for policy in (POLICY, NAMED):
+        first = store.find_candidates(request, policy, 20)
+        second = first
+        if first.next is not None:
+            assert not first.nodes
+            second = store.find_candidates(request, policy, 20, first.next)
+        assert (hosts(second.nodes), second.next) == (["busy"], None)
 
 
 def test_nodes_less_than_a_claim_apart_are_on_one_step(store: Store) -> None:
@@ -319,26 +329,12 @@ def test_nodes_less_than_a_claim_apart_are_on_one_step(store: Store) -> None:
     assert all(find(store, request, POLICY)[-1] == "least" for request in requests)
 
 
-def test_negative_multipliers_fill_one_node_after_the_other(store: Store) -> None:
-    make_fleet(store)
-    request = ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
-    policy = dataclasses.replace(POLICY, multipliers=Multipliers(-1.0, -1.0, -1.0))
-    order = find(store, request, policy)
-    assert [int(host[1:]) % 4 for host in order] == sorted((n % 4 for n in range(12)), reverse=True)
-
-
-def test_a_claim_that_changes_no_weight_is_ordered_by_weight(store: Store) -> None:
-    make_fleet(store)
-    order = find(store, ask(pcpus=1), POLICY)
-    assert [int(host[1:]) % 4 for host in order] == sorted(n % 4 for n in range(12))
-
-
 def test_what_the_ledger_grants_moves_the_node_a_step_back(store: Store) -> None:
     for number in range(3):
         make_node(store, f"h{number}")
     seen = []
     for _ in range(6):
-        request = ask(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+        request = ask(**CLAIM)
         best = store.find_candidates(request, POLICY, 1).nodes[0]
         store.create_claim(request, best.host, best.nodename, ADMISSION_POLICY)
         seen.append(best.host)
