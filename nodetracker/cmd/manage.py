@@ -1,6 +1,7 @@
 """nodetracker-manage: the operator's command line."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from functools import cached_property
@@ -20,6 +21,7 @@ from nodetracker.cmd.program import (
     exit_code_of,
     load_configuration,
 )
+from nodetracker.cmd.screen.text import make_safe, render_error
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.ports import AgentDirectory, AuditAgent, Store
 
@@ -74,6 +76,16 @@ COMMANDS: dict[str, str] = {
     "workload show": "workload:ShowWorkload",
 }
 """Name -> module and class of each command; a command is imported when it is run."""
+
+
+class ErrorFormatter(logging.Formatter):
+    """Formats a message as one line of limited length, and a traceback in full."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        if record.exc_info:
+            return super().format(record)
+        return render_error(record.getMessage())
 
 
 class ManageApp(App):
@@ -182,6 +194,18 @@ class ManageApp(App):
             if agent.is_listening or not self.broker.is_configured:
                 return agent
         return self.agents.agent_of(host)
+
+    def _set_streams(self, stdin: Any, stdout: Any, stderr: Any) -> None:
+        """Make all text safe that leaves towards a terminal."""
+        super()._set_streams(stdin, stdout, stderr)
+        self.stdout, self.stderr = make_safe(self.stdout), make_safe(self.stderr)
+
+    def configure_logging(self) -> None:
+        """Print errors as one line."""
+        super().configure_logging()
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is self.stderr:
+                handler.setFormatter(ErrorFormatter())
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""

@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from nodetracker.bootstrap.settings import build_settings
+from nodetracker.cmd.screen.text import make_safe, render_error
 from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
@@ -224,11 +225,15 @@ def leave(code: int) -> int:
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:
-    """Run a program's main function; print its own errors as one line on stderr."""
+    """Run a program's main function; print its own errors as one line on stderr.
+
+    What it prints to a terminal is made safe.
+    """
+    sys.stdout = make_safe(sys.stdout)
     try:
         return main()
     except NodetrackerError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(render_error(f"{program}: {error}"), file=sys.stderr)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return EXIT_FAILED

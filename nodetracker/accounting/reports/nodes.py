@@ -44,6 +44,7 @@ def render_node(
         "hypervisor_hostname": record.nodename,
         **render_node_state(service, now, service_down_time, outage_since),
         "last_seen_up": render_time(None if service is None else service.last_seen_up),
+        "booted_at": render_time(record.values.booted_at),
     }
     for name in NODE_COLUMNS:
         shown[name] = to_plain(getattr(record.values, name))

@@ -1,12 +1,15 @@
 """Base classes and functions of the commands: access to the store, times, rows."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from cliff.columns import FormattableColumn
+from cliff.lister import Lister
+from cliff.show import ShowOne
 
 from nodetracker.bootstrap.settings import build_admission_policy, build_scheduler_settings
+from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
+from nodetracker.cmd.screen.columns import Column
+from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
@@ -22,22 +25,6 @@ if TYPE_CHECKING:  # imported late: few commands need it
     from nodetracker.scheduler.scheduler import Scheduler
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-class Lines(FormattableColumn[Any]):
-    """A value that is data for programs and lines for people.
-
-    Args:
-        lines: None = the items of the value.
-    """
-
-    def __init__(self, value: Any, lines: Iterable[str] | None = None) -> None:
-        super().__init__(value)
-        self._lines = list(value if lines is None else lines)
-
-    def human_readable(self) -> str:
-        """Return the lines."""
-        return "\n".join(self._lines)
 
 
 class StoreCommand:
@@ -83,6 +70,34 @@ class StoreCommand:
     def service_down_time(self) -> int:
         """Seconds without a heartbeat after which a service is down."""
         return int(self.app.conf.service_down_time)
+
+
+class ListCommand(StoreCommand, Lister):
+    """Base of commands that list.
+
+    Attributes:
+        layout: columns of the table that people see, in order; those of the list by default.
+    """
+
+    layout: ClassVar[tuple[Column, ...]] = ()
+
+    def _load_formatter_plugins(self) -> Any:
+        """Return the formats; cliff's own loading reads the metadata of all packages."""
+        return make_list_formats(self.layout, lambda: self.store.now())
+
+
+class ShowCommand(StoreCommand, ShowOne):
+    """Base of commands that show one object.
+
+    Attributes:
+        summaries: sum up long values in the table that people see.
+    """
+
+    summaries: ClassVar[Summaries] = {}
+
+    def _load_formatter_plugins(self) -> Any:
+        """Return the formats; cliff's own loading reads the metadata of all packages."""
+        return make_show_formats(self.summaries, lambda: self.store.now())
 
 
 def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:

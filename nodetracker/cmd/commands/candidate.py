@@ -4,11 +4,12 @@ import argparse
 import uuid
 from typing import Any
 
-from cliff.lister import Lister
-
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.candidates import render_candidate
-from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    columns_of,
+)
 from nodetracker.errors import RequestError
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.rendering import render_value
@@ -18,7 +19,7 @@ COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_d
 _MOST_DIGITS = 20
 
 
-class ListCandidates(StoreCommand, Lister):
+class ListCandidates(ListCommand):
     """List the nodes that fit an instance with these resources, best first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

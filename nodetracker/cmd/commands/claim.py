@@ -6,19 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cliff.lister import Lister
-from cliff.show import ShowOne
-
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.grants import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_admission, render_claim
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
+    columns_of,
+    uuid_argument,
+)
 from nodetracker.cmd.commands.dry_run import show_admission
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.fleet.node_resolution import find_node
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.ports.fleet import read_items
 from nodetracker.schemas.json_reader import parse_json
@@ -29,7 +32,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class CreateClaim(StoreCommand, ShowOne):
+class CreateClaim(ShowCommand):
     """Claim a workload's resources on a node, or show why the claim is refused."""
 
     _is_refused = False
@@ -80,8 +83,22 @@ class CreateClaim(StoreCommand, ShowOne):
         return show_admission(render_admission(host, nodename, answer))
 
 
-class ListClaims(StoreCommand, Lister):
-    """List claims, oldest first."""
+class ListClaims(ListCommand):
+    """List active claims, oldest first."""
+
+    layout = (
+        Column("uuid", ("uuid",)),
+        Column("state", ("state",), Kind.STATE),
+        Column("kind", ("kind",), Kind.TEXT, 7),
+        Column("workload", ("workload_uuid",), Kind.TEXT, 4),
+        Column("host", ("host",)),
+        Column("node", ("nodename",), Kind.TEXT, 3),
+        Column("cpu", ("vcpus",), Kind.NUMBER, 1),
+        Column("memory", ("memory_mb",), Kind.MIB, 1),
+        Column("disk", ("disk_gb",), Kind.GIB, 5),
+        Column("expires", ("expires_at",), Kind.MOMENT, 2),
+        Column("reason", ("reason",), Kind.TEXT, 6),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filters."""
@@ -92,17 +109,20 @@ class ListClaims(StoreCommand, Lister):
             choices=[state.value for state in ClaimState],
             help="Only claims in this state.",
         )
+        parser.add_argument("--all", action="store_true", help="Also released claims.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the claims."""
-        states = (ClaimState(parsed_args.state),) if parsed_args.state else ()
+        states: tuple[ClaimState, ...] = () if parsed_args.all else ACTIVE_STATES
+        if parsed_args.state:
+            states = (ClaimState(parsed_args.state),)
         query = ClaimQuery(host=parsed_args.host, states=states)
         claims = read_items(self.store.list_claim_page, query)
         return columns_of([render_claim(claim) for claim in claims], COLUMNS)
 
 
-class OneClaim(StoreCommand, ShowOne):
+class OneClaim(ShowCommand):
     """Base of commands on one claim."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -5,9 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 from cliff.command import Command
-from cliff.lister import Lister
 
-from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    StoreCommand,
+)
 from nodetracker.db.schema import revisions
 from nodetracker.errors import NotFoundError, SchemaError
 
@@ -56,7 +58,7 @@ class CheckSchema(StoreCommand, Command):
         self.app.stdout.write("the schema is as expected\n")
 
 
-class PurgeRows(StoreCommand, Lister):
+class PurgeRows(ListCommand):
     """Delete history, resolved warnings, ended migrations and released claims by age."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

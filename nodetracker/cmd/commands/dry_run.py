@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodetracker.cmd.commands.base import Lines
+from nodetracker.cmd.commands.formats import Lines
 from nodetracker.units import render_amount
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from cliff.command import Command
-from cliff.lister import Lister
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.accounting.reports.services import render_host
@@ -16,11 +15,13 @@ from nodetracker.accounting.reports.summary import (
 )
 from nodetracker.bootstrap.settings import check_host_name
 from nodetracker.cmd.commands.base import (
+    ListCommand,
     StoreCommand,
     columns_of,
     delete_queues,
     find_compute_service,
 )
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
 from nodetracker.errors import ConfigError, ConflictError, RefusedError
 from nodetracker.fleet.host_usage import read_host_usage
@@ -28,7 +29,7 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceReco
 from nodetracker.ports import POWER_ACTIONS
 
 
-class ListHosts(StoreCommand, Lister):
+class ListHosts(ListCommand):
     """List hosts with their service and zone."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -37,8 +38,16 @@ class ListHosts(StoreCommand, Lister):
         return columns_of(rows, ("host_name", "service", "zone"))
 
 
-class ShowHost(StoreCommand, Lister):
+class ShowHost(ListCommand):
     """Show a host's resources and their usage, in total and by project."""
+
+    layout = (
+        Column("host", ("host",), priority=1),
+        Column("project", ("project",)),
+        Column("cpu", ("cpu",), Kind.NUMBER),
+        Column("memory", ("memory_mb",), Kind.MIB),
+        Column("disk", ("disk_gb",), Kind.GIB),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host."""

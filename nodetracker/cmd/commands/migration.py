@@ -3,14 +3,17 @@
 import argparse
 from typing import Any
 
-from cliff.lister import Lister
-from cliff.show import ShowOne
-
 from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.migrations import render_migration
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
+    columns_of,
+    uuid_argument,
+)
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.errors import NotFoundError
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.listing import MigrationQuery
@@ -23,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class CreateMigration(StoreCommand, ShowOne):
+class CreateMigration(ShowCommand):
     """Claim a move's destination in addition to its source, or show why it is refused."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -43,8 +46,22 @@ class CreateMigration(StoreCommand, ShowOne):
         return show(require_open(migration))
 
 
-class ListMigrations(StoreCommand, Lister):
+class ListMigrations(ListCommand):
     """List migrations, oldest first."""
+
+    layout = (
+        Column("uuid", ("uuid",)),
+        Column("type", ("migration_type",), Kind.TEXT, 2),
+        Column("status", ("status",), Kind.STATE),
+        Column("from", ("source_host",)),
+        Column("node", ("source_node",), Kind.TEXT, 5),
+        Column("to", ("dest_host",)),
+        Column("node", ("dest_node",), Kind.TEXT, 5),
+        Column("created", ("created_at",), Kind.MOMENT, 1),
+        Column("workload", ("workload_uuid",), Kind.TEXT, 4),
+        Column("source claim", ("source_claim",), Kind.TEXT, 6),
+        Column("destination claim", ("dest_claim",), Kind.TEXT, 7),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filters."""
@@ -65,7 +82,7 @@ class ListMigrations(StoreCommand, Lister):
         return columns_of([render_migration(migration) for migration in found], COLUMNS)
 
 
-class OneMigration(StoreCommand, ShowOne):
+class OneMigration(ShowCommand):
     """Base of commands on one migration."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

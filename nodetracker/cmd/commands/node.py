@@ -5,8 +5,6 @@ import dataclasses
 from typing import Any
 
 from cliff.command import Command
-from cliff.lister import Lister
-from cliff.show import ShowOne
 
 from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
 from nodetracker.accounting.reports.drift import DriftLine, compare_usage
@@ -21,11 +19,16 @@ from nodetracker.accounting.reports.summary import (
     summarize_node,
 )
 from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
     StoreCommand,
     columns_of,
     find_compute_service,
     parse_since,
 )
+from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.fleet import FleetQuery
@@ -44,14 +47,25 @@ _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLU
 _DIFF_COLUMNS = tuple(item.name for item in dataclasses.fields(DriftLine))
 
 
-class ListNodes(StoreCommand, Lister):
+class ListNodes(ListCommand):
     """List nodes with their resources, usage and the age of the last reading."""
+
+    layout = (
+        Column("host", ("host",)),
+        Column("node", ("nodename",)),
+        Column("state", ("state", "status"), Kind.NODE_STATE),
+        Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
+        Column("memory", ("memory_mb_used", "memory_mb"), Kind.SHARE_MIB),
+        Column("disk", ("local_gb_used", "local_gb"), Kind.SHARE_GIB, 2),
+        Column("vms", ("running_vms",), Kind.NUMBER, 4),
+        Column("containers", ("total_containers",), Kind.NUMBER, 5),
+        Column("read", ("audit_age_seconds",), Kind.AGE, 1),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filter and the choice of columns."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--host", help="Only the nodes of this host.")
-        parser.add_argument("--long", action="store_true", help="Show more columns.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -76,8 +90,10 @@ class ListNodes(StoreCommand, Lister):
         return columns_of(rows, names)
 
 
-class ShowNode(StoreCommand, ShowOne):
+class ShowNode(ShowCommand):
     """Show every column of one node's row."""
+
+    summaries = NODE_SUMMARIES
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
@@ -91,11 +107,14 @@ class ShowNode(StoreCommand, ShowOne):
         now = self.store.now()
         outage = find_broker_outage(conductors, now, self.service_down_time)
         shown = render_node(record, service, now, self.service_down_time, outage)
-        shown["audit_age_seconds"] = audit_age_seconds(service, record.nodename, now)
+        age = audit_age_seconds(service, record.nodename, now)
+        shown["audit_age_seconds"] = age
+        facts = shown["facts"]
+        shown["facts"] = Lines(facts, list_facts(facts, shown["state"] == "up", age, now))
         return tuple(shown), tuple(shown.values())
 
 
-class NodeStats(StoreCommand, ShowOne):
+class NodeStats(ShowCommand):
     """Sum all nodes whose service is enabled."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -104,11 +123,17 @@ class NodeStats(StoreCommand, ShowOne):
         return tuple(sums), tuple(sums.values())
 
 
-class AuditNode(StoreCommand, Lister):
+class AuditNode(ListCommand):
     """Request an audit from a host's agent, and show the outcome for each node.
 
     On the agent's own machine no message broker is needed.
     """
+
+    layout = (
+        Column("host", ("host",)),
+        Column("node", ("nodename",)),
+        Column("outcome", ("outcome",), Kind.FLEXIBLE),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
@@ -128,7 +153,7 @@ class AuditNode(StoreCommand, Lister):
         return columns_of(rows, ("host", "nodename", "outcome"))
 
 
-class DiffNode(StoreCommand, Lister):
+class DiffNode(ListCommand):
     """Compare a node's usage by its row, by its claims and by its guests."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -142,7 +167,7 @@ class DiffNode(StoreCommand, Lister):
         return columns_of([line.as_row() for line in lines], _DIFF_COLUMNS)
 
 
-class NodeHistory(StoreCommand, Lister):
+class NodeHistory(ListCommand):
     """Show the changes of a host's rows, oldest first."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

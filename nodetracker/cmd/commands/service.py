@@ -5,12 +5,17 @@ import dataclasses
 from typing import Any
 
 from cliff.command import Command
-from cliff.lister import Lister
-from cliff.show import ShowOne
 
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.services import render_service
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, delete_queues
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
+    StoreCommand,
+    columns_of,
+    delete_queues,
+)
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.errors import NotFoundError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange
 from nodetracker.rendering import render_time
@@ -21,8 +26,19 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class ListServices(StoreCommand, Lister):
+class ListServices(ListCommand):
     """List services: status is set by the administrator, state is liveness."""
+
+    layout = (
+        Column("binary", ("binary",)),
+        Column("host", ("host",)),
+        Column("state", ("state", "status"), Kind.NODE_STATE),
+        Column("updated", ("updated_at",), Kind.MOMENT, 1),
+        Column("disabled because", ("disabled_reason",), Kind.FLEXIBLE, 2),
+        Column("clock", ("clock_skew_seconds",), Kind.NUMBER, 4),
+        Column("epoch", ("epoch",), Kind.NUMBER, 5),
+        Column("id", ("id",), Kind.TEXT, 3),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read and evaluate all services."""
@@ -46,7 +62,7 @@ class ServiceCommand(StoreCommand):
         return parser
 
 
-class ShowService(ServiceCommand, ShowOne):
+class ShowService(ServiceCommand, ShowCommand):
     """Show one service with its identity and the state of its audits."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from cliff.command import Command
-from cliff.lister import Lister
 
 from nodetracker.api.auth.identity import ADMIN_ROLE, READER_ROLE
 from nodetracker.api.auth.passwords import hash_password
@@ -20,7 +19,11 @@ from nodetracker.api.auth.users import (
     parse_user_file,
     set_user,
 )
-from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    StoreCommand,
+    columns_of,
+)
 from nodetracker.errors import NotFoundError, RefusedError
 
 
@@ -106,7 +109,7 @@ class DeleteUser(UserCommand, Command):
         self.app.stdout.write(f"user {name} deleted\n")
 
 
-class ListUsers(UserCommand, Lister):
+class ListUsers(UserCommand, ListCommand):
     """List the users of the REST API with auth_strategy http_basic."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

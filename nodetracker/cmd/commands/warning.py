@@ -3,12 +3,14 @@
 import argparse
 from typing import Any
 
-from cliff.lister import Lister
-
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.host_down import find_hosts_down, merge_hosts_down
 from nodetracker.accounting.reports.warnings import render_warning
-from nodetracker.cmd.commands.base import StoreCommand, columns_of
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    columns_of,
+)
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
 from nodetracker.ports.fleet import read_items
@@ -19,8 +21,20 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class ListWarnings(StoreCommand, Lister):
+class ListWarnings(ListCommand):
     """List active warnings; they resolve when their cause ends."""
+
+    layout = (
+        Column("host", ("host",)),
+        Column("node", ("nodename",), Kind.TEXT, 3),
+        Column("kind", ("kind",)),
+        Column("item", ("item",), Kind.TEXT, 4),
+        Column("message", ("message",), Kind.FLEXIBLE, least=48),
+        Column("since", ("first_seen",), Kind.MOMENT, 1),
+        Column("last", ("last_seen",), Kind.MOMENT, 5),
+        Column("count", ("count",), Kind.NUMBER, 6),
+        Column("resolved", ("resolved_at",), Kind.MOMENT, 2),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filters."""

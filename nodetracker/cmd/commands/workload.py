@@ -3,10 +3,13 @@
 import argparse
 from typing import Any
 
-from cliff.lister import Lister
-
 from nodetracker.accounting.reports.workloads import render_workload
-from nodetracker.cmd.commands.base import StoreCommand, columns_of, uuid_argument
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    columns_of,
+    uuid_argument,
+)
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.errors import NotFoundError
 from nodetracker.model.listing import WorkloadQuery
 from nodetracker.ports.fleet import read_items
@@ -17,7 +20,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class WorkloadCommand(StoreCommand, Lister):
+class WorkloadCommand(ListCommand):
     """Base of commands that read workloads: active claims and guests."""
 
     def read(self, query: WorkloadQuery) -> list[dict[str, Any]]:
@@ -31,6 +34,20 @@ class WorkloadCommand(StoreCommand, Lister):
 
 class ListWorkloads(WorkloadCommand):
     """List workloads: those with an active claim, and unclaimed guests."""
+
+    layout = (
+        Column("uuid", ("uuid",)),
+        Column("name", ("name",), Kind.FLEXIBLE),
+        Column("kind", ("kind",), Kind.TEXT, 6),
+        Column("host", ("host",)),
+        Column("node", ("nodename",), Kind.TEXT, 3),
+        Column("project", ("project_id",), Kind.TEXT, 7),
+        Column("cpu", ("vcpus",), Kind.NUMBER, 1),
+        Column("memory", ("memory_mb",), Kind.MIB, 1),
+        Column("disk", ("disk_gb",), Kind.GIB, 5),
+        Column("power", ("power_state",), Kind.STATE, 2),
+        Column("claimed", ("claimed",), Kind.TEXT, 4),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filters."""

@@ -1,0 +1,266 @@
+"""Output formats of commands: tables for people; value, csv and shell for scripts.
+
+They replace cliff's formatters of the same names and accept their options. Complex
+values of value, csv and shell are JSON, and null is empty.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, TextIO
+
+from cliff.columns import FormattableColumn
+from cliff.formatters.base import ListFormatter, SingleFormatter
+from cliff.formatters.commaseparated import CSVLister
+from cliff.formatters.json_format import JSONFormatter
+from cliff.formatters.shell import ShellFormatter
+from cliff.formatters.value import ValueFormatter
+from cliff.formatters.yaml_format import YAMLFormatter
+
+from nodetracker.cmd.screen.columns import Column, Kind, column_of
+from nodetracker.cmd.screen.fields import Summaries, TextLines, draw_fields, has_moment
+from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+
+Formatter = ListFormatter | SingleFormatter
+Now = Callable[[], datetime]
+"""Returns the time of which ages are shown."""
+
+_SHELL_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\$`"})
+
+
+class Formats:
+    """The formats of a command by name, as cliff expects its formatter plugins."""
+
+    def __init__(self, formatters: Mapping[str, Formatter]) -> None:
+        self._formatters = formatters
+
+    def names(self) -> list[str]:
+        """Return the names for ``-f``."""
+        return list(self._formatters)
+
+    def __iter__(self) -> Iterator[SimpleNamespace]:
+        """Yield the formatters as cliff's extensions, which have them as ``obj``."""
+        return (SimpleNamespace(obj=formatter) for formatter in self._formatters.values())
+
+    def __getitem__(self, name: str) -> SimpleNamespace:
+        """Return one format."""
+        return SimpleNamespace(obj=self._formatters[name])
+
+
+def make_list_formats(layout: Sequence[Column], now: Now) -> Formats:
+    """Return the formats of a list.
+
+    Args:
+        layout: columns of its table; () = those of the list.
+    """
+    return Formats(
+        {
+            "csv": CsvFormat(),
+            "json": JSONFormatter(),
+            "table": ListTable(layout, now),
+            "value": ValueFormat(),
+            "yaml": YAMLFormatter(),
+        }
+    )
+
+
+def make_show_formats(summaries: Summaries, now: Now) -> Formats:
+    """Return the formats of one object."""
+    return Formats(
+        {
+            "json": JSONFormatter(),
+            "shell": ShellFormat(),
+            "table": FieldTable(summaries, now),
+            "value": ValueFormat(),
+            "yaml": YAMLFormatter(),
+        }
+    )
+
+
+class Lines(FormattableColumn[Any]):
+    """A value that is data for programs and lines for people.
+
+    Args:
+        lines: None = the items of the value.
+    """
+
+    def __init__(self, value: Any, lines: Iterable[str] | None = None) -> None:
+        super().__init__(value)
+        self.lines = TextLines(value if lines is None else lines)
+
+    def human_readable(self) -> str:
+        """Return the lines."""
+        return "\n".join(self.lines)
+
+
+class TableFormat:
+    """Base of the tables: options by which their width can be set."""
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+
+    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options of cliff's tables."""
+        group = parser.add_argument_group("table formatter")
+        group.add_argument(
+            "--max-width",
+            metavar="<integer>",
+            default=int(os.environ.get("CLIFF_MAX_TERM_WIDTH", "0")),
+            type=int,
+            help="Width of the table; 0 = that of the terminal, or 80 characters without one.",
+        )
+        group.add_argument("--fit-width", action="store_true", help=argparse.SUPPRESS)
+        group.add_argument(
+            "--print-empty", action="store_true", help="Print the header of an empty table."
+        )
+
+    def detect(self, out: TextIO, parsed_args: argparse.Namespace) -> Terminal:
+        """Return what the output can show, with the width of the command line."""
+        terminal = detect_terminal(out)
+        return (
+            terminal
+            if parsed_args.max_width < 1
+            else replace(terminal, width=parsed_args.max_width)
+        )
+
+
+class ListTable(TableFormat, ListFormatter):
+    """A list as a table that fits the terminal."""
+
+    def __init__(self, layout: Sequence[Column], now: Now) -> None:
+        super().__init__(now)
+        self._layout = layout
+
+    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--long``."""
+        super().add_argument_group(parser)
+        parser.add_argument(
+            "--long", action="store_true", help="Show all columns, however wide that is."
+        )
+
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write the table; nothing for an empty list."""
+        rows = [dict(zip(column_names, map(_human_value, row), strict=True)) for row in data]
+        if not rows and not parsed_args.print_empty:
+            return
+        is_complete = parsed_args.long or bool(parsed_args.columns)
+        sample = rows[0] if rows else {}
+        columns = [column_of(name, sample.get(name)) for name in column_names]
+        if self._layout and not is_complete:
+            columns = [item for item in self._layout if set(item.names) <= set(column_names)]
+        terminal = self.detect(stdout, parsed_args)
+        now = self._now() if any(column.kind is Kind.MOMENT for column in columns) else None
+        lines = draw_table(columns, rows, terminal, now, is_complete)
+        Screen(stdout, terminal).show(lines)
+
+
+class FieldTable(TableFormat, SingleFormatter):
+    """One object as a line for each field."""
+
+    def __init__(self, summaries: Summaries, now: Now) -> None:
+        super().__init__(now)
+        self._summaries = summaries
+
+    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--all``."""
+        super().add_argument_group(parser)
+        parser.add_argument("--all", action="store_true", help="Sum up no value.")
+
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write the fields."""
+        fields = list(zip(column_names, map(_human_value, data), strict=True))
+        terminal = self.detect(stdout, parsed_args)
+        now = self._now() if any(has_moment(name, value) for name, value in fields) else None
+        lines = draw_fields(fields, terminal, now, self._summaries, parsed_args.all)
+        Screen(stdout, terminal).show(lines)
+
+
+class ValueFormat(ValueFormatter):
+    """Values only: complex ones as JSON, null as nothing."""
+
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write a line for each row."""
+        super().emit_list(column_names, map(_machine_row, data), stdout, parsed_args)
+
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write a line for each value."""
+        super().emit_one(column_names, _machine_row(data), stdout, parsed_args)
+
+
+class CsvFormat(CSVLister):
+    """Comma-separated values: complex ones as JSON, null as nothing."""
+
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write the header and a line for each row."""
+        super().emit_list(column_names, map(_machine_row, data), stdout, parsed_args)
+
+
+class ShellFormat(ShellFormatter):
+    """Assignments of a shell: complex values as JSON, null as nothing; nothing is expanded."""
+
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write an assignment for each value."""
+        values = [
+            value.translate(_SHELL_SPECIAL) if isinstance(value, str) else value
+            for value in _machine_row(data)
+        ]
+        super().emit_one(column_names, values, stdout, parsed_args)
+
+
+def _human_value(value: Any) -> Any:
+    """Return what a table shows of a value."""
+    if isinstance(value, Lines):
+        return value.lines
+    return value.human_readable() if isinstance(value, FormattableColumn) else value
+
+
+def _machine_row(row: Iterable[Any]) -> list[Any]:
+    """Return values of which complex ones are JSON, and None is ""."""
+    values = (v.machine_readable() if isinstance(v, FormattableColumn) else v for v in row)
+    return ["" if value is None else _encode(value) for value in values]
+
+
+def _encode(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, Mapping | list | tuple) else value

@@ -1,0 +1,78 @@
+"""Draw bars of a capacity: what is reserved, claimed, unclaimed and free.
+
+A bar is as wide as the capacity; what is used in excess of it continues beyond its
+end. Each part has its own character, so that colors are not needed.
+"""
+
+from collections.abc import Sequence
+
+from nodetracker.accounting.reports.overview import ResourceUse
+from nodetracker.cmd.screen.lines import Line, Piece, Style
+from nodetracker.cmd.screen.terminal import Terminal
+
+_FILLS = {  # style -> character, its ASCII form
+    Style.RESERVED: ("▒", "%"),
+    Style.CLAIMED: ("█", "#"),
+    Style.UNCLAIMED: ("▓", "+"),
+    Style.FREE: ("░", "."),
+    Style.EXCESS: ("█", "!"),
+}
+PARTS = (Style.RESERVED, Style.CLAIMED, Style.UNCLAIMED)
+
+
+def fill_of(style: Style, terminal: Terminal) -> str:
+    """Return the character that fills a part of a bar."""
+    return _FILLS[style][0 if terminal.has_unicode else 1]
+
+
+def draw_bar(use: ResourceUse, width: int, beyond: int, terminal: Terminal) -> Line:
+    """Return a bar of `width` cells for the capacity and up to `beyond` cells for the excess.
+
+    A part that is not 0 has at least one cell, and a bar that is not full one free cell.
+    """
+    amounts = [use.reserved, use.claimed, use.unclaimed]
+    cells = share_cells(amounts, use.total, width)
+    pieces = [
+        Piece(fill_of(style, terminal) * count, style)
+        for style, count in zip(PARTS, cells, strict=True)
+        if count
+    ]
+    if free := width - sum(cells):
+        pieces.append(Piece(fill_of(Style.FREE, terminal) * free, Style.FREE))
+    excess = sum(amounts) - use.total
+    if excess > 0 and beyond:
+        size = min(beyond, max(1, round(excess * width / use.total) if use.total > 0 else beyond))
+        pieces.append(Piece(fill_of(Style.EXCESS, terminal) * size, Style.EXCESS))
+    return tuple(pieces)
+
+
+def share_cells(amounts: Sequence[float], total: float, width: int) -> list[int]:
+    """Return how many of a bar's cells each amount takes.
+
+    >>> share_cells([1, 50, 0], 1000, 10), share_cells([0, 999, 0], 1000, 10)
+    ([1, 1, 0], [0, 9, 0])
+    """
+    used = sum(amounts)
+    if used <= 0 or width <= 0:
+        return [0] * len(amounts)
+    room = width if used >= total else min(width - 1, max(1, round(used * width / total)))
+    cells, end, done = [], 0.0, 0
+    for amount in amounts:
+        end += amount
+        cell = max(round(end * room / used) - done, 1 if amount > 0 else 0)
+        cells.append(cell)
+        done += cell
+    while sum(cells) > max(room, sum(amount > 0 for amount in amounts)):
+        cells[cells.index(max(cells))] -= 1
+    return cells
+
+
+def draw_legend(terminal: Terminal) -> Line:
+    """Return what the characters of bars mean."""
+    pieces: list[Piece] = []
+    for style in (*PARTS, Style.FREE):
+        pieces += (
+            Piece(fill_of(style, terminal), style),
+            Piece(f" {style.value}  ", Style.DIM),
+        )
+    return tuple(pieces)

@@ -1,0 +1,109 @@
+"""Draw one object: a line for each of its fields, long values over several lines."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from nodetracker.cmd.screen.columns import is_number
+from nodetracker.cmd.screen.lines import Line, Piece, Style
+from nodetracker.cmd.screen.states import style_of
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.values import (
+    count_noun,
+    render_gib,
+    render_mib,
+    render_moment,
+    render_plain,
+)
+
+MOST_LINES = 3
+"""Lines that a complex value may take before it is summed up."""
+
+_GAP = 2
+_NARROWEST = 20
+
+Summaries = Mapping[str, Callable[[Any], str]]
+"""Name of a field -> function that sums up its value in a few words."""
+
+
+class TextLines(tuple[str, ...]):
+    """Texts of which each has its own line."""
+
+    __slots__ = ()
+
+
+def draw_fields(
+    fields: Sequence[tuple[str, Any]],
+    terminal: Terminal,
+    now: datetime | None,
+    summaries: Summaries,
+    is_complete: bool = False,
+) -> list[Line]:
+    """Return the lines of an object.
+
+    Args:
+        fields: name and value, in order; a list of texts has a line for each.
+        now: of the ages; required if a field has one, see `has_moment`.
+        is_complete: sum up no value.
+    """
+    width = max((width_of(name) for name, _ in fields), default=0)
+    room = max(_NARROWEST, terminal.width - width - _GAP)
+    lines: list[Line] = []
+    for name, value in fields:
+        texts = _draw_value(name, value, room, now, summaries, is_complete)
+        style = style_of(str(value)) if name in ("state", "status") else Style.PLAIN
+        for number, text in enumerate(texts):
+            label = pad_text(name if number == 0 else "", width + _GAP)
+            shown = safe_text(text, terminal.has_unicode)
+            lines.append((Piece(label, Style.TITLE), Piece(shown, style)))
+    return lines
+
+
+def has_moment(name: str, value: Any) -> bool:
+    """Return whether a field has a time in ISO 8601, of which its age is shown."""
+    return isinstance(value, str) and name.endswith(("_at", "last_seen_up"))
+
+
+def sum_up(value: Any) -> str:
+    """Return the size of a complex value in words.
+
+    >>> sum_up([1, 2]), sum_up({"a": 1})
+    ('2 items', '1 key')
+    """
+    return count_noun(len(value), "key" if isinstance(value, Mapping) else "item")
+
+
+def _draw_value(
+    name: str, value: Any, room: int, now: datetime | None, summaries: Summaries, is_complete: bool
+) -> list[str]:
+    if isinstance(value, TextLines):
+        return [part for text in value for part in wrap_text(safe_text(text), room)] or ["-"]
+    lines = wrap_text(safe_text(_render(name, value, now)), room)
+    is_long = isinstance(value, Mapping | list | tuple) and len(lines) > MOST_LINES
+    if not is_long or is_complete:
+        return lines
+    return wrap_text(f"{safe_text(summaries.get(name, sum_up)(value))} (--all shows them)", room)
+
+
+def _render(name: str, value: Any, now: datetime | None) -> str:
+    if is_number(value):
+        text = render_plain(value)
+        size = _size_of(name, value)
+        if size is None or size.startswith(f"{text} "):
+            return size or text
+        return f"{text} ({size})"
+    if has_moment(name, value):
+        assert now is not None
+        age = render_moment(value, now)
+        return f"{value} ({age})" if age.startswith("in ") else f"{value} ({age} ago)"
+    return render_plain(value)
+
+
+def _size_of(name: str, value: float) -> str | None:
+    """Return an amount with its unit as the field's name suggests, None without a unit."""
+    if name.endswith(("_mb", "_mb_used")) or name == "mem_available":
+        return render_mib(value)
+    if name.endswith(("_gb", "_gb_used")) or name in ("disk_available_least", "disk_used"):
+        return render_gib(value)
+    return None

@@ -1,0 +1,80 @@
+"""Lines of pieces of text, each with a style: what every screen is made of."""
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nodetracker.cmd.screen.text import cut_text, width_of
+
+
+class Style(enum.StrEnum):
+    """What a piece of text means; `output` decides how that looks."""
+
+    PLAIN = "plain"
+    TITLE = "title"
+    DIM = "dim"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+    RESERVED = "reserved"
+    CLAIMED = "claimed"
+    UNCLAIMED = "unclaimed"
+    FREE = "free"
+    EXCESS = "excess"
+
+
+class Piece(NamedTuple):
+    """A text of one style, on one line."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+Line = tuple[Piece, ...]
+BLANK: Line = ()
+
+
+def make_line(*parts: str | Piece) -> Line:
+    """Return a line of pieces and plain texts."""
+    return tuple(Piece(part) if isinstance(part, str) else part for part in parts)
+
+
+def line_width(line: Line) -> int:
+    """Return the number of cells that a line takes."""
+    return sum(width_of(piece.text) for piece in line)
+
+
+def pad_line(line: Line, width: int, is_right: bool = False) -> Line:
+    """Return a line with blanks up to `width` cells."""
+    missing = width - line_width(line)
+    if missing <= 0:
+        return line
+    blanks = Piece(" " * missing)
+    return (blanks, *line) if is_right else (*line, blanks)
+
+
+def cut_line(line: Line, width: int, has_unicode: bool = True) -> Line:
+    """Return a line that takes at most `width` cells; an ellipsis ends one that was cut."""
+    if line_width(line) <= width:
+        return line
+    kept: list[Piece] = []
+    room = width
+    for piece in line:
+        size = width_of(piece.text)
+        if size >= room:  # the rest is cut, so there is an ellipsis even if it fits exactly
+            text = piece.text if size > room else f"{piece.text} "
+            kept.append(Piece(cut_text(text, room, has_unicode), piece.style))
+            break
+        kept.append(piece)
+        room -= size
+    return tuple(kept)
+
+
+def dim_lines(lines: Iterable[Line]) -> list[Line]:
+    """Return lines whose pieces are all dim."""
+    return [tuple(Piece(piece.text, Style.DIM) for piece in line) for line in lines]
+
+
+def plain_text(lines: Iterable[Line]) -> str:
+    """Return lines as text without styles; blanks at their ends are left out."""
+    return "".join("".join(piece.text for piece in line).rstrip() + "\n" for line in lines)

@@ -1,0 +1,114 @@
+"""Write lines to an output, and repaint a terminal."""
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO
+
+from nodetracker.cmd.screen.lines import Line, Style
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.text import safe_text, unwrap
+
+# Colors of the terminal's own palette, which are readable on light and dark backgrounds.
+LOOKS = {
+    Style.TITLE: "bold",
+    Style.DIM: "dim",
+    Style.GOOD: "green",
+    Style.WARNING: "yellow",
+    Style.BAD: "bold red",
+    Style.RESERVED: "bright_black",
+    Style.CLAIMED: "blue",
+    Style.UNCLAIMED: "magenta",
+    Style.FREE: "dim",
+    Style.EXCESS: "red",
+}
+
+# Control sequences of ECMA-48 and xterm.
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+
+
+class Screen:
+    """An output and what it can show."""
+
+    def __init__(self, out: IO[str], terminal: Terminal) -> None:
+        self.out = unwrap(out)
+        self.terminal = terminal
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Write lines."""
+        self.out.write("".join(f"{text}\n" for text in self.render(lines)))
+        self.out.flush()
+
+    def paint(self, lines: Sequence[Line]) -> None:
+        """Replace all that the terminal shows; lines that do not fit are left out."""
+        texts = self.render(lines[: self.terminal.height])
+        painted = "\n".join(f"{text}{_CLEAR_LINE}" for text in texts)
+        self.out.write(f"{_HOME}{painted}{_CLEAR_BELOW}")
+        self.out.flush()
+
+    def render(self, lines: Iterable[Line]) -> list[str]:
+        """Return lines as text; what their author left unsafe is made safe here."""
+        has_unicode = self.terminal.has_unicode
+        if not self.terminal.has_color:
+            return [
+                "".join(safe_text(piece.text, has_unicode) for piece in line).rstrip()
+                for line in lines
+            ]
+        from rich.color import ColorSystem
+        from rich.style import Style as Look
+
+        looks = {style: Look.parse(look) for style, look in LOOKS.items()}
+
+        def color(text: str, style: Style) -> str:
+            safe = safe_text(text, has_unicode)
+            if style not in looks:
+                return safe
+            return looks[style].render(safe, color_system=ColorSystem.STANDARD)
+
+        return ["".join(color(text, style) for text, style in line) for line in lines]
+
+
+@contextmanager
+def full_screen(out: IO[str]) -> Iterator[None]:
+    """Use the terminal's other screen, without a cursor, and return to the first one."""
+    stream = unwrap(out)
+    stream.write(_ENTER)
+    try:
+        yield
+    finally:
+        stream.write(_LEAVE)
+        stream.flush()
+
+
+class Panel:
+    """Lines at the end of a terminal's output, below all that is written by `above`.
+
+    Its methods may be called by several threads.
+    """
+
+    def __init__(self, out: IO[str] = sys.stdout) -> None:
+        self._out = unwrap(out)
+        self._texts: list[str] = []
+        self._lock = threading.Lock()
+
+    def paint(self, texts: Sequence[str]) -> None:
+        """Replace the panel's lines, which are rendered."""
+        with self._lock:
+            self._out.write(self._clear())
+            self._texts = list(texts)
+            self._write()
+
+    def above(self, text: str) -> None:
+        """Write complete lines above the panel."""
+        with self._lock:
+            self._out.write(self._clear() + text)
+            self._write()
+
+    def _clear(self) -> str:
+        return f"\x1b[{len(self._texts)}F{_CLEAR_BELOW}" if self._texts else ""
+
+    def _write(self) -> None:
+        self._out.write("".join(f"{text}\n" for text in self._texts))
+        self._out.flush()

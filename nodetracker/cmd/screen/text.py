@@ -1,0 +1,140 @@
+r"""Make text safe to print, and measure and cut it by the cells that it takes.
+
+Names, labels and messages come from guests, engines and other hosts. Characters by
+which such text could move the cursor, color the rest of the screen, forge lines or
+reverse their order are shown as ``\x1b``.
+"""
+
+import re
+from typing import IO, TextIO
+
+ERROR_LENGTH = 500
+"""Maximum length of an error's line."""
+
+# C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
+# surrogates, which no encoding accepts.
+_UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+_UNSAFE_CHARACTER = re.compile(f"[{_UNSAFE}]")
+_UNSAFE_BUT_NEWLINE = re.compile(f"(?!\n)[{_UNSAFE}]")
+
+
+def safe_text(text: str, has_unicode: bool = True) -> str:
+    r"""Return a text with its control characters shown as escapes; a safe text is not changed.
+
+    Args:
+        has_unicode: False also shows characters other than ASCII as escapes.
+
+    >>> print(safe_text("a\x1b[31m\nb\u202e"))
+    a\x1b[31m\x0ab\u202e
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown = _UNSAFE_CHARACTER.sub(_escape, text)
+    return shown if has_unicode else shown.encode("ascii", "backslashreplace").decode()
+
+
+def safe_lines(text: str) -> str:
+    """Return a text like `safe_text` that keeps its newlines."""
+    return _UNSAFE_BUT_NEWLINE.sub(_escape, text)
+
+
+def render_error(error: object) -> str:
+    """Return the line of an error: safe to print, and cut after 500 characters."""
+    text = safe_text(str(error))
+    return text if len(text) <= ERROR_LENGTH else f"{text[: ERROR_LENGTH - 3]}..."
+
+
+def width_of(text: str) -> int:
+    """Return the number of cells that a safe text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # imported late: most text is ASCII
+
+    return cell_len(text)
+
+
+def cut_text(text: str, width: int, has_unicode: bool = True) -> str:
+    """Return a text that takes at most `width` cells; an ellipsis ends one that was cut.
+
+    >>> cut_text("compute-with-a-long-name", 12), cut_text("short", 12)
+    ('compute-wit…', 'short')
+    """
+    if width_of(text) <= width:
+        return text
+    ellipsis = "…" if has_unicode else "..."
+    room = max(0, width - len(ellipsis))
+    if text.isascii():
+        return (text[:room] + ellipsis)[:width]
+    from rich.cells import set_cell_size
+
+    return (set_cell_size(text, room).rstrip() + ellipsis)[:width]
+
+
+def pad_text(text: str, width: int, is_right: bool = False) -> str:
+    """Return a text with blanks up to `width` cells."""
+    blanks = " " * (width - width_of(text))
+    return blanks + text if is_right else text + blanks
+
+
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return the lines of a text, broken between words; only longer words are broken.
+
+    >>> wrap_text("the node is not listed", 11)
+    ['the node is', 'not listed']
+    """
+    lines, current = [], ""
+    for word in text.split(" "):
+        joined = f"{current} {word}" if current else word
+        if width_of(joined) <= width:
+            current = joined
+            continue
+        if current:
+            lines.append(current)
+        while width_of(word) > width:
+            head = _head(word, width)
+            lines.append(head)
+            word = word[len(head) :]
+        current = word
+    return [*lines, current]
+
+
+def _head(text: str, width: int) -> str:
+    """Return the longest start of a text that takes at most `width` cells, at least one."""
+    end = min(len(text), width)
+    while end > 1 and width_of(text[:end]) > width:
+        end -= 1
+    return text[: max(1, end)]
+
+
+class SafeStream:
+    """An output to a terminal whose text is made safe; all else is the stream's own.
+
+    Attributes:
+        stream: for what `nodetracker.cmd.screen.output` has made safe already.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, of which lines are kept."""
+        return self.stream.write(safe_lines(text))
+
+    def __getattr__(self, name: str) -> object:
+        """Return an attribute of the stream."""
+        return getattr(self.stream, name)
+
+
+def make_safe(stream: TextIO) -> TextIO:
+    """Return a stream whose text is made safe if it is a terminal, else the stream itself."""
+    return SafeStream(stream) if stream.isatty() else stream  # type: ignore[return-value]
+
+
+def unwrap(stream: IO[str]) -> IO[str]:
+    """Return the stream below a `SafeStream`."""
+    return stream.stream if isinstance(stream, SafeStream) else stream
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,96 @@
+"""Render single values for people: ages, sizes in binary units, shares, JSON."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from nodetracker.units import MIB_PER_GIB, render_amount
+
+NONE = "-"
+"""Shown for a value that is unknown or not set."""
+
+_AGES = ((120, 1, "s"), (120 * 60, 60, "min"), (48 * 3600, 3600, "h"), (float("inf"), 86400, "d"))
+_SIZES = ("MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def render_age(seconds: float | None) -> str:
+    """Return an age in the largest unit of which it has at least two.
+
+    >>> [render_age(age) for age in (12.3, 119, 120, 7200, 172800, None)]
+    ['12 s', '119 s', '2 min', '2 h', '2 d', 'never']
+    """
+    if seconds is None:
+        return "never"
+    whole = max(0, int(seconds))
+    size, unit = next((size, unit) for limit, size, unit in _AGES if whole < limit)
+    return f"{whole // size} {unit}"
+
+
+def age_of(text: str, now: datetime) -> float:
+    """Return the age in seconds of a time in ISO 8601; negative in the future."""
+    return (now - datetime.fromisoformat(text)).total_seconds()
+
+
+def render_moment(text: str | None, now: datetime) -> str:
+    """Return a time in ISO 8601 as an age, or as ``in 5 min`` in the future; None as "-"."""
+    if text is None:
+        return NONE
+    age = age_of(text, now)
+    return f"in {render_age(-age)}" if age <= -1 else render_age(age)
+
+
+def render_mib(mib: float | None) -> str:
+    """Return an amount of MiB with its largest binary unit and at most three digits before it.
+
+    >>> [render_mib(mib) for mib in (512, 1536, 65536, 1535.5 * 1024 * 1024, -512, None)]
+    ['512 MiB', '1.5 GiB', '64 GiB', '1.5 PiB', '-512 MiB', '-']
+    """
+    if mib is None:
+        return NONE
+    amount, unit = float(mib), 0
+    while abs(amount) >= 1000 and unit < len(_SIZES) - 1:
+        amount, unit = amount / MIB_PER_GIB, unit + 1
+    digits = 0 if abs(amount) >= 100 or not unit else 1
+    return f"{render_amount(round(amount, digits))} {_SIZES[unit]}"
+
+
+def render_gib(gib: float | None) -> str:
+    """Return an amount of GiB like `render_mib`."""
+    return NONE if gib is None else render_mib(gib * MIB_PER_GIB)
+
+
+def render_percent(part: float, whole: float) -> str:
+    """Return a share in whole percent; of nothing it is "-".
+
+    >>> render_percent(7, 8), render_percent(12, 8), render_percent(0, 0)
+    ('88 %', '150 %', '-')
+    """
+    return f"{100 * part / whole:.0f} %" if whole > 0 else NONE
+
+
+def render_json(value: Any) -> str:
+    """Return a value as compact JSON in one line, as ``jq -c`` prints it."""
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
+
+
+def render_plain(value: Any) -> str:
+    """Return any value for people: text as it is, None as "-", the rest as JSON has it."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return render_amount(value)
+    if isinstance(value, Mapping | list | tuple):
+        return render_json(value)
+    return str(value)
+
+
+def count_noun(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> count_noun(1, "node"), count_noun(2, "node")
+    ('1 node', '2 nodes')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,70 @@
+"""What is printed is safe, and takes as many cells as it is thought to."""
+
+import io
+
+import pytest
+
+from nodetracker.cmd.screen.text import (
+    SafeStream,
+    cut_text,
+    make_safe,
+    render_error,
+    safe_lines,
+    safe_text,
+    width_of,
+    wrap_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("vm-1", "vm-1"),
+        ("\x1b[2J", r"\x1b[2J"),
+        ("a\nb\tc\r", r"a\x0ab\x09c\x0d"),
+        ("\x9b31m", r"\x9b31m"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+        ("a\u2028b", r"a\u2028b"),
+        ("\udc80", r"\udc80"),
+        ("日本", "日本"),
+        ("back\\slash", "back\\slash"),
+    ],
+)
+def test_control_characters_are_shown_and_all_others_kept(text, shown):
+    assert safe_text(text) == shown
+    assert safe_text(shown) == shown
+
+
+def test_only_ascii_is_shown_where_nothing_else_can_be():
+    assert safe_text("Zürich 日", has_unicode=False) == r"Z\xfcrich \u65e5"
+
+
+def test_lines_are_kept_where_they_are_meant():
+    assert safe_lines("a\nb\x1b") == "a\nb\\x1b"
+
+
+def test_an_error_is_one_line_of_500_characters_at_most():
+    assert render_error("a\nb") == r"a\x0ab"
+    assert len(render_error("x" * 501)) == 500
+    assert render_error("x" * 501).endswith("x...")
+    assert render_error("x" * 500) == "x" * 500
+
+
+def test_wide_characters_take_two_cells():
+    assert width_of("日本") == 4
+    assert cut_text("日本日本", 5) == "日本…"
+    assert wrap_text("日本日本", 4) == ["日本", "日本"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_text_for_a_terminal_is_made_safe_and_other_text_is_not_changed():
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        make_safe(stream).write("host \x1b]0;x\x07\n")
+    assert terminal.getvalue() == "host \\x1b]0;x\\x07\n"
+    assert file.getvalue() == "host \x1b]0;x\x07\n"
+    assert SafeStream(terminal).isatty()
