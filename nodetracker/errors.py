@@ -115,11 +115,14 @@ class ClaimRefusedError(RefusedError):
 
     Args:
         reasons: every reason, with its amounts.
+        checks: names of the checks that failed, see `AdmissionCheck`; of a claim
+            without a host, those of the nearest node.
     """
 
-    def __init__(self, reasons: Sequence[str]) -> None:
+    def __init__(self, reasons: Sequence[str], checks: Sequence[str] = ()) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = tuple(reasons)
+        self.checks = tuple(map(str, checks))
 
 
 class MoveSourceError(ClaimRefusedError):

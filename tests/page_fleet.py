@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.auth.noauth import NoauthAuthenticator
-from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.server import Server
@@ -21,10 +19,10 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
-from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import AdmissionPolicy, ApiSettings
+from nodetracker.settings import ApiSettings
 from tests.builders import make_service
 from tests.functional.servers.process import find_free_port
+from tests.unit.api.conftest import make_backend
 
 RULES = ("nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete")
 _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
@@ -154,17 +152,11 @@ class PageStore(MemoryStore):
 def serve_page(store: MemoryStore, max_age: int = 1):
     """Serve the API and its page without users; yield the address of the page."""
     settings = ApiSettings("api-1", port=find_free_port(), overview_max_age=max_age)
-    policy = AdmissionPolicy(60, 600)
-    backend = Backend(
-        version="1.2.3",
+    backend = replace(
+        make_backend(store),
         settings=settings,
-        store=store,
-        agents=AgentCalls(None),
-        policy=policy,
-        scheduler=Scheduler(store, policy),
         fleet=FleetCache(store, settings),
         authorizer=AllowAll(),
-        delete_queues=lambda host, binary: None,
     )
     layers: Sequence = (
         request_id_layer,

@@ -11,6 +11,8 @@ from nodetracker.api.encoded_body import EncodedBody
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.microversions import Version
 from nodetracker.errors import ForbiddenError, NotFoundError
+from nodetracker.metrics.api import ApiCounters, ApiMetrics
+from nodetracker.model.health import Health
 from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import ApiSettings
@@ -38,6 +40,9 @@ class Backend:
 
     Attributes:
         delete_queues: deletes a deleted service's queues (host, binary) from the broker.
+        counters: of what requests do.
+        metrics: renders these counters.
+        read_health: returns the service's current health, without any query.
     """
 
     version: str
@@ -49,6 +54,9 @@ class Backend:
     fleet: FleetCache
     authorizer: Authorizer
     delete_queues: Callable[[str, str], None]
+    counters: ApiCounters
+    metrics: ApiMetrics
+    read_health: Callable[[], Health]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ Everything that all handlers have in common happens here, in this order:
 credentials, microversion, rule, query, body.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -21,7 +22,7 @@ from nodetracker.api.family import Family, family_of
 from nodetracker.api.microversions import COMPUTE, CONTAINER, Microversions, Version
 from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
-from nodetracker.errors import AuthenticationError, ForbiddenError
+from nodetracker.errors import AuthenticationError, ForbiddenError, StoreError
 from nodetracker.schemas.validator import check
 
 _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
@@ -53,7 +54,8 @@ class Endpoint:
             operation, version = _select_operation(operations, request, response, context)
             url = _read_url(request, self._backend)
             call = Call(self._backend, context, url, version, params)
-            return self._carry_out(operation, call, request)
+            with self._noted_store_errors(operation, request):
+                return self._carry_out(operation, call, request)
 
         if not operations[0].may_change(request.method):
             if request.method not in SAFE_METHODS:
@@ -69,6 +71,17 @@ class Endpoint:
     def _reject_foreign_page(self, request: falcon.Request) -> None:
         if is_foreign_page(request.env, self._backend.settings.public_url):
             raise ForbiddenError("A page of another site may not change anything.")
+
+    @contextlib.contextmanager
+    def _noted_store_errors(self, operation: Operation, request: falcon.Request) -> Iterator[None]:
+        store_errors = self._backend.counters.store_errors
+        try:
+            yield
+        except StoreError as error:
+            store_errors.add(error)
+            raise
+        if not operation.is_open and family_of(request.path) is not Family.ROOT:
+            store_errors.note_success()
 
     def _carry_out(self, operation: Operation, call: Call, request: falcon.Request) -> Answer:
         """Check the rest of a request and call the handler."""

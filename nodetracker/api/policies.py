@@ -125,6 +125,12 @@ _OWN = (
         "Show the fleet's metrics, unless [api] open_metrics is set.",
         "GET /metrics",
     ),
+    _rule(
+        "nodetracker:health:show",
+        _FLEET_READER,
+        "Show the texts of problems in the service's health, which is open without them.",
+        "GET /health",
+    ),
     _own("nodes", "list", _FLEET_READER, "List nodes.", "GET nodes"),
     _own(
         "nodes",

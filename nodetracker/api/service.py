@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nodetracker.accounting.liveness import find_broker_outage, is_first_watcher
 from nodetracker.api.server import Server
-from nodetracker.errors import NodetrackerError, StoreError
+from nodetracker.errors import NodetrackerError
 from nodetracker.fleet.host_down_watch import HostDownWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.loops import PeriodicLoop
@@ -35,6 +35,7 @@ class ApiService:
 
     Args:
         notifier: sends the store's notifications, None without a broker.
+        database: logs when heartbeats and the watch of hosts cannot use the database.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ApiService:
         store: Store,
         membership: Membership,
         notifier: Sender | None,
+        database: OutageLog,
     ) -> None:
         self.graceful_shutdown_timeout: float = settings.graceful_shutdown_timeout
         self._settings = settings
@@ -52,7 +54,7 @@ class ApiService:
         self._membership = membership
         self._notifier = notifier
         self._hosts_down = HostDownWatch(store, settings.service_down_time)
-        self._database = OutageLog("The database", StoreError, LOG)
+        self._database = database
         interval = settings.report_interval
         self._loops: Sequence[PeriodicLoop] = (
             PeriodicLoop("heartbeats", self._report_state, interval, self._fail),

@@ -1,6 +1,7 @@
 """Build authentication and authorization of the REST API from the configuration."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from wsgiref.types import WSGIApplication
@@ -30,11 +31,22 @@ class Access:
     Attributes:
         layer: makes requests carry the identity of their credentials.
         failures: requests with wrong credentials.
+        read_user_file_problem: returns why nobody can log in; None without a user file.
     """
 
     layer: Layer
     authorizer: PolicyAuthorizer
     failures: LoginFailures
+    read_user_file_problem: Callable[[], str | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Strategy:
+    """A strategy of authentication, with the layer that it needs around it."""
+
+    authenticator: Authenticator
+    layer: Layer
+    read_user_file_problem: Callable[[], str | None] | None = None
 
 
 def build_access(conf: cfg.ConfigOpts) -> Access:
@@ -44,13 +56,15 @@ def build_access(conf: cfg.ConfigOpts) -> Access:
         ConfigError: a value or a policy file is invalid, or a library is missing.
     """
     _check_exposure(conf)
-    authenticator, validate = _build_strategy(conf)
+    strategy = _build_strategy(conf)
     failures = LoginFailures()
 
     def protect(application: WSGIApplication) -> WSGIApplication:
-        return drop_identity_headers(validate(authenticate(application, authenticator, failures)))
+        authenticated = authenticate(application, strategy.authenticator, failures)
+        return drop_identity_headers(strategy.layer(authenticated))
 
-    return Access(protect, PolicyAuthorizer(make_enforcer(conf)), failures)
+    authorizer = PolicyAuthorizer(make_enforcer(conf))
+    return Access(protect, authorizer, failures, strategy.read_user_file_problem)
 
 
 def _check_exposure(conf: cfg.ConfigOpts) -> None:
@@ -65,13 +79,13 @@ def _check_exposure(conf: cfg.ConfigOpts) -> None:
         LOG.warning(_UNPROTECTED, listen)
 
 
-def _build_strategy(conf: cfg.ConfigOpts) -> tuple[Authenticator, Layer]:
-    """Build a strategy and the layer that it needs around it, importing only its own libraries."""
+def _build_strategy(conf: cfg.ConfigOpts) -> _Strategy:
+    """Build the configured strategy, importing only its own libraries."""
     match conf.api.auth_strategy:
         case "noauth":
             from nodetracker.api.auth.noauth import NoauthAuthenticator
 
-            return NoauthAuthenticator(conf.api.public_url), _no_layer
+            return _Strategy(NoauthAuthenticator(conf.api.public_url), _no_layer)
         case "keystone":
             try:
                 from nodetracker.api.auth.keystone import KeystoneAuthenticator, validate_tokens
@@ -80,12 +94,15 @@ def _build_strategy(conf: cfg.ConfigOpts) -> tuple[Authenticator, Layer]:
                     "[api] auth_strategy: keystone needs the library keystonemiddleware: "
                     "pip install 'nodetracker[keystone]'"
                 ) from error
-            return KeystoneAuthenticator(), lambda application: validate_tokens(application, conf)
+            return _Strategy(
+                KeystoneAuthenticator(), lambda application: validate_tokens(application, conf)
+            )
         case _:
             from nodetracker.api.auth.http_basic import HttpBasicAuthenticator
 
             path = Path(conf.api.http_basic_auth_user_file)
-            return HttpBasicAuthenticator(path, conf.api.http_basic_admins), _no_layer
+            basic = HttpBasicAuthenticator(path, conf.api.http_basic_admins)
+            return _Strategy(basic, _no_layer, lambda: basic.problem)
 
 
 def _no_layer(application: WSGIApplication) -> WSGIApplication:

@@ -14,6 +14,7 @@ from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
@@ -55,6 +56,7 @@ class Agent:
         operations: of its host, for other processes and for a REST service in this one.
         endpoint: serves its metrics and health, None if they are not served.
         notifier: sends its notifications, None without a broker.
+        read_status: returns its current status, without any query.
     """
 
     settings: AgentSettings
@@ -67,6 +69,7 @@ class Agent:
     operations: HostOperations
     endpoint: "Endpoint | None"
     notifier: "NotificationSender | None"
+    read_status: Callable[[], AgentStatus]
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings, as far as they may change in a running agent."""
@@ -96,11 +99,11 @@ def build_agent(
     broker = _build_broker(conf)
     notifier = broker.make_notifier(f"compute:{settings.host}")
     store = _build_notifying_store(conf, store or build_store(conf, broker=broker), notifier)
-    if notifier is not None:
-        observers = [*observers, AuditNotifier(settings.host, notifier)]
+    observers = [*observers, *_list_notifiers(settings.host, notifier)]
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     incarnation = _read_incarnation(settings)
+    claims = ClaimCounter()
     endpoint: Endpoint | None = None
     server: RpcServer | None = None
 
@@ -108,13 +111,13 @@ def build_agent(
         return _add_broker(manager.status(), broker, server, notifier)
 
     if is_served and conf.metrics.enabled:
-        metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status)
+        metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status, claims)
         observers = [*observers, metrics]
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
     )  # fmt: skip
-    operations = HostOperations(settings.host, manager, driver, store)
+    operations = HostOperations(settings.host, manager, driver, store, claims)
     servers: list[CallServer] = []
     if is_served:
         servers.append(AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations))
@@ -122,8 +125,12 @@ def build_agent(
     service = ComputeService(settings, manager, servers if server is None else [*servers, server])
     return Agent(
         settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
-        notifier,
+        notifier, read_status,
     )  # fmt: skip
+
+
+def _list_notifiers(host: str, notifier: "NotificationSender | None") -> list[AuditObserver]:
+    return [] if notifier is None else [AuditNotifier(host, notifier)]
 
 
 def _add_broker(
@@ -138,6 +145,7 @@ def _add_broker(
         has_broker=broker.is_configured,
         rpc_error=None if server is None else server.error,
         notifications_error=None if notifier is None else notifier.error,
+        call_error=broker.call_error,
     )
 
 
@@ -239,6 +247,7 @@ def _build_endpoint(
     probes: ProbeRunner,
     notifier: "NotificationSender | None",
     status: Callable[[], AgentStatus],
+    claims: ClaimCounter,
 ) -> "tuple[AgentMetrics, Endpoint]":
     """Build the metrics, which observe the audits, and the endpoint of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
@@ -246,7 +255,7 @@ def _build_endpoint(
     from nodetracker.metrics.pages import make_application
 
     metrics = AgentMetrics(
-        version("nodetracker"), conf.compute.compute_driver, status, probes, notifier
+        version("nodetracker"), conf.compute.compute_driver, status, probes, claims, notifier
     )
     application = make_application(metrics.registry, lambda: evaluate_health(status()))
     return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)

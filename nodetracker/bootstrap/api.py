@@ -1,18 +1,22 @@
 """Build the REST service from its configuration."""
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from wsgiref.types import WSGIApplication
 
 from oslo_config import cfg
 
+from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import Layer, proxy_layer, request_id_layer
+from nodetracker.api.measuring import count_requests
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
@@ -26,12 +30,17 @@ from nodetracker.bootstrap.settings import (
     read_host_name,
 )
 from nodetracker.bootstrap.stores import build_store
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.errors import ConfigError
+from nodetracker.errors import ConfigError, StoreError
 from nodetracker.fleet.membership import Membership
+from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
+from nodetracker.model.health import Health
 from nodetracker.model.service import API_BINARY
+from nodetracker.model.status import AgentStatus, ApiStatus
 from nodetracker.notifying_store import notifying_store
+from nodetracker.outage import OutageLog
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.scheduler.scheduler import Scheduler
@@ -51,7 +60,9 @@ class _Parts:
     store: Store
     notifier: NotificationSender | None
     clock: DatabaseClock
-    application: WSGIApplication
+    agents: AgentCalls
+    broker: Broker
+    counters: ApiCounters
 
 
 def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
@@ -61,7 +72,7 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
         ConfigError: a value is invalid; the message names it.
     """
     parts = _build_parts(conf)
-    server = Server(parts.application, parts.settings)
+    database = OutageLog("The database", StoreError, logging.getLogger(ApiService.__module__))
     membership = Membership(
         parts.store,
         parts.settings.host,
@@ -71,7 +82,17 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
         read_incarnation(str(uuid.uuid4()), parts.settings.report_interval),
         parts.clock,
     )
-    service = ApiService(parts.settings, server, parts.store, membership, parts.notifier)
+
+    def read_status() -> ApiStatus:
+        return ApiStatus(
+            database_error=database.error,
+            heartbeat_age_seconds=membership.age_seconds,
+            has_broker=parts.broker.is_configured,
+            broker_error=_find_broker_error(parts),
+        )
+
+    server = Server(_build_application(conf, parts, read_status), parts.settings)
+    service = ApiService(parts.settings, server, parts.store, membership, parts.notifier, database)
     return service, server
 
 
@@ -81,19 +102,49 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
     Raises:
         ConfigError: as `build_api`.
     """
-    return _build_parts(conf).application
+    parts = _build_parts(conf)
+
+    def read_status() -> ApiStatus:
+        return ApiStatus(
+            database_error=parts.counters.store_errors.error,
+            has_heartbeat=False,
+            has_broker=parts.broker.is_configured,
+            broker_error=_find_broker_error(parts),
+        )
+
+    return _build_application(conf, parts, read_status)
 
 
-def build_own_server(conf: cfg.ConfigOpts, store: Store, agents: AgentDirectory) -> Server:
+def build_own_server(
+    conf: cfg.ConfigOpts,
+    store: Store,
+    agents: AgentDirectory,
+    read_agent: Callable[[], AgentStatus],
+) -> Server:
     """Build the server of an agent's own process, over its store and operations.
+
+    Args:
+        read_agent: returns the agent's status.
 
     Raises:
         ConfigError: as `build_api`.
     """
     settings = build_api_settings(conf)
-    delete_queues = Broker(conf).delete_service_queues
-    application = _build_application(conf, settings, store, AgentCalls(agents), delete_queues)
-    return Server(application, settings)
+    parts = _Parts(
+        settings, store, None, DatabaseClock(), AgentCalls(agents), Broker(conf),
+        _make_counters(settings),
+    )  # fmt: skip
+
+    def read_status() -> ApiStatus:
+        agent = read_agent()
+        return ApiStatus(
+            database_error=agent.database_error,
+            heartbeat_age_seconds=agent.heartbeat_age_seconds,
+            has_broker=agent.has_broker,
+            broker_error=agent.broker_error,
+        )
+
+    return Server(_build_application(conf, parts, read_status), settings)
 
 
 def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
@@ -140,8 +191,19 @@ def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
     if notifier is not None:
         store = notifying_store(store, notifier)
     agents = AgentCalls(directory, lambda: clock.set(store.now()))
-    application = _build_application(conf, settings, store, agents, broker.delete_service_queues)
-    return _Parts(settings, store, notifier, clock, application)
+    return _Parts(settings, store, notifier, clock, agents, broker, _make_counters(settings))
+
+
+def _make_counters(settings: ApiSettings) -> ApiCounters:
+    return ApiCounters(
+        RequestCounter(), ClaimCounter(), StoreErrorCounter(settings.service_down_time)
+    )
+
+
+def _find_broker_error(parts: _Parts) -> str | None:
+    """Return why the broker cannot be used, as far as this process has tried."""
+    notifications_error = None if parts.notifier is None else parts.notifier.error
+    return notifications_error or parts.broker.call_error
 
 
 def _build_store(conf: cfg.ConfigOpts, broker: Broker, threads: int) -> Store:
@@ -160,27 +222,51 @@ def _build_store(conf: cfg.ConfigOpts, broker: Broker, threads: int) -> Store:
 
 
 def _build_application(
-    conf: cfg.ConfigOpts,
-    settings: ApiSettings,
-    store: Store,
-    agents: AgentCalls,
-    delete_queues: Callable[[str, str], None],
+    conf: cfg.ConfigOpts, parts: _Parts, read_process: Callable[[], ApiStatus]
 ) -> WSGIApplication:
+    """Build the application.
+
+    Args:
+        read_process: returns what this process knows of its database, heartbeats and broker.
+    """
+    settings, store = parts.settings, parts.store
     access = build_access(conf)
     policy = build_admission_policy(conf)
+    fleet = FleetCache(store, settings)
+
+    def read_health() -> Health:
+        read_problem = access.read_user_file_problem
+        status = replace(
+            read_process(),
+            service_down_time=settings.service_down_time,
+            has_user_file=read_problem is not None,
+            user_file_error=None if read_problem is None else read_problem(),
+            overview_age_seconds=fleet.age_seconds,
+        )
+        return evaluate_api_health(status)
+
     backend = Backend(
         version=version("nodetracker"),
         settings=settings,
         store=store,
-        agents=agents,
+        agents=parts.agents,
         policy=policy,
         scheduler=Scheduler(store, policy, build_scheduler_settings(conf)),
-        fleet=FleetCache(store, settings),
+        fleet=fleet,
         authorizer=access.authorizer,
-        delete_queues=delete_queues,
+        delete_queues=parts.broker.delete_service_queues,
+        counters=parts.counters,
+        metrics=ApiMetrics(
+            version("nodetracker"),
+            parts.counters,
+            access.failures,
+            lambda: read_process().database_error is None,
+        ),
+        read_health=read_health,
     )
+    counting: Layer = partial(count_requests, counter=parts.counters.requests)
     proxies: tuple[Layer, ...] = (proxy_layer(conf),) if _is_behind_proxy(conf) else ()
-    layers = (*proxies, request_id_layer, access.layer)
+    layers = (counting, *proxies, request_id_layer, access.layer)
     return build_application(backend, list_routes(settings.open_metrics), layers)
 
 

@@ -72,6 +72,11 @@ class Broker:
             self._caller = self._caller or RpcCaller(lambda: transport, DatabaseClock())
             return self._caller
 
+    @property
+    def call_error(self) -> str | None:
+        """Why the last call of this process did not reach the broker, None if it did."""
+        return None if self._caller is None else self._caller.broker_error
+
     def find_agents(self) -> AgentDirectory:
         """Return the client of the agents.
 

@@ -81,7 +81,7 @@ def _run(arguments: Sequence[str]) -> int:
     own_file = _write_own_file(state_path, settings.host)
     agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
     agents = OwnAgentDirectory(settings.host, agent.operations)
-    server = build_own_server(conf, agent.store, agents)
+    server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")
     print(
         f"Query it from another terminal: {_manage()} --config-file {own_file} node list",

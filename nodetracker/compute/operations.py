@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.errors import DriverFeatureError, RefusedError
 from nodetracker.fleet.node_resolution import find_node, missing_node
@@ -20,7 +21,11 @@ from nodetracker.ports import Driver, HostAgent, OperatorStore
 
 
 class HostOperations:
-    """Serves one host; safe for several threads."""
+    """Serves one host; safe for several threads.
+
+    Args:
+        claims: counts the requests for claims and moves.
+    """
 
     def __init__(
         self,
@@ -28,11 +33,13 @@ class HostOperations:
         manager: ComputeManager,
         driver: Driver,
         store: OperatorStore,
+        claims: ClaimCounter,
     ) -> None:
         self._host = host
         self._manager = manager
         self._driver = driver
         self._store = store
+        self._claims = claims
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
         """See `HostAgent`."""
@@ -48,7 +55,9 @@ class HostOperations:
         parsed = self._parse(request)
         nodename = parsed.nodename or find_node(self._store, self._host).nodename
         policy = self._manager.policy
-        return require_active(self._store.create_claim(parsed, self._host, nodename, policy))
+        with self._claims.count():
+            claim = self._store.create_claim(parsed, self._host, nodename, policy)
+        return require_active(claim)
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
@@ -67,7 +76,9 @@ class HostOperations:
         parsed = self._parse(request)
         nodename = parsed.nodename or find_node(self._store, self._host).nodename
         policy = self._manager.policy
-        return require_open(self._store.create_migration(parsed, self._host, nodename, policy))
+        with self._claims.count():
+            migration = self._store.create_migration(parsed, self._host, nodename, policy)
+        return require_open(migration)
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `HostAgent`."""

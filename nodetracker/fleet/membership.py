@@ -1,6 +1,7 @@
 """Keep the services row of a process without nodes, such as a conductor."""
 
 import logging
+import time
 from collections.abc import Callable
 
 from nodetracker.clock import DatabaseClock
@@ -25,6 +26,7 @@ class Membership:
         topic: under which it is called, "" if it is not.
         clock: set to the database's time with each heartbeat.
         state: returns the problems to store in the row.
+        monotonic: seconds that never go back, for the age.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Membership:
         incarnation: Incarnation,
         clock: DatabaseClock,
         state: Callable[[], AuditState] = _nothing,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._host = host
@@ -46,9 +49,17 @@ class Membership:
         self._incarnation = incarnation
         self._clock = clock
         self._state = state
+        self._monotonic = monotonic
+        self._reported_at: float | None = None
         self._key: AgentKey | None = None
         self._count = 0
         self._has_warned = False
+
+    @property
+    def age_seconds(self) -> float | None:
+        """Age of the last heartbeat that was written, None before the first."""
+        reported_at = self._reported_at
+        return None if reported_at is None else self._monotonic() - reported_at
 
     def report_state(self) -> None:
         """Write one heartbeat, after taking over the row if it is not this process's.
@@ -60,6 +71,7 @@ class Membership:
         self._count += 1  # never the same twice: one whose answer was lost may have been written
         try:
             self._store.report_state(key, self._count, self._state())
+            self._reported_at = self._monotonic()
         except FencedError:
             self._key = None
             if not self._has_warned:

@@ -10,7 +10,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.metrics.audits import AuditCounter
+from nodetracker.metrics.claims import render_claims
 from nodetracker.metrics.families import counter, gauge, gauges, info
 from nodetracker.metrics.nodes import render_nodes
 from nodetracker.metrics.probes import ProbeSource, render_probes
@@ -42,6 +44,7 @@ class AgentMetrics(Collector):
     Args:
         version: of the software.
         drivers: names of the active drivers.
+        claims: requests for claims by calls of other processes.
         status: returns the agent's current status.
         notifications: counters of the notification sender, None without one.
     """
@@ -52,12 +55,14 @@ class AgentMetrics(Collector):
         drivers: Sequence[str],
         status: Callable[[], AgentStatus],
         probes: ProbeSource,
+        claims: ClaimCounter,
         notifications: NotificationCounts | None = None,
     ) -> None:
         self._version = version
         self._drivers = ",".join(drivers)
         self._status = status
         self._probes = probes
+        self._claims = claims
         self._notifications = notifications
         self._lock = threading.Lock()
         self._counter = AuditCounter()
@@ -119,6 +124,7 @@ class AgentMetrics(Collector):
                 "Notifications dropped in favour of newer ones while the broker was unavailable.",
                 self._notifications.dropped,
             )
+        yield from render_claims(self._claims.read())
         yield from render_probes(self._probes)
         yield from render_nodes(nodes, status.audit)
 
@@ -149,6 +155,11 @@ def _render_status(status: AgentStatus) -> Iterator[Metric]:
     )
     yield gauge("database_up", "1 while the database is available.", status.database_error is None)
     yield gauge("driver_up", "1 while the driver can list all nodes.", status.driver_error is None)
+    yield gauge(
+        "broker_up",
+        "1 unless the message broker cannot be used; no series without a broker.",
+        status.broker_error is None if status.has_broker else None,
+    )
     yield counter(
         "heartbeats", "Heartbeats counted in the host's services row.", status.report_count
     )

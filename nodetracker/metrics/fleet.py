@@ -24,6 +24,10 @@ _PARTS: dict[str, tuple[str, Callable[[ResourceUse], int]]] = {
     "reserved": ("Part reserved for hosts", lambda use: use.reserved),
     "claimed": ("Part used by claims", lambda use: use.claimed),
     "unclaimed": ("Part used by guests without a claim", lambda use: use.unclaimed),
+    "limit": (
+        "Limit of all usage by the allocation ratio",
+        lambda x: x.limit,
+    ),
 }
 
 

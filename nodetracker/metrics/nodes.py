@@ -8,6 +8,7 @@ from itertools import product
 from prometheus_client.metrics_core import Metric
 
 from nodetracker.metrics.families import Samples, gauges
+from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
@@ -128,6 +129,12 @@ def render_nodes(nodes: Mapping[str, NodeRecord], audit: AuditState) -> Iterator
         _count_guests(nodes),
     )
     yield gauges(
+        "node_claims",
+        "Claims on the node that count as used, by state.",
+        ("nodename", "state"),
+        _count_claims(nodes),
+    )
+    yield gauges(
         "node_facts",
         "Facts of the node by state.",
         ("nodename", "state"),
@@ -146,6 +153,13 @@ def _count_guests(nodes: Mapping[str, NodeRecord]) -> Samples:
         counted = Counter((guest.kind, guest.power_state) for guest in record.guests.values())
         for kind, state in product(WorkloadKind, PowerState):
             yield (name, kind.value, state.value), counted[kind, state]
+
+
+def _count_claims(nodes: Mapping[str, NodeRecord]) -> Samples:
+    for name, record in nodes.items():
+        counted = Counter(claim.state for claim in record.claims.values())
+        for state in ACTIVE_STATES:
+            yield (name, state.value), counted[state]
 
 
 def _count_facts(nodes: Mapping[str, NodeRecord]) -> Samples:

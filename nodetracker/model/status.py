@@ -1,4 +1,4 @@
-"""Status of an agent, for its health check, its metrics and systemd."""
+"""Status of a process, for its health check, its metrics and systemd."""
 
 from dataclasses import dataclass, field
 
@@ -25,6 +25,7 @@ class AgentStatus:
         has_broker: whether a message broker is configured.
         rpc_error: why calls are not served yet; None = they are, or RPC is not configured.
         notifications_error: why notifications cannot be sent, None while they can.
+        call_error: why the last call to a conductor did not reach the broker, None if it did.
     """
 
     host: str
@@ -43,8 +44,42 @@ class AgentStatus:
     has_broker: bool = True
     rpc_error: str | None = None
     notifications_error: str | None = None
+    call_error: str | None = None
+
+    @property
+    def broker_error(self) -> str | None:
+        """Why the broker cannot be used, None while nothing shows that it cannot."""
+        return self.rpc_error or self.notifications_error or self.call_error
 
     @property
     def node_count(self) -> int:
         """Number of nodes as of the last stored audit."""
         return self.fine_nodes + len(self.audit.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiStatus:
+    """The current state of a REST service, taken from memory without any query.
+
+    Attributes:
+        database_error: why the database is unavailable, None while it is available.
+        has_heartbeat: whether the process reports heartbeats; under a foreign WSGI server
+            it does not, and `database_error` is that of its last request.
+        heartbeat_age_seconds: since the last stored heartbeat; None = never.
+        service_down_time: seconds without a heartbeat after which the service is down.
+        has_broker: whether a message broker is configured.
+        broker_error: why the broker cannot be used, None while it can.
+        has_user_file: whether users are those of a file.
+        user_file_error: why nobody can log in, None otherwise.
+        overview_age_seconds: of the fleet's overview; None = without one.
+    """
+
+    database_error: str | None = None
+    has_heartbeat: bool = True
+    heartbeat_age_seconds: float | None = None
+    service_down_time: float = 60.0
+    has_broker: bool = True
+    broker_error: str | None = None
+    has_user_file: bool = True
+    user_file_error: str | None = None
+    overview_age_seconds: float | None = None

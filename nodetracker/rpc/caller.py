@@ -34,6 +34,9 @@ FIRST_VERSION = "1.0"
 
 _THREADS = 64
 
+_DELIVERED = ("MessageUndeliverable", "MessagingTimeout", "RemoteError", "UnsupportedVersion")
+"""Errors of the library of which the broker is not the cause."""
+
 _BROKER = "broker"
 """Key of all calls at the guard: they share one broker, which lets them hang."""
 
@@ -59,6 +62,12 @@ class RpcCaller:
         self.clock = clock
         self._guard: HangGuard[str] = HangGuard("rpc-call", _THREADS, MAX_STUCK)
         self._clients: dict[str, Any] = {}
+        self._broker_error: str | None = None
+
+    @property
+    def broker_error(self) -> str | None:
+        """Why the last call did not reach the broker, None if it did, or without any call."""
+        return self._broker_error
 
     def call(
         self,
@@ -135,14 +144,17 @@ class RpcCaller:
             raise self._stuck_error()
         if not task.wait_until(began + timeout_seconds + SLACK_SECONDS):
             self._guard.abandon(_BROKER, task)
+            self._broker_error = "the message broker cannot be reached or hangs"
             raise RpcUnavailableError(
-                f"{name} did not answer {method} within "
-                f"{timeout_seconds:g} s: the message broker cannot be reached or hangs"
+                f"{name} did not answer {method} within {timeout_seconds:g} s: {self._broker_error}"
             )
-        if task.error is not None:
-            waited = time.monotonic() - began
-            raise _translate(task.error, name, method, timeout_seconds, waited)
-        return task.result()
+        error = task.error
+        if error is None:
+            self._broker_error = None
+            return task.result()
+        is_delivered = type(error).__name__ in _DELIVERED
+        self._broker_error = None if is_delivered else f"{type(error).__name__}: {error}"
+        raise _translate(error, name, method, timeout_seconds, time.monotonic() - began)
 
     def _refuse_when_stuck(self) -> None:
         if self._guard.is_blocked(_BROKER):

@@ -40,11 +40,13 @@ def refuse(
         refused: the candidates that were asked.
     """
     explanation = render_exclusions(others, request)
+    checks = () if others.nearest is None else others.nearest.checks
     if not refused:
-        return ClaimRefusedError([f"no candidate: {explanation}"])
+        return ClaimRefusedError([f"no candidate: {explanation}"], checks)
     reasons = [
         f"{candidate.host}/{candidate.nodename}: {reason}"
         for candidate, of_node in refused
         for reason in of_node
     ]
-    return ClaimRefusedError([*reasons, *([f"others: {explanation}"] if explanation else [])])
+    reasons += [f"others: {explanation}"] if explanation else []
+    return ClaimRefusedError(reasons, checks)

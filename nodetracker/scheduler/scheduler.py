@@ -131,7 +131,7 @@ class Scheduler:
             except NotFoundError as error:
                 raise ClaimRefusedError([str(error)]) from None
             if answer.reasons:
-                raise ClaimRefusedError(answer.reasons)
+                raise ClaimRefusedError(answer.reasons, answer.checks)
             return candidate, answer
 
         return self._ask_each(request, ask, lambda: None)

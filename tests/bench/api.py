@@ -15,17 +15,15 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import falcon.testing
 import psutil
 
-from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
-from nodetracker.api.call import Backend
-from nodetracker.api.context import IDENTITY, Identity, RequestContext
+from nodetracker.api.context import IDENTITY, Identity
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
@@ -37,6 +35,7 @@ from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs
 from tests.statements import count_statements
+from tests.unit.api.conftest import make_backend
 
 BUFFERS_MB = 128
 REPEATS = 3
@@ -83,18 +82,6 @@ class Costs:
     seconds_per_thousand: float
     size: int
     rss_mib: float
-
-
-class AllowAll:
-    """An `Authorizer` that allows everything."""
-
-    def is_allowed(self, context: RequestContext, rule: str, target: Any = None) -> bool:
-        """Return True."""
-        return True
-
-    def list_allowed(self, context: RequestContext) -> list[str]:
-        """Return nothing."""
-        return []
 
 
 def main() -> None:
@@ -145,16 +132,12 @@ def make_counter(store: SqlStore) -> Callable[..., int]:
     """Return a function that returns the statements of a request, after one that warms up."""
     # Copied services send no heartbeats.
     settings = ApiSettings("bench", service_down_time=ADMISSION_POLICY.service_down_time)
-    backend = Backend(
-        version="0",
+    backend = replace(
+        make_backend(store),
         settings=settings,
-        store=store,
-        agents=AgentCalls(None),
-        scheduler=build_scheduler(store),
-        policy=ADMISSION_POLICY,
         fleet=FleetCache(store, settings),
-        authorizer=AllowAll(),
-        delete_queues=lambda host, binary: None,
+        policy=ADMISSION_POLICY,
+        scheduler=build_scheduler(store),
     )
     application = build_application(backend)
     client = falcon.testing.TestClient(lambda environ, start: application(environ, start))

@@ -4,14 +4,9 @@ from urllib.parse import quote
 
 import pytest
 
-from nodetracker.api.agents import AgentCalls
-from nodetracker.api.call import Backend
-from nodetracker.api.fleet_cache import FleetCache
-from nodetracker.ports import AdmissionPolicy, Store
-from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import ApiSettings
+from nodetracker.ports import Store
 from tests.contract.test_ledger import make_node
-from tests.unit.api.conftest import Api, Queues, Rules, SilentAgents
+from tests.unit.api.conftest import Api, make_backend
 
 ODD = ("%", "_", "\\", "'; DROP TABLE claims; --", "<b>", "ß", "名", "😀", "\x7f", " ", "x" * 5000)
 
@@ -19,20 +14,7 @@ ODD = ("%", "_", "\\", "'; DROP TABLE claims; --", "<b>", "ß", "名", "😀", "
 @pytest.fixture
 def api(store: Store) -> Api:
     make_node(store)
-    policy, settings = AdmissionPolicy(60, 600), ApiSettings("api-1")
-    return Api(
-        Backend(
-            version="1",
-            settings=settings,
-            store=store,
-            agents=AgentCalls(SilentAgents()),
-            policy=policy,
-            scheduler=Scheduler(store, policy),
-            authorizer=Rules(),
-            delete_queues=Queues(),
-            fleet=FleetCache(store, settings),
-        )
-    )
+    return Api(make_backend(store))
 
 
 NAMES = (

@@ -138,6 +138,12 @@ class Admission:
         """All reasons for a refusal as text; empty = it fits."""
         return tuple(refusal.reason for refusal in self.refusals)
 
+    @property
+    def checks(self) -> tuple[AdmissionCheck, ...]:
+        """The checks that failed, in their order."""
+        failed = {refusal.check for refusal in self.refusals}
+        return tuple(check for check in AdmissionCheck if check in failed)
+
 
 def admit(
     request: ClaimRequest,

@@ -68,7 +68,6 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
     """Return what a node lacks for a claim, None when it would accept the claim."""
     if not admission.refusals:
         return None
-    failed = {refusal.check for refusal in admission.refusals}
     missing = {
         verdict.resource: _missing_of(verdict) for verdict in admission.verdicts if not verdict.fits
     }
@@ -78,7 +77,7 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
         for resource, amount in missing.items()
         if resource in AMOUNT_CHECKS
     }
-    checks = tuple(check for check in AdmissionCheck if check in failed)
+    checks = admission.checks
     shortage = sum(shares.get(check, 1.0) for check in checks)
     return NearMiss(host, nodename, checks, shortage, missing, admission.reasons)
 

@@ -41,7 +41,7 @@ def decide_grant(
     """
     admission = evaluate_claim(request, node, policy)
     if reasons or admission.reasons:
-        raise ClaimRefusedError([*reasons, *admission.reasons])
+        raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks)
     claim = _make_claim(request, node, admission, policy.claim_timeout)
     return LedgerWrite(claim, new_claim=claim, nodes=(diff_node(node, add_claim(node, claim)),))
 

@@ -1,9 +1,10 @@
-"""Evaluate an agent's health from its current status."""
+"""Evaluate the health of an agent, and of a REST service, from its current status."""
 
+from dataclasses import replace
 from typing import Any
 
 from nodetracker.model.health import Health, HealthCheck, HealthState
-from nodetracker.model.status import AgentStatus
+from nodetracker.model.status import AgentStatus, ApiStatus
 
 MISSED_INTERVALS = 3
 """Audits that may be missed before the rows count as outdated."""
@@ -24,13 +25,32 @@ def evaluate_health(status: AgentStatus) -> Health:
     return Health(
         {
             "audit": _evaluate_audit(status),
-            "database": _evaluate_database(status),
+            "database": _evaluate_database(status.database_error),
             "driver": _evaluate_driver(status),
-            "heartbeat": _evaluate_heartbeat(status),
+            "heartbeat": _evaluate_heartbeat(
+                status.heartbeat_age_seconds, status.service_down_time
+            ),
             "nodes": _evaluate_nodes(status),
             "clock": _evaluate_clock(status),
             "rpc": _evaluate_optional(status.has_broker, status.rpc_error),
             "notifications": _evaluate_optional(status.has_broker, status.notifications_error),
+        }
+    )
+
+
+def evaluate_api_health(status: ApiStatus) -> Health:
+    """Evaluate a REST service: ``fail`` when it cannot use the database, as `evaluate_health`.
+
+    Returns:
+        The checks ``database``, ``broker``, ``user_file``, ``heartbeat`` and ``overview``.
+    """
+    return Health(
+        {
+            "database": _evaluate_database(status.database_error),
+            "broker": _evaluate_optional(status.has_broker, status.broker_error),
+            "user_file": _evaluate_optional(status.has_user_file, status.user_file_error),
+            "heartbeat": _evaluate_api_heartbeat(status),
+            "overview": HealthCheck(details={"age_seconds": _rounded(status.overview_age_seconds)}),
         }
     )
 
@@ -47,8 +67,8 @@ def _evaluate_audit(status: AgentStatus) -> HealthCheck:
     return HealthCheck(details=details)
 
 
-def _evaluate_database(status: AgentStatus) -> HealthCheck:
-    return HealthCheck() if status.database_error is None else _failed(status.database_error)
+def _evaluate_database(error: str | None) -> HealthCheck:
+    return HealthCheck() if error is None else _failed(error)
 
 
 def _evaluate_driver(status: AgentStatus) -> HealthCheck:
@@ -60,14 +80,22 @@ def _evaluate_driver(status: AgentStatus) -> HealthCheck:
     return _failed(status.driver_error)
 
 
-def _evaluate_heartbeat(status: AgentStatus) -> HealthCheck:
-    age = status.heartbeat_age_seconds
+def _evaluate_heartbeat(age: float | None, service_down_time: float) -> HealthCheck:
     details = {"age_seconds": _rounded(age)}
     if age is None:
         return _failed("no heartbeat has been written since the start", details)
-    if age > status.service_down_time:
+    if age > service_down_time:
         return _failed(f"the last heartbeat was written {age:.0f} s ago", details)
     return HealthCheck(details=details)
+
+
+def _evaluate_api_heartbeat(status: ApiStatus) -> HealthCheck:
+    """Evaluate the heartbeat of a service that answers requests without one, too."""
+    if not status.has_heartbeat:
+        return HealthCheck(output="not reported by this process")
+    found = _evaluate_heartbeat(status.heartbeat_age_seconds, status.service_down_time)
+    is_failing = found.state is HealthState.FAIL
+    return replace(found, state=HealthState.WARN) if is_failing else found
 
 
 def _evaluate_nodes(status: AgentStatus) -> HealthCheck:

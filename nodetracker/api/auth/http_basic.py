@@ -61,6 +61,11 @@ class HttpBasicAuthenticator:
         self._turns = threading.BoundedSemaphore(CONCURRENT_CHECKS)
         self._check_timeout = check_timeout
 
+    @property
+    def problem(self) -> str | None:
+        """Why nobody can log in, as of the last request; None if somebody can."""
+        return self._users.problem
+
     def identify(self, environ: WSGIEnvironment) -> Identity:
         """Return the user of the ``Authorization`` header; raises as `Authenticator.identify`."""
         credentials = parse_basic(environ.get("HTTP_AUTHORIZATION", ""))
@@ -149,6 +154,7 @@ class _WatchedUsers:
         self._version: tuple[int, ...] | None = None
         self._users = UserFile()
         self._lock = threading.Lock()
+        self.problem: str | None = None
         self.read()
 
     def read(self) -> UserFile:
@@ -163,7 +169,9 @@ class _WatchedUsers:
             users = parse_user_file(read_user_file(self._path))
         except (OSError, UnicodeError) as error:
             LOG.error("User file %s: cannot be read: %s; nobody can log in", self._path, error)
+            self.problem = f"{self._path} cannot be read: {error}"
             return UserFile()
+        self.problem = None if users.hashes else f"{self._path} has no user"
         for problem in users.problems:
             LOG.warning("User file %s: %s; ignoring the line", self._path, problem)
         if not users.hashes:

@@ -1,11 +1,23 @@
 """``/metrics``."""
 
 from nodetracker.api.call import Answer, Call
+from nodetracker.errors import BusyError, StoreError
 from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
 
 
 def show_metrics(call: Call) -> Answer:
-    """Show the fleet's metrics for Prometheus, from the overview that all callers share."""
-    overview = call.backend.fleet.get().overview
-    page = render_page(overview, call.backend.settings.metrics_per_node)
-    return Answer(page=page, headers={"Content-Type": CONTENT_TYPE})
+    """Show this service's metrics for Prometheus, and the fleet's from the shared overview.
+
+    Without the database only its own.
+    """
+    backend = call.backend
+    pages = []
+    try:
+        overview = backend.fleet.get().overview
+        pages.append(render_page(overview, backend.settings.metrics_per_node))
+    except BusyError:
+        pass
+    except StoreError as error:
+        backend.counters.store_errors.add(error)
+    pages.append(backend.metrics.render_page())
+    return Answer(page=b"".join(pages), headers={"Content-Type": CONTENT_TYPE})

@@ -5,7 +5,7 @@ see `endpoint`. A route is found by its path, whatever its place in the table.
 """
 
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.handlers import metrics
+from nodetracker.api.handlers import health, metrics
 from nodetracker.api.openapi import build_document
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.routes.nova import NOVA
@@ -23,6 +23,7 @@ _DOCUMENT = route(
     GET=Operation(show_openapi, rule=None, answers={200: {"type": "object"}}),
 )
 
+_HEALTH = route("/health", GET=Operation(health.show_health, rule=None))
 _METRICS_RULE = "nodetracker:metrics:show"
 
 
@@ -34,7 +35,7 @@ def list_routes(open_metrics: bool = False) -> tuple[Route, ...]:
     """
     rule = None if open_metrics else _METRICS_RULE
     page = Operation(metrics.show_metrics, rule, answers={200: {"type": "string"}})
-    return (*NOVA, *ZUN, *OWN, _DOCUMENT, route("/metrics", GET=page))
+    return (*NOVA, *ZUN, *OWN, _DOCUMENT, _HEALTH, route("/metrics", GET=page))
 
 
 ROUTES = list_routes()

@@ -10,8 +10,10 @@ import falcon.testing
 import pytest
 from jsonschema import Draft202012Validator
 
+from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
+from nodetracker.api.auth.layer import LoginFailures
 from nodetracker.api.call import Backend
 from nodetracker.api.context import IDENTITY, Identity, RequestContext
 from nodetracker.api.family import Family, family_of
@@ -20,8 +22,12 @@ from nodetracker.api.layers import request_id_layer
 from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import RpcUnavailableError
+from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
+from nodetracker.model.status import ApiStatus
+from nodetracker.ports import Store
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import AdmissionPolicy, ApiSettings
 from tests.builders import make_incarnation, take_service
@@ -59,6 +65,26 @@ class Queues:
 
     def __call__(self, host: str, binary: str) -> None:
         self.deleted.append((host, binary))
+
+
+def make_backend(store: Store) -> Backend:
+    """Return a backend over a store, with an authorizer that allows everything."""
+    policy, settings = AdmissionPolicy(60, 600), ApiSettings("api-1")
+    counters = ApiCounters(RequestCounter(), ClaimCounter(), StoreErrorCounter())
+    return Backend(
+        version="1.2.3",
+        settings=settings,
+        store=store,
+        agents=AgentCalls(SilentAgents()),
+        policy=policy,
+        scheduler=Scheduler(store, policy),
+        fleet=FleetCache(store, settings),
+        authorizer=Rules(),
+        delete_queues=Queues(),
+        counters=counters,
+        metrics=ApiMetrics("1.2.3", counters, LoginFailures(), lambda: True),
+        read_health=lambda: evaluate_api_health(ApiStatus(heartbeat_age_seconds=1.0)),
+    )
 
 
 @dataclass
@@ -131,18 +157,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def backend(store: MemoryStore) -> Backend:
-    policy, settings = AdmissionPolicy(60, 600), ApiSettings("api-1")
-    return Backend(
-        version="1.2.3",
-        settings=settings,
-        store=store,
-        agents=AgentCalls(SilentAgents()),
-        policy=policy,
-        scheduler=Scheduler(store, policy),
-        fleet=FleetCache(store, settings),
-        authorizer=Rules(),
-        delete_queues=Queues(),
-    )
+    return make_backend(store)
 
 
 @pytest.fixture

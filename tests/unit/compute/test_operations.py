@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.conf.pci_entries import parse_aliases
@@ -38,7 +39,7 @@ class OperatedHost:
         settings = AgentSettings(host=HOST, state_path="", policy=Policy())
         manager = ComputeManager(settings, make_incarnation(), "1", driver, self.store)
         manager.pre_start_hook()
-        self.agent = HostOperations(HOST, manager, driver, self.store)
+        self.agent = HostOperations(HOST, manager, driver, self.store, ClaimCounter())
         self.manager, self.settings = manager, settings
 
     def write(self, *nodenames, **more):

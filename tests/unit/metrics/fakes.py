@@ -1,8 +1,12 @@
 """Fake agent metrics over fixed values."""
 
+from types import SimpleNamespace
+
+from nodetracker.claim_counter import ClaimCounter
 from nodetracker.metrics.agent import AgentMetrics
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeValues
@@ -38,7 +42,11 @@ GUESTS = (
     make_guest(2),
     make_guest(3, kind=WorkloadKind.CONTAINER, power_state=PowerState.PAUSED),
 )
-NODE_1 = make_record(VALUES, guests={guest.uuid: guest for guest in GUESTS})
+CLAIMS = {
+    str(number): SimpleNamespace(state=state)
+    for number, state in enumerate((ClaimState.HELD, ClaimState.CONFIRMED, ClaimState.CONFIRMED))
+}
+NODE_1 = make_record(VALUES, guests={guest.uuid: guest for guest in GUESTS}, claims=CLAIMS)
 NODE_2 = make_record(NodeValues(vcpus=4, memory_mb=1024), nodename='node-"2"')
 REPORT = AuditReport(
     nodes={NODE_1.nodename: NODE_1, NODE_2.nodename: NODE_2},
@@ -71,7 +79,8 @@ class FakeAgentMetrics:
 
     def __init__(self) -> None:
         self.status = STATUS
-        self.metrics = AgentMetrics("1.2.3", ["fake"], lambda: self.status, self)
+        self.claims = ClaimCounter()
+        self.metrics = AgentMetrics("1.2.3", ["fake"], lambda: self.status, self, self.claims)
 
     def statistics(self):
         calls = dict.fromkeys(ProbeOutcome, 0) | {

@@ -185,7 +185,7 @@ def test_arguments_that_do_not_fit_are_refused(plain: dict[str, Any], said: str)
     "error",
     [
         FencedError("taken over"),
-        ClaimRefusedError(["Free memory 1 MB < requested 2 MB", "no such trait"]),
+        ClaimRefusedError(["Free memory 1 MB < requested 2 MB", "no such trait"], ["ram"]),
         RequestError("resources.VCPU", "is no integer"),
         NodeBusyError("alpha", "n1"),
     ],
@@ -195,6 +195,14 @@ def test_an_error_is_raised_again_as_it_was(error: NodetrackerError) -> None:
     again = decode_error(json.loads(json.dumps(encode_error(error))))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_options_of_an_error_may_be_missing_or_of_a_later_version() -> None:
+    plain = {"type": "ClaimRefusedError", "arguments": [["no room"]]}
+    for options in ({}, {"options": {"colour": "red"}}):
+        again = decode_error(plain | options)
+        assert isinstance(again, ClaimRefusedError)
+        assert (again.reasons, again.checks) == (("no room",), ())
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,10 @@ def renew_claim(call: Call) -> Answer:
 def _grant(call: Call, request: ClaimRequest) -> Claim:
     """Claim on the node that the request names, or on the best candidate."""
     place = find_place(call, request)
-    if place is None:
-        return call.backend.scheduler.create_claim(request)
-    return call.store.create_claim(request, *place, call.backend.policy)
+    with call.backend.counters.claims.count():
+        if place is None:
+            return call.backend.scheduler.create_claim(request)
+        return call.store.create_claim(request, *place, call.backend.policy)
 
 
 def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:

@@ -69,9 +69,10 @@ def revert_migration(call: Call) -> Answer:
 def _grant(call: Call, request: ClaimRequest) -> Migration:
     """Claim the destination that the request names, or the best candidate."""
     place = find_place(call, request)
-    if place is None:
-        return call.backend.scheduler.create_migration(request)
-    return call.store.create_migration(request, *place, call.backend.policy)
+    with call.backend.counters.claims.count():
+        if place is None:
+            return call.backend.scheduler.create_migration(request)
+        return call.store.create_migration(request, *place, call.backend.policy)
 
 
 def _parse_uuid(call: Call) -> str:
