@@ -144,6 +144,7 @@ class Auditor:
         self.warnings.sync(run.agent, run.warnings)
         return AuditReport(
             nodes=dict(self.rows),
+            admin=self.rows.admin,
             changes=self.writer.take_changes(),
             errors=dict(self._errors),
             listing_error=self._listing_error,

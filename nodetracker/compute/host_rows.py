@@ -8,6 +8,7 @@ from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.errors import FencedError, NotFoundError
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, AgentStore
 
 FULL_LOAD_SECONDS = 600
@@ -25,6 +26,7 @@ class HostRows(Mapping[str, NodeRecord]):
         database_clock: set to the database's time by each `load`.
         clock_skew_seconds: lower bound of this host's clock offset, ahead is
             positive; None before the first `load`.
+        admin: of the host's service, as read by the last `load`.
         split_brains: found by the last load of all rows.
         full_loads: number of times that all rows were read.
     """
@@ -42,6 +44,7 @@ class HostRows(Mapping[str, NodeRecord]):
         self._loaded_at: float | None = None
         self.database_clock = DatabaseClock()
         self.clock_skew_seconds: float | None = None
+        self.admin = AdminState()
         self.split_brains: list[SplitBrain] = []
         self.full_loads = 0
 
@@ -90,6 +93,7 @@ class HostRows(Mapping[str, NodeRecord]):
                 f"another agent has taken over host {agent.host} "
                 f"(epoch {versions.epoch}, mine is {agent.epoch})"
             )
+        self.admin = versions.admin
         if self._loaded_at is None or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS:
             self._load_all(agent.host)
             return versions.now

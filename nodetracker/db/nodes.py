@@ -19,6 +19,7 @@ from nodetracker.model.migration import Move
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.service import AdminState
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
@@ -33,6 +34,8 @@ def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVers
         sa.select(
             _services.epoch,
             _services.uuid.label("service_uuid"),
+            _services.disabled,
+            _services.maintenance,
             utc_now().label("now"),
             _nodes.id,
             _nodes.hypervisor_hostname,
@@ -53,6 +56,7 @@ def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVers
             for row in rows
             if row.id is not None
         },
+        admin=AdminState(rows[0].disabled, rows[0].maintenance),
     )
 
 

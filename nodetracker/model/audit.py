@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from nodetracker.errors import StoreError
 from nodetracker.model.change import NodeChange
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import AdminState
 from nodetracker.model.warning import HostWarning
 
 
@@ -15,6 +16,7 @@ class AuditReport:
 
     Attributes:
         nodes: every node of the host as stored after the audit, by nodename.
+        admin: of the host's service, as read in the audit.
         changes: what was written, in the order of application.
         errors: nodename -> problem of the node (a failed fact, a conflict, a
             refusal); nodes without an entry were read completely.
@@ -32,6 +34,7 @@ class AuditReport:
     """
 
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
+    admin: AdminState = field(default_factory=AdminState)
     changes: tuple[NodeChange, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     listing_error: str | None = None

@@ -27,6 +27,7 @@ from nodetracker.model.host import (
 from nodetracker.model.migration import Move
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice, TrackedDevice
+from nodetracker.model.service import AdminState
 from nodetracker.model.warning import HostWarning
 
 _VOLATILE = {"volatile": True}
@@ -228,12 +229,14 @@ class HostVersions:
         now: the database's clock, UTC.
         epoch, service_uuid: of the host's services row; an agent that took
             over another row, or has a lower epoch, is fenced.
+        admin: of that row.
     """
 
     now: datetime
     epoch: int
     service_uuid: str
     by_nodename: Mapping[str, NodeVersion]
+    admin: AdminState = field(default_factory=AdminState)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,19 @@ class AgentKey:
 
 
 @dataclass(frozen=True, slots=True)
+class AdminState:
+    """What administrators decided about a host, as far as audits report it."""
+
+    disabled: bool = False
+    maintenance: bool = False
+
+    @property
+    def is_excluded(self) -> bool:
+        """True when schedulers are to exclude the host."""
+        return self.disabled or self.maintenance
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceAvailability:
     """The columns of a ``services`` row that decide whether its host accepts claims."""
 

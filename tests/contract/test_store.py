@@ -21,6 +21,7 @@ from nodetracker.model.node import NodeRecord, NodeVersion
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
+    AdminState,
     AuditState,
     ServiceChange,
 )
@@ -141,6 +142,17 @@ class TestStamps:
         versions = store.load_versions("alpha", COMPUTE_BINARY)
         assert versions.by_nodename == {"alpha": NodeVersion(record.id, 1, 1)}
         assert versions.epoch == 1
+
+    def test_versions_have_what_administrators_decided(self, store: Store) -> None:
+        register(store), register(store, "beta", "agent-b")
+        assert store.load_versions("alpha", COMPUTE_BINARY).admin == AdminState()
+        for change, expected in (
+            (ServiceChange(disabled=True), AdminState(disabled=True)),
+            (ServiceChange(disabled=False, maintenance=True), AdminState(maintenance=True)),
+        ):
+            store.set_service("alpha", COMPUTE_BINARY, change)
+            assert store.load_versions("alpha", COMPUTE_BINARY).admin == expected
+        assert store.load_versions("beta", COMPUTE_BINARY).admin == AdminState()
 
     def test_time_and_epoch_are_returned_without_nodes(self, store: Store) -> None:
         register(store)

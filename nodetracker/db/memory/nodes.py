@@ -21,6 +21,7 @@ from nodetracker.db.memory.tables import (
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
+from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, ApplyResult
 
 
@@ -38,7 +39,8 @@ class MemoryNodes(MemoryRows):
                 for record in tables.nodes.values()
                 if record.host == host
             }
-            return HostVersions(self._clock(), service.epoch, service.uuid, versions)
+            admin = AdminState(service.disabled, service.maintenance)
+            return HostVersions(self._clock(), service.epoch, service.uuid, versions, admin)
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""

@@ -25,7 +25,7 @@ from nodetracker.loops import Progress
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import FactState
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey
 from nodetracker.settings import AgentSettings, Policy
@@ -163,6 +163,15 @@ def test_one_more_guest_is_one_change_of_its_node(agent):
     assert records["node-2"].generation == records["node-1"].generation + 1
     history = read_history(agent.store, HOST, "node-2")
     assert [entry.what for entry in history] == [ChangeKind.CREATE, ChangeKind.UPDATE]
+
+
+def test_a_report_has_what_administrators_decided(agent):
+    assert not agent.audit(node(1)).admin.is_excluded
+    for change in (ServiceChange(disabled=True), ServiceChange(disabled=False, maintenance=True)):
+        agent.store.set_service(HOST, COMPUTE_BINARY, change)
+        report = agent.audit()
+        assert report.admin.is_excluded
+        assert (report.admin.disabled, report.changes) == (bool(change.disabled), ())
 
 
 def test_a_lost_row_is_created_again_with_its_uuid(agent):
