@@ -25,16 +25,10 @@ from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import (
     AdmissionPolicy,
     AgentKey,
-    AgentStore,
-    FleetStore,
-    LedgerStore,
     Notifier,
-    OperatorStore,
-    SchedulerStore,
     Store,
 )
-from nodetracker.ports.fleet import DelegatedFleetReader
-from nodetracker.ports.methods import delegated
+from nodetracker.ports.delegated_store import DelegatedStore
 
 LOG = logging.getLogger(__name__)
 
@@ -70,38 +64,17 @@ def notifying_store(store: Store, notifier: Notifier) -> Store:
     return NotifyingStore(store, notifier)
 
 
-class NotifyingStore(DelegatedFleetReader):
+class NotifyingStore(DelegatedStore):
     """`nodetracker.ports.Store` on top of another one, with notifications.
 
-    Failures are not notified; refused claims are. A repeated call that finds
-    the result of the first one is notified again.
+    Methods that are not overridden change nothing, or `AuditNotifier` reports
+    their changes. Failures are not notified; refused claims are. A repeated call
+    that finds the result of the first one is notified again.
     """
 
     def __init__(self, store: Store, notifier: Notifier) -> None:
         self._store = store
         self._notifier = notifier
-
-    # Methods that change nothing, or whose changes `AuditNotifier` reports.
-    now = delegated(FleetStore.now)
-    list_services = delegated(FleetStore.list_services)
-    list_nodes = delegated(FleetStore.list_nodes)
-    load_nodes = delegated(FleetStore.load_nodes)
-    list_warnings = delegated(FleetStore.list_warnings)
-    close = delegated(FleetStore.close)
-    report_state = delegated(AgentStore.report_state)
-    mark_service = delegated(AgentStore.mark_service)
-    load_versions = delegated(AgentStore.load_versions)
-    list_split_brains = delegated(AgentStore.list_split_brains)
-    apply_changes = delegated(AgentStore.apply_changes)
-    try_claim = delegated(LedgerStore.try_claim)
-    renew_claim = delegated(LedgerStore.renew_claim)
-    list_claims = delegated(LedgerStore.list_claims)
-    list_migrations = delegated(LedgerStore.list_migrations)
-    find_candidates = delegated(SchedulerStore.find_candidates)
-    load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
-    list_ledger_nodes = delegated(SchedulerStore.list_ledger_nodes)
-    count_exclusions = delegated(SchedulerStore.count_exclusions)
-    purge = delegated(OperatorStore.purge)
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         return getattr(self._store, name)(*positional, **named)

@@ -35,6 +35,7 @@ from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.errors import ConfigError, StoreError
 from nodetracker.fleet.membership import Membership
+from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.model.health import Health
 from nodetracker.model.service import API_BINARY
@@ -190,6 +191,8 @@ def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
     store = _build_store(conf, broker, settings.threads)
     if notifier is not None:
         store = notifying_store(store, notifier)
+    if directory is not None:
+        store = announcing_store(store, LedgerAnnouncer(directory))
     agents = AgentCalls(directory, lambda: clock.set(store.now()))
     return _Parts(settings, store, notifier, clock, agents, broker, _make_counters(settings))
 

@@ -22,6 +22,7 @@ from nodetracker.compute.takeover import Takeover
 from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import AuditState, Incarnation, LoadAverage
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
@@ -222,6 +223,10 @@ class ComputeManager:
             self.heartbeat_requests.request()
         self._mark.update(agent, report)
         return report
+
+    def ledger_moved(self, nodename: str | None = None) -> None:
+        """Audit a node soon, in the thread of events; None = all nodes."""
+        self._queue.put_event(NodeEvent(nodename or ALL_NODES, EventKind.LEDGER))
 
     def report_state(self) -> None:
         """Write one heartbeat; the first one after an outage requests an audit.

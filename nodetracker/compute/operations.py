@@ -57,19 +57,19 @@ class HostOperations:
         policy = self._manager.policy
         with self._claims.count():
             claim = self._store.create_claim(parsed, self._host, nodename, policy)
-        return require_active(claim)
+        return require_active(self._noted(claim))
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
-        return self._store.confirm_claim(claim_uuid)
+        return self._noted(self._store.confirm_claim(claim_uuid))
 
     def abort_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
-        return self._store.abort_claim(claim_uuid)
+        return self._noted(self._store.abort_claim(claim_uuid))
 
     def renew_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
-        return self._store.renew_claim(claim_uuid, self._manager.policy)
+        return self._noted(self._store.renew_claim(claim_uuid, self._manager.policy))
 
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
         """See `HostAgent`."""
@@ -78,24 +78,24 @@ class HostOperations:
         policy = self._manager.policy
         with self._claims.count():
             migration = self._store.create_migration(parsed, self._host, nodename, policy)
-        return require_open(migration)
+        return require_open(self._noted_move(migration))
 
     def confirm_migration(self, uuid: str) -> Migration:
         """See `HostAgent`."""
-        return self._store.confirm_migration(uuid)
+        return self._noted_move(self._store.confirm_migration(uuid))
 
     def revert_migration(self, uuid: str) -> Migration:
         """See `HostAgent`."""
-        return self._store.revert_migration(uuid)
+        return self._noted_move(self._store.revert_migration(uuid))
 
     def set_host_enabled(self, enabled: bool, reason: str | None = None) -> ServiceRecord:
         """See `HostAgent`."""
         change = ServiceChange(disabled=not enabled, disabled_reason=reason)
-        return self._store.set_service(self._host, COMPUTE_BINARY, change)
+        return self._change_service(change)
 
     def host_maintenance_mode(self, mode: bool) -> ServiceRecord:
         """See `HostAgent`."""
-        return self._store.set_service(self._host, COMPUTE_BINARY, ServiceChange(maintenance=mode))
+        return self._change_service(ServiceChange(maintenance=mode))
 
     def host_power_action(self, action: str) -> None:
         """See `HostAgent`."""
@@ -111,6 +111,27 @@ class HostOperations:
         for found in self._store.load_nodes(self._host, [record.id]):
             return found
         raise missing_node(self._host, nodename)
+
+    def ledger_moved(self, nodename: str | None = None) -> None:
+        """See `HostAgent`."""
+        self._manager.ledger_moved(nodename)
+
+    def _noted(self, claim: Claim) -> Claim:
+        """Return a claim of this host that changed; its node is audited soon."""
+        self._manager.ledger_moved(claim.nodename)
+        return claim
+
+    def _noted_move(self, migration: Migration) -> Migration:
+        """Return a migration that changed; those of its nodes that are this host's are audited."""
+        for host, nodename in migration.places:
+            if host == self._host:
+                self._manager.ledger_moved(nodename)
+        return migration
+
+    def _change_service(self, change: ServiceChange) -> ServiceRecord:
+        record = self._store.set_service(self._host, COMPUTE_BINARY, change)
+        self._manager.ledger_moved()
+        return record
 
     def _parse(self, request: Mapping[str, Any]) -> ClaimRequest:
         parsed = parse_claim_request(request)

@@ -24,8 +24,7 @@ class ComputeService:
     """Runs one manager: audits in one thread, heartbeats in another.
 
     Heartbeats do not wait for the driver or the first audit, and one follows
-    each audit of all nodes. A third thread audits the nodes of events, if the
-    driver sends any.
+    each audit of all nodes. A third thread audits the nodes of events.
 
     Args:
         servers: answer calls after the first audit was tried, in their own
@@ -127,8 +126,7 @@ class ComputeService:
             self._audit_first()
             self._manager.post_start_hook()
             self._audits.start()
-            if self._manager.has_events:
-                self._events.start()
+            self._events.start()
             for server in self._servers:
                 server.start()
             on_started()

@@ -17,17 +17,8 @@ from nodetracker.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import AuditState
-from nodetracker.ports import (
-    AgentKey,
-    AgentStore,
-    FleetStore,
-    LedgerStore,
-    OperatorStore,
-    SchedulerStore,
-    Store,
-)
-from nodetracker.ports.fleet import DelegatedFleetReader
-from nodetracker.ports.methods import delegated
+from nodetracker.ports import AgentKey, Store
+from nodetracker.ports.delegated_store import DelegatedStore
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Method
 
@@ -55,7 +46,7 @@ def open_conductor_store(
     return ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
 
 
-class ConductorStore(DelegatedFleetReader):
+class ConductorStore(DelegatedStore):
     """`nodetracker.ports.Store` by calls; a call that fails raises StoreUnavailableError.
 
     Methods marked `repeatable` in the ports are called again when their answer is lost.
@@ -72,44 +63,6 @@ class ConductorStore(DelegatedFleetReader):
         self._timeout = timeout_seconds
         self._host_clock = host_clock
         self._heartbeat_timeout = heartbeat_seconds
-
-    now = delegated(FleetStore.now)
-    list_services = delegated(FleetStore.list_services)
-    list_nodes = delegated(FleetStore.list_nodes)
-    load_nodes = delegated(FleetStore.load_nodes)
-    list_warnings = delegated(FleetStore.list_warnings)
-
-    register_agent = delegated(AgentStore.register_agent)
-    mark_service = delegated(AgentStore.mark_service)
-    load_versions = delegated(AgentStore.load_versions)
-    list_split_brains = delegated(AgentStore.list_split_brains)
-    apply_changes = delegated(AgentStore.apply_changes)
-    sync_warnings = delegated(AgentStore.sync_warnings)
-    raise_warning = delegated(AgentStore.raise_warning)
-    resolve_warnings = delegated(AgentStore.resolve_warnings)
-
-    create_claim = delegated(LedgerStore.create_claim)
-    try_claim = delegated(LedgerStore.try_claim)
-    confirm_claim = delegated(LedgerStore.confirm_claim)
-    renew_claim = delegated(LedgerStore.renew_claim)
-    abort_claim = delegated(LedgerStore.abort_claim)
-    list_claims = delegated(LedgerStore.list_claims)
-    create_migration = delegated(LedgerStore.create_migration)
-    confirm_migration = delegated(LedgerStore.confirm_migration)
-    revert_migration = delegated(LedgerStore.revert_migration)
-    set_migration_status = delegated(LedgerStore.set_migration_status)
-    list_migrations = delegated(LedgerStore.list_migrations)
-
-    find_candidates = delegated(SchedulerStore.find_candidates)
-    load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
-    list_ledger_nodes = delegated(SchedulerStore.list_ledger_nodes)
-    count_exclusions = delegated(SchedulerStore.count_exclusions)
-
-    set_service = delegated(OperatorStore.set_service)
-    delete_service = delegated(OperatorStore.delete_service)
-    rename_host = delegated(OperatorStore.rename_host)
-    delete_node = delegated(OperatorStore.delete_node)
-    purge = delegated(OperatorStore.purge)
 
     def report_state(
         self,

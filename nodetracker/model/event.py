@@ -1,4 +1,4 @@
-"""Events that a driver reports between two audits."""
+"""Events between two audits, from drivers and from changes of the ledger."""
 
 import enum
 from dataclasses import dataclass
@@ -22,6 +22,9 @@ class EventKind(enum.StrEnum):
 
     LATE = "late"
     """The reading of a source ended that the last reading of its node did not wait for."""
+
+    LEDGER = "ledger"
+    """Another process, or a call to the agent, changed claims or the host's service."""
 
 
 class AllNodes(enum.Enum):

@@ -126,6 +126,12 @@ class Migration:
         source, dest = (self.source_host, self.source_node), (self.dest_host, self.dest_node)
         return source == dest
 
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Host and nodename of its source and of its destination, once if they are the same."""
+        source, dest = (self.source_host, self.source_node), (self.dest_host, self.dest_node)
+        return tuple(dict.fromkeys((source, dest)))
+
 
 @dataclass(frozen=True, slots=True)
 class Move:

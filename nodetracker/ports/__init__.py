@@ -13,6 +13,7 @@ from nodetracker.ports.agent import (
     AuditObserver,
     CallServer,
     HostAgent,
+    LedgerListener,
     Notifier,
 )
 from nodetracker.ports.agent_store import AgentStore
@@ -43,6 +44,7 @@ __all__ = [
     "FleetStore",
     "HostAgent",
     "HostStore",
+    "LedgerListener",
     "LedgerStore",
     "Monitor",
     "Notifier",

@@ -99,6 +99,12 @@ class HostAgent(AuditAgent, Protocol):
             NotFoundError: this host has no such node.
         """
 
+    def ledger_moved(self, nodename: str | None = None) -> None:
+        """Audit a node soon, because its claims changed; None = all, because the service did.
+
+        Nobody waits for the audit. Over the broker the call has no answer.
+        """
+
 
 class CallServer(Protocol):
     """Answers calls of other processes in its own threads."""
@@ -108,6 +114,13 @@ class CallServer(Protocol):
 
     def stop(self, timeout_seconds: float) -> bool:
         """Accept no more calls; return whether all running ones ended in time."""
+
+
+class LedgerListener(Protocol):
+    """Learns what a process changed in the ledger; must not block and must not raise."""
+
+    def ledger_moved(self, host: str, nodename: str | None) -> None:
+        """Note that claims on a node changed; None = the host's service did."""
 
 
 class AgentDirectory(Protocol):

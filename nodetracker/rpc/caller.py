@@ -87,11 +87,7 @@ class RpcCaller:
             RpcVersionError: the server has another version, or its answer cannot be read.
             NodetrackerError: the error that the server raised.
         """
-        if server is not None and not interface.is_name(server):
-            raise RpcUnavailableError(
-                f"{interface.describe(server)} cannot be called: the name is too long"
-            )
-        self._refuse_when_stuck()
+        name = self._check_server(interface, server)
         client = self._client(interface)
         context = self._make_context(timeout_seconds)
 
@@ -104,7 +100,6 @@ class RpcCaller:
             )
             return prepared.call(context, method.name, **arguments)
 
-        name = interface.describe(server)
         try:
             answer = self._bound(send, name, method.name, timeout_seconds)
         except _UnnamedVersionError:
@@ -117,6 +112,30 @@ class RpcCaller:
             raise RpcVersionError(
                 f"{name} answered {method.name} with what this version cannot read: {error}"
             ) from None
+
+    def cast(
+        self,
+        interface: Interface,
+        server: str,
+        method: Method,
+        arguments: dict[str, Any],
+        timeout_seconds: float,
+    ) -> None:
+        """Send one call that is not answered; return when the broker has it.
+
+        A server that receives it later than `timeout_seconds` from now refuses it.
+
+        Raises:
+            RpcUnavailableError: the broker does not accept it, or no such server listens.
+        """
+        name = self._check_server(interface, server)
+        client = self._client(interface)
+        context = self._make_context(timeout_seconds)
+
+        def send() -> None:
+            client.prepare(server=server).cast(context, method.name, **arguments)
+
+        self._bound(send, name, method.name, timeout_seconds)
 
     def delete_queue(self, interface: Interface, server: str, timeout_seconds: float) -> None:
         """Delete the queue of a server that no longer exists, unless a server listens to it.
@@ -155,6 +174,18 @@ class RpcCaller:
         is_delivered = type(error).__name__ in _DELIVERED
         self._broker_error = None if is_delivered else f"{type(error).__name__}: {error}"
         raise _translate(error, name, method, timeout_seconds, time.monotonic() - began)
+
+    def _check_server(self, interface: Interface, server: str | None) -> str:
+        """Return how messages name a server that may be called now.
+
+        Raises:
+            RpcUnavailableError: its name is too long, or calls hang.
+        """
+        name = interface.describe(server)
+        if server is not None and not interface.is_name(server):
+            raise RpcUnavailableError(f"{name} cannot be called: the name is too long")
+        self._refuse_when_stuck()
+        return name
 
     def _refuse_when_stuck(self) -> None:
         if self._guard.is_blocked(_BROKER):

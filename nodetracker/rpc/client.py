@@ -8,9 +8,10 @@ from nodetracker.rpc.audit_socket import AUDIT_SECONDS
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Interface
 
-COMPUTE = Interface(HostAgent, topic="compute", version="1.0")
+COMPUTE = Interface(HostAgent, topic="compute", version="1.1")
 
 CALL_SECONDS = 30.0
+CAST_SECONDS = 5.0
 
 
 class RpcAgentDirectory:
@@ -46,6 +47,16 @@ class RpcAgent:
     host_power_action = delegated(HostAgent.host_power_action)
     get_host_uptime = delegated(HostAgent.get_host_uptime)
     get_node_view = delegated(HostAgent.get_node_view)
+
+    def ledger_moved(self, nodename: str | None = None) -> None:
+        """See `HostAgent`; returns when the broker has the message.
+
+        Raises:
+            RpcError: it does not accept it, or no such agent listens.
+        """
+        method = COMPUTE.methods["ledger_moved"]
+        arguments = method.encode_arguments(nodename)
+        self._caller.cast(COMPUTE, self._host, method, arguments, CAST_SECONDS)
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         method = COMPUTE.methods[name]

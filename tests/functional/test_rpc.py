@@ -58,6 +58,11 @@ class FakeAgent:
             self.block.wait(GENEROUS)
         return timedelta(seconds=1.5)
 
+    def ledger_moved(self, nodename: str | None = None) -> None:
+        self.calls.append(("moved", nodename))
+        if self.block is not None:
+            self.block.wait(GENEROUS)
+
     def host_power_action(self, action: str) -> None:
         raise KeyError("a fault of ours")
 
@@ -144,6 +149,18 @@ def test_values_and_errors_come_back_as_they_were_there(peers: ServerAndClient) 
     assert refused.value.reasons == ("too small", "too old")
 
 
+def test_a_change_of_the_ledger_is_announced_without_waiting_for_the_agent(
+    peers: ServerAndClient,
+) -> None:
+    peers.agent.block = threading.Event()
+    for nodename in ("n1", None):
+        peers.client.ledger_moved(nodename)
+    wait_until(lambda: set(peers.agent.calls) == {("moved", "n1"), ("moved", None)})
+    peers.agent.block.set()
+    with pytest.raises(RpcUnavailableError, match="no server listens as compute nobody"):
+        peers.directory.agent_of("nobody").ledger_moved()
+
+
 def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(
     peers: ServerAndClient,
 ) -> None:
@@ -165,7 +182,8 @@ def test_a_version_that_the_other_side_does_not_support_is_named_with_its_own(
     peers: ServerAndClient, version: str
 ) -> None:
     newer = Interface(HostAgent, COMPUTE.topic, version)
-    text = f"compute host-1 serves interface version 1.0 and was called with {version}"
+    served = COMPUTE.version
+    text = f"compute host-1 serves interface version {served} and was called with {version}"
     with pytest.raises(RpcVersionError, match=re.escape(text)):
         peers.caller.call(newer, "host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
 

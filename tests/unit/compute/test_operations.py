@@ -169,3 +169,20 @@ def test_claims_use_the_aliases_that_are_configured_now(operated):
     with pytest.raises(ClaimRefusedError) as refused:
         operated.agent.instance_claim(request)
     assert "unknown PCI alias" not in str(refused.value)
+
+
+def test_each_change_that_an_agent_is_called_for_is_audited_soon(two, monkeypatch):
+    moved = []
+    monkeypatch.setattr(two.manager, "ledger_moved", lambda nodename=None: moved.append(nodename))
+    source = two.agent.instance_claim(REQUEST | {"nodename": "n1"})
+    two.agent.renew_claim(source.uuid)
+    two.agent.confirm_claim(source.uuid)
+    assert moved == ["n1"] * 3
+    move = {"migration": {"type": "migration", "source_claim": source.uuid}, "nodename": "n2"}
+    two.agent.revert_migration(two.agent.move_claim(REQUEST | move).uuid)
+    two.agent.abort_claim(source.uuid)
+    assert moved[3:] == ["n1", "n2", "n1", "n2", "n1"]
+    two.agent.set_host_enabled(False)
+    two.agent.host_maintenance_mode(True)
+    two.agent.ledger_moved("n2")
+    assert moved[8:] == [None, None, "n2"]

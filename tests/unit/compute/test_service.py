@@ -145,3 +145,18 @@ def test_a_stop_does_not_wait_for_an_event_to_become_due(running):
     readings = running.driver.readings
     assert running.service.stop()
     assert running.driver.readings == readings
+
+
+def test_a_node_whose_ledger_moved_is_audited(running):
+    running.driver.guests.append(make_guest(1))
+    running.manager.ledger_moved("n1")
+    assert wait_for(lambda: running.guests == 1)
+
+
+def test_a_service_that_changed_is_audited_once_for_many_changes(running):
+    before = running.driver.readings
+    for _ in range(20):
+        running.manager.ledger_moved()
+    assert wait_for(lambda: running.driver.readings > before)
+    running.service.stop()
+    assert running.driver.readings == before + 1

@@ -22,6 +22,7 @@ from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
+from nodetracker.rpc.client import CAST_SECONDS, RpcAgentDirectory
 from nodetracker.rpc.serializer import encode
 from tests.builders import NOW, later, make_incarnation, take_service
 
@@ -61,7 +62,10 @@ class _Client:
     options: dict[str, Any]
 
     def prepare(
-        self, server: str | None, timeout: float, call_monitor_timeout: float | None
+        self,
+        server: str | None,
+        timeout: float | None = None,
+        call_monitor_timeout: float | None = None,
     ) -> "_Client":
         more = {"server": server, "timeout": timeout, "monitor": call_monitor_timeout}
         return _Client(self.library, self.options | more)
@@ -69,6 +73,23 @@ class _Client:
     def call(self, context: dict[str, Any], method: str, **arguments: Any) -> Any:
         sent = {"context": context, "method": method, "arguments": arguments}
         return self.library.answer(self.options | sent)
+
+    def cast(self, context: dict[str, Any], method: str, **arguments: Any) -> None:
+        sent = {"cast": method, "context": context, "arguments": arguments}
+        self.library.answer(self.options | sent)
+
+
+def test_a_cast_expires_and_reads_no_answer() -> None:
+    transport: Any = Answering({"error": "nobody reads this"})
+    clock = DatabaseClock(lambda: 0.0)
+    clock.set(NOW)
+    agent = RpcAgentDirectory(RpcCaller(lambda: transport, clock)).agent_of("host-1")
+    agent.ledger_moved("n1")
+    agent.ledger_moved()
+    first, second = transport.sent
+    assert (first["cast"], first["server"]) == ("ledger_moved", "host-1")
+    assert first["context"] == {"expires_at": later(CAST_SECONDS).isoformat()}
+    assert (first["arguments"], second["arguments"]) == ({"nodename": "n1"}, {})
 
 
 @pytest.mark.parametrize(("seconds", "monitor"), [(5.0, None), (30.0, 10)])

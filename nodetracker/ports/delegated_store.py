@@ -1,0 +1,53 @@
+"""A store whose methods share one implementation, the base of those that wrap or call another."""
+
+from nodetracker.ports.agent_store import AgentStore
+from nodetracker.ports.fleet import DelegatedFleetReader
+from nodetracker.ports.fleet_store import FleetStore
+from nodetracker.ports.ledger_store import LedgerStore
+from nodetracker.ports.methods import delegated
+from nodetracker.ports.operator_store import OperatorStore
+from nodetracker.ports.scheduler_store import SchedulerStore
+
+
+class DelegatedStore(DelegatedFleetReader):
+    """`nodetracker.ports.Store` whose `_delegate` carries out what subclasses do not override."""
+
+    now = delegated(FleetStore.now)
+    list_services = delegated(FleetStore.list_services)
+    list_nodes = delegated(FleetStore.list_nodes)
+    load_nodes = delegated(FleetStore.load_nodes)
+    list_warnings = delegated(FleetStore.list_warnings)
+    close = delegated(FleetStore.close)
+
+    register_agent = delegated(AgentStore.register_agent)
+    report_state = delegated(AgentStore.report_state)
+    mark_service = delegated(AgentStore.mark_service)
+    load_versions = delegated(AgentStore.load_versions)
+    list_split_brains = delegated(AgentStore.list_split_brains)
+    apply_changes = delegated(AgentStore.apply_changes)
+    sync_warnings = delegated(AgentStore.sync_warnings)
+    raise_warning = delegated(AgentStore.raise_warning)
+    resolve_warnings = delegated(AgentStore.resolve_warnings)
+
+    create_claim = delegated(LedgerStore.create_claim)
+    try_claim = delegated(LedgerStore.try_claim)
+    confirm_claim = delegated(LedgerStore.confirm_claim)
+    renew_claim = delegated(LedgerStore.renew_claim)
+    abort_claim = delegated(LedgerStore.abort_claim)
+    list_claims = delegated(LedgerStore.list_claims)
+    create_migration = delegated(LedgerStore.create_migration)
+    confirm_migration = delegated(LedgerStore.confirm_migration)
+    revert_migration = delegated(LedgerStore.revert_migration)
+    set_migration_status = delegated(LedgerStore.set_migration_status)
+    list_migrations = delegated(LedgerStore.list_migrations)
+
+    find_candidates = delegated(SchedulerStore.find_candidates)
+    load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
+    list_ledger_nodes = delegated(SchedulerStore.list_ledger_nodes)
+    count_exclusions = delegated(SchedulerStore.count_exclusions)
+
+    set_service = delegated(OperatorStore.set_service)
+    delete_service = delegated(OperatorStore.delete_service)
+    rename_host = delegated(OperatorStore.rename_host)
+    delete_node = delegated(OperatorStore.delete_node)
+    purge = delegated(OperatorStore.purge)

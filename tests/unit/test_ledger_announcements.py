@@ -1,0 +1,134 @@
+"""Changes of the ledger are announced after their commit; nothing waits for the announcement."""
+
+import threading
+
+import pytest
+
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import ClaimRefusedError, RpcUnavailableError
+from nodetracker.ledger_announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
+from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from tests.builders import make_incarnation, take_service
+from tests.programs import wait_until
+from tests.unit.test_notifying_store import ADMISSION_POLICY, add_alpha, ask
+
+
+class RecordingListener:
+    def __init__(self):
+        self.moved = []
+
+    def ledger_moved(self, host, nodename):
+        self.moved.append((host, nodename))
+
+    def take(self):
+        """Return what was announced since the last call."""
+        taken, self.moved = self.moved, []
+        return taken
+
+
+@pytest.fixture
+def listener():
+    return RecordingListener()
+
+
+@pytest.fixture
+def store(listener):
+    store = announcing_store(MemoryStore(), listener)
+    add_alpha(store)
+    take_service(store, "alpha", make_incarnation("agent-c"), CONDUCTOR_BINARY)
+    return store
+
+
+def test_each_change_of_a_claim_is_announced(store, listener):
+    claim = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    store.renew_claim(claim.uuid, ADMISSION_POLICY)
+    store.confirm_claim(claim.uuid)
+    store.abort_claim(claim.uuid)
+    assert listener.take() == [("alpha", "n1")] * 4
+
+
+def test_a_move_is_announced_to_both_of_its_nodes(store, listener):
+    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    listener.take()
+    both = [("alpha", "n1"), ("alpha", "n2")]
+    request = ask(migration={"type": "migration", "source_claim": source.uuid})
+    moved = store.create_migration(request, "alpha", "n2", ADMISSION_POLICY)
+    store.set_migration_status(moved.uuid, MigrationStatus.MIGRATING)
+    store.revert_migration(moved.uuid)
+    assert listener.take() == both * 3
+    again = store.create_migration(request, "alpha", "n1", ADMISSION_POLICY)
+    assert listener.take() == [("alpha", "n1")]
+    store.confirm_migration(again.uuid)
+    assert listener.take() == [("alpha", "n1")]
+
+
+def test_a_change_of_an_agents_service_is_announced_for_all_nodes(store, listener):
+    store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
+    store.set_service("alpha", CONDUCTOR_BINARY, ServiceChange(disabled=True))
+    assert listener.take() == [("alpha", None)]
+
+
+def test_what_is_refused_or_only_read_is_not_announced(store, listener):
+    with pytest.raises(ClaimRefusedError):
+        store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", ADMISSION_POLICY)
+    store.try_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    assert [node.nodename for node in store.list_nodes("alpha")] == ["n1", "n2"]
+    assert listener.take() == []
+
+
+class Agents:
+    """Agents whose broker accepts nothing until the gate opens."""
+
+    def __init__(self, fails=()):
+        self.gate = threading.Event()
+        self.fails = fails
+        self.sent = []
+
+    def agent_of(self, host):
+        return Agent(self, host)
+
+
+class Agent:
+    def __init__(self, agents, host):
+        self.agents, self.host = agents, host
+
+    def ledger_moved(self, nodename):
+        self.agents.gate.wait(10)
+        self.agents.sent.append((self.host, nodename))
+        if self.host in self.agents.fails:
+            raise self.agents.fails[self.host]
+
+
+def test_announcements_that_wait_are_sent_once_for_each_node():
+    agents = Agents()
+    announcer = LedgerAnnouncer(agents)
+    for _ in range(5):
+        announcer.ledger_moved("alpha", "n1")
+        announcer.ledger_moved("alpha", None)
+        announcer.ledger_moved("beta", "n1")
+    assert agents.sent == []
+    agents.gate.set()
+    wait_until(lambda: agents.sent[-1:] == [("beta", "n1")])
+    # The first one may have been taken before the others came.
+    assert len(agents.sent) <= 4
+    assert set(agents.sent) == {("alpha", "n1"), ("alpha", None), ("beta", "n1")}
+
+
+def test_an_announcement_that_fails_is_lost_and_the_next_one_is_sent():
+    agents = Agents({"alpha": RpcUnavailableError("no agent"), "beta": KeyError("library")})
+    announcer = LedgerAnnouncer(agents)
+    agents.gate.set()
+    for host in ("alpha", "beta", "gamma"):
+        announcer.ledger_moved(host, None)
+    wait_until(lambda: len(agents.sent) == 3)
+
+
+def test_a_broker_that_hangs_fills_no_memory():
+    agents = Agents()
+    announcer = LedgerAnnouncer(agents)
+    for number in range(2 * MAX_WAITING):
+        announcer.ledger_moved("alpha", f"n{number}")
+    agents.gate.set()
+    wait_until(lambda: len(agents.sent) >= MAX_WAITING)
+    assert len(agents.sent) <= MAX_WAITING + 1
