@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import has_ended
-from nodetracker.db import checks, history, service_codec
+from nodetracker.db import checks, history, provider_removals, service_codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.claims import list_active_uuids
 from nodetracker.db.nodes import delete_rows
@@ -95,6 +95,7 @@ def _rename_rows(
             hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
         )
     )
+    provider_removals.rename_host(connection, old, new)
     # An agent that was refused under the new name may have left warnings under it.
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == new))
     for table in (tables.history, tables.warnings):

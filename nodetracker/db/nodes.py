@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, codec, history
+from nodetracker.db import checks, codec, history, provider_removals
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import list_active_uuids
@@ -24,6 +24,9 @@ from nodetracker.model.service import AdminState
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
 _claims = tables.claims.c
+CHILDREN = (tables.guests, tables.pci_devices)
+"""Tables whose rows only their node's agent writes."""
+
 # Above this number of ids it is cheaper to read all of the host's rows.
 _MAX_IDS = 1000
 
@@ -147,16 +150,29 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 
 
-def delete_rows(connection: sa.Connection, ids: Sequence[int]) -> None:
-    """Delete nodes with all rows that refer to them."""
-    delete_children(connection, ids)
-    connection.execute(sa.delete(tables.claims).where(_claims.compute_node_id.in_(ids)))
+def delete_rows(
+    connection: sa.Connection, ids: Sequence[int], children: Sequence[sa.Table] = CHILDREN
+) -> None:
+    """Delete nodes with all rows that refer to them, and record that their providers are to go.
+
+    Every deletion of a row of ``compute_nodes`` is made here.
+
+    Args:
+        ids: of rows that are locked.
+        children: those of `CHILDREN` that may have rows of the nodes.
+    """
+    has_claims = provider_removals.record_deletion(connection, ids)
+    delete_children(connection, ids, children)
+    if has_claims:
+        connection.execute(sa.delete(tables.claims).where(_claims.compute_node_id.in_(ids)))
     connection.execute(sa.delete(tables.compute_nodes).where(_nodes.id.in_(ids)))
 
 
-def delete_children(connection: sa.Connection, ids: Sequence[int]) -> None:
+def delete_children(
+    connection: sa.Connection, ids: Sequence[int], children: Sequence[sa.Table] = CHILDREN
+) -> None:
     """Delete guests and devices of nodes; claims are kept."""
-    for table in (tables.guests, tables.pci_devices):
+    for table in children:
         connection.execute(sa.delete(table).where(table.c.compute_node_id.in_(ids)))
 
 

@@ -11,13 +11,14 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
-from nodetracker.db import history, host_warnings, hosts, nodes, services
+from nodetracker.db import history, host_warnings, hosts, nodes, provider_removals, services
 from nodetracker.db.audit import node_changes
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.fleet_reader import SqlFleetReader
 from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.db.placing import SqlPlacing
+from nodetracker.db.provider_removals import SqlRemovals
 from nodetracker.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
@@ -44,7 +45,7 @@ def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStor
     return SqlStore(Database(settings), clock)
 
 
-class SqlStore(SqlFleetReader, SqlPlacing):
+class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
     """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -247,6 +248,7 @@ class SqlStore(SqlFleetReader, SqlPlacing):
                 "warnings": host_warnings.purge(c, before),
                 "migrations": migrations.purge(c, before),
                 "claims": claims.purge(c, before),
+                "provider_removals": provider_removals.purge(c, before),
             }
         )
 

@@ -23,6 +23,7 @@ from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.monitor import Monitor
 from nodetracker.ports.operator_store import OperatorStore
+from nodetracker.ports.removal_store import RemovalStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 from nodetracker.ports.store import HostStore, Store, WatchStore
 from nodetracker.settings import AdmissionPolicy, CandidatePolicy
@@ -49,6 +50,7 @@ __all__ = [
     "Monitor",
     "Notifier",
     "OperatorStore",
+    "RemovalStore",
     "SchedulerStore",
     "Store",
     "WatchStore",

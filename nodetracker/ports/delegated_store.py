@@ -6,6 +6,7 @@ from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import delegated
 from nodetracker.ports.operator_store import OperatorStore
+from nodetracker.ports.removal_store import RemovalStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 
 
@@ -51,3 +52,8 @@ class DelegatedStore(DelegatedFleetReader):
     rename_host = delegated(OperatorStore.rename_host)
     delete_node = delegated(OperatorStore.delete_node)
     purge = delegated(OperatorStore.purge)
+
+    list_provider_removals = delegated(RemovalStore.list_provider_removals)
+    take_provider_removals = delegated(RemovalStore.take_provider_removals)
+    fail_provider_removal = delegated(RemovalStore.fail_provider_removal)
+    finish_provider_removal = delegated(RemovalStore.finish_provider_removal)

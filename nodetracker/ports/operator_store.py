@@ -9,10 +9,11 @@ from nodetracker.ports.fleet import FleetReader
 from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
+from nodetracker.ports.removal_store import RemovalStore
 
 
-class OperatorStore(FleetStore, FleetReader, LedgerStore, Protocol):
-    """Services and nodes for administration, all lists, and the ledger.
+class OperatorStore(FleetStore, FleetReader, LedgerStore, RemovalStore, Protocol):
+    """Services and nodes for administration, all lists, the ledger, and removals of providers.
 
     Deletions and renames are not repeatable: a second call reports that
     nothing exists under the name.
@@ -50,7 +51,7 @@ class OperatorStore(FleetStore, FleetReader, LedgerStore, Protocol):
         """
 
     def delete_node(self, host: str, nodename: str) -> None:
-        """Delete one row with its guests and devices, and record that in the history.
+        """Delete one row with its guests and devices; record that, and its provider's removal.
 
         Raises:
             NotFoundError: no such node.
@@ -59,6 +60,7 @@ class OperatorStore(FleetStore, FleetReader, LedgerStore, Protocol):
     def purge(self, before: datetime) -> Mapping[str, int]:
         """Delete what ended before `before`; return table -> rows deleted.
 
-        History, resolved warnings, migrations, and released claims to which no
-        migration refers any more; a request whose claim was purged is a new one.
+        History, resolved warnings, migrations, released claims to which no
+        migration refers any more, and removals of providers that nobody attempted.
+        A request whose claim was purged is a new one.
         """

@@ -6,11 +6,12 @@ from nodetracker.ports.agent_store import AgentStore
 from nodetracker.ports.fleet import FleetReader
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.operator_store import OperatorStore
+from nodetracker.ports.removal_store import RemovalStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 
 
-class HostStore(AgentStore, LedgerStore, Protocol):
-    """An agent's own rows, and the ledger for the claims that it makes on its host."""
+class HostStore(AgentStore, LedgerStore, RemovalStore, Protocol):
+    """An agent's own rows, the ledger for claims on its host, and its deleted nodes' providers."""
 
 
 class WatchStore(AgentStore, FleetReader, Protocol):

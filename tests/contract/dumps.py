@@ -128,6 +128,7 @@ def _label_sql(saved: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Row]
         yield f"claim {names[row['uuid']]}", {**row, "node": node}
     yield from _label_rest(tables["services"], tables["warnings"], tables["history"])
     yield from ((names[row["uuid"]], row) for row in tables["migrations"])
+    yield from _label_removals(tables["provider_removals"], names)
 
 
 def _label_memory(tables: Tables, names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
@@ -157,6 +158,13 @@ def _label_memory(tables: Tables, names: Mapping[str, str]) -> Iterator[tuple[st
     )
     for migration in tables.migrations.values():
         yield names[migration.uuid], codec.encode_migration(migration)
+    removals = map(dataclasses.asdict, tables.provider_removals.values())
+    yield from _label_removals(removals, names)
+
+
+def _label_removals(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+    for row in rows:
+        yield f"removal {names[row['provider_uuid']]}", {**row, "workloads": [*row["workloads"]]}
 
 
 def _flatten(value: Any, name: str) -> Row:

@@ -35,6 +35,7 @@ from tests.builders import take_service
 from tests.contract.values import (
     NODE_NAMESPACE,
     create,
+    delete,
     key_of,
     make_device,
     make_guest,
@@ -243,6 +244,7 @@ def build(store: Store) -> Scene:
         scene.apply(*[make_node(agent, label) for label in labels])
     _make_past(scene)
     scene.cut = store.now()
+    _delete_nodes(scene)
     for label in PLACES:
         scene.apply(update(scene.record(label), boot_id="later"))
     _make_claims(scene)
@@ -279,6 +281,15 @@ def _make_past(scene: Scene) -> None:
     for agent in scene.agents.values():
         store.sync_warnings(agent, [PAST])
         store.sync_warnings(agent, [])
+
+
+def _delete_nodes(scene: Scene) -> None:
+    """Delete a node of one name on two hosts, whose providers are to be removed."""
+    for host in ("alpha", "beta"):
+        agent = scene.agents[host]
+        scene.apply(create(agent, "gone", node_uuid=uuid_of(f"gone {host}")))
+        (record,) = [n for n in scene.store.load_nodes(host) if n.nodename == "gone"]
+        scene.apply(delete(record))
 
 
 def _make_claims(scene: Scene) -> None:

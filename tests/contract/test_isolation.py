@@ -18,6 +18,7 @@ import pytest
 
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.removal import RemovalQuery
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
@@ -139,7 +140,7 @@ def of_claim(method: str, name: str) -> Callable[[Scene], Any]:
 
 
 GENERATION = {"generation"}
-CHILDREN_OF_G1 = rows("guest g1 *", "device g1 *", "claim past g1", "claim passed g1")
+CHILDREN_OF_G1 = rows("guest g1 *", "device g1 *", "claim past g1", "claim passed g1", "removal g1")
 PAST_CLAIMS = rows("claim past *", "claim moved a2", "claim moved b2", "move of moved")
 WRITES = [
     Write(
@@ -204,6 +205,7 @@ WRITES = [
         rows(
             *("service alpha compute", "service omega compute", "node a1", "node a2"),
             *("history alpha *", "history omega *", "warning alpha *", "warning omega *"),
+            "removal gone alpha",
         ),
     ),
     Write(
@@ -255,7 +257,7 @@ WRITES = [
         lambda scene: scene.apply(delete(scene.record("a2"))),
         rows(
             *("node a2", "guest a2 *", "device a2 *", "history alpha n2 delete 1"),
-            *("claim stray a2", "claim astray a2", "claim moved a2"),
+            *("claim stray a2", "claim astray a2", "claim moved a2", "removal a2"),
         ),
     ),
     Write(
@@ -383,7 +385,25 @@ WRITES = [
         lambda scene: scene.store.purge(scene.store.now() + timedelta(seconds=1)),
         {"node *": GENERATION}
         | PAST_CLAIMS
-        | rows("claim passed *", "history *", "warning * fact_held n2 *"),
+        | rows("claim passed *", "history *", "warning * fact_held n2 *", "removal gone *"),
+    ),
+    Write(
+        "take_provider_removals",
+        "of one host",
+        lambda scene: scene.store.take_provider_removals(RemovalQuery(host="alpha")),
+        {"removal gone alpha": {"attempts", "lease_until"}},
+    ),
+    Write(
+        "fail_provider_removal",
+        "of one provider",
+        lambda scene: scene.store.fail_provider_removal(uuid_of("gone beta"), "in use", 60.0),
+        {"removal gone beta": {"error", "lease_until"}},
+    ),
+    Write(
+        "finish_provider_removal",
+        "of one provider",
+        lambda scene: scene.store.finish_provider_removal(uuid_of("gone beta")),
+        rows("removal gone beta"),
     ),
 ]
 

@@ -108,10 +108,12 @@ def test_measurements_of_many_nodes_are_two(store: SqlStore) -> None:
 
 def test_deletions_of_many_nodes_are_six(store: SqlStore) -> None:
     agent = register(store)
-    store.apply_changes(agent, [create(agent, f"n{i}") for i in range(10)], 60)
+    guests = (make_guest("a"), make_guest("b"))
+    store.apply_changes(agent, [create(agent, f"n{i}", guests=guests) for i in range(10)], 60)
     changes = [delete(record) for record in store.load_nodes("alpha")]
     with count_statements(store) as seen:
         store.apply_changes(agent, changes, 60)
+    # Rows and claims, the providers' removals, guests, rows, history.
     assert len(seen) == 6
 
 

@@ -1031,7 +1031,7 @@ class TestWarnings:
         assert store.purge(cut) == {"history": 0, "warnings": 0} | NO_CLAIMS
 
 
-NO_CLAIMS = {"migrations": 0, "claims": 0}
+NO_CLAIMS = {"migrations": 0, "claims": 0, "provider_removals": 0}
 
 
 def test_two_agents_alternately_take_over_a_host(stores: StoreMaker) -> None:

@@ -36,7 +36,7 @@ def listener():
 def store(listener):
     store = announcing_store(MemoryStore(), listener)
     add_alpha(store)
-    take_service(store, "alpha", make_incarnation("agent-c"), CONDUCTOR_BINARY)
+    take_service(store, "alpha", make_incarnation(agent_id="agent-c"), CONDUCTOR_BINARY)
     return store
 
 
@@ -57,7 +57,8 @@ def test_a_move_is_announced_to_both_of_its_nodes(store, listener):
     store.set_migration_status(moved.uuid, MigrationStatus.MIGRATING)
     store.revert_migration(moved.uuid)
     assert listener.take() == both * 3
-    again = store.create_migration(request, "alpha", "n1", ADMISSION_POLICY)
+    resize = ask(migration={"type": "resize", "source_claim": source.uuid})
+    again = store.create_migration(resize, "alpha", "n1", ADMISSION_POLICY)
     assert listener.take() == [("alpha", "n1")]
     store.confirm_migration(again.uuid)
     assert listener.take() == [("alpha", "n1")]

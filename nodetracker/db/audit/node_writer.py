@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec, history
 from nodetracker.db.audit import records
-from nodetracker.db.audit.decisions import Decision
+from nodetracker.db.audit.decisions import Decision, Located
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import list_active_claims
-from nodetracker.db.nodes import delete_children, delete_rows
+from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
@@ -63,7 +63,8 @@ class NodeWriter:
 
     def _delete(self, decision: Decision) -> None:
         if decision.deletions:
-            delete_rows(self._connection, [row.id for _, row in decision.deletions])
+            ids = [row.id for _, row in decision.deletions]
+            delete_rows(self._connection, ids, _list_children(decision.deletions))
         for change, row in decision.deletions:
             self._note(row.id, change, ChangeKind.DELETE, change.diff)
 
@@ -241,6 +242,20 @@ class NodeWriter:
         self._history.append(
             history.line(self._now, node_id, change.host, change.nodename, what, diff)
         )
+
+
+def _list_children(deletions: Iterable[Located]) -> list[sa.Table]:
+    """Return the tables that have rows of deleted nodes.
+
+    The records that the deletions rest on have the generation of the locked rows,
+    so their guests and devices are all that exist.
+    """
+    known = [change.record for change, _ in deletions if change.record is not None]
+    has_rows = {
+        tables.guests: any(record.guests for record in known),
+        tables.pci_devices: any(record.devices for record in known),
+    }
+    return [table for table in CHILDREN if has_rows[table]]
 
 
 def _parameters(

@@ -72,8 +72,9 @@ class MemoryNodes(MemoryRows):
             for record in tables.nodes.values():
                 if (record.host, record.nodename) == (host, nodename):
                     checks.check_unclaimed(nodename, list_active_uuids(tables, [record]))
-                    delete_node(tables, record.id)
-                    tables.add_history(self._clock(), host, nodename, ChangeKind.DELETE)
+                    now = self._clock()
+                    delete_node(tables, record.id, now)
+                    tables.add_history(now, host, nodename, ChangeKind.DELETE)
                     return
             raise NotFoundError(f"no such node: {nodename} on host {host}")
 
@@ -134,7 +135,7 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
         tables.add_history(now, change.host, change.nodename, what, plain)
 
     for change, row in decision.deletions:
-        delete_node(tables, row.id)
+        delete_node(tables, row.id, now)
         add_history(change, ChangeKind.DELETE, change.diff)
     for change, row in decision.moves:
         held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]

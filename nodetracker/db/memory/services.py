@@ -8,6 +8,7 @@ from datetime import datetime
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, service_codec
 from nodetracker.db.checks import Holder
+from nodetracker.db.memory.provider_removals import rename_removals
 from nodetracker.db.memory.tables import (
     MemoryRows,
     Tables,
@@ -109,7 +110,7 @@ class MemoryServices(MemoryRows):
                 return  # the host's nodes belong to its agent
             checks.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
             for record in nodes_of(tables, host):
-                delete_node(tables, record.id)
+                delete_node(tables, record.id, now)
                 tables.add_history(now, host, record.nodename, ChangeKind.DELETE)
             for key in [key for key in tables.warnings if key[0] == host]:
                 del tables.warnings[key]
@@ -142,6 +143,7 @@ class MemoryServices(MemoryRows):
                 )
             _rename_warnings(tables, old, new)
             _rename_history(tables, old, new)
+            rename_removals(tables, old, new)
             for record in nodes:
                 nodename = new if record.nodename == old else record.nodename
                 tables.nodes[record.id] = dataclasses.replace(

@@ -12,6 +12,7 @@ from nodetracker.db.memory.lists import MemoryLists
 from nodetracker.db.memory.migrations import MemoryMigrations
 from nodetracker.db.memory.nodes import MemoryNodes
 from nodetracker.db.memory.overview import MemoryOverview
+from nodetracker.db.memory.provider_removals import MemoryRemovals
 from nodetracker.db.memory.services import MemoryServices
 from nodetracker.db.memory.tables import bump_generation
 
@@ -24,6 +25,7 @@ class MemoryStore(
     MemoryExclusions,
     MemoryServices,
     MemoryWarnings,
+    MemoryRemovals,
     MemoryFleetReader,
     MemoryOverview,
     MemoryLists,
@@ -57,15 +59,22 @@ class MemoryStore(
             }
             for node_id in {c.node_id for c in tables.claims.values() if c.uuid not in claims}:
                 bump_generation(tables, node_id)
+            removals = {
+                row_id: removal
+                for row_id, removal in tables.provider_removals.items()
+                if removal.attempts or removal.created_at >= before
+            }
             kept = {
                 "history": history,
                 "warnings": warnings,
                 "migrations": migrations,
                 "claims": claims,
+                "provider_removals": removals,
             }
             deleted = {name: len(getattr(tables, name)) - len(kept[name]) for name in kept}
             tables.history, tables.warnings = history, warnings
             tables.migrations, tables.claims = migrations, claims
+            tables.provider_removals = removals
             return deleted
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from nodetracker.model.change import ChangeKind, HistoryEntry
 from nodetracker.model.claim import Claim, ReleaseReason
 from nodetracker.model.migration import Migration, Move
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.removal import ProviderRemoval
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
 
@@ -35,6 +36,7 @@ class Tables:
     history: list[HistoryEntry] = field(default_factory=list)
     claims: dict[str, Claim] = field(default_factory=dict)
     migrations: dict[str, Migration] = field(default_factory=dict)
+    provider_removals: dict[int, ProviderRemoval] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
     last_id: int = 0
 
@@ -86,11 +88,16 @@ class MemoryRows:
             self._tables = copy_row(tables)
 
 
-def delete_node(tables: Tables, node_id: int) -> None:
-    """Delete a node's row with all of its claims, released ones included."""
-    del tables.nodes[node_id]
-    for claim in [claim for claim in tables.claims.values() if claim.node_id == node_id]:
+def delete_node(tables: Tables, node_id: int, now: datetime) -> None:
+    """Delete a node's row with all of its claims, and record that its provider is to go."""
+    record = tables.nodes.pop(node_id)
+    held = [claim for claim in tables.claims.values() if claim.node_id == node_id]
+    for claim in held:
         del tables.claims[claim.uuid]
+    workloads = tuple(sorted({claim.workload.uuid for claim in held}))
+    tables.provider_removals[tables.next_id()] = ProviderRemoval(
+        record.uuid, record.nodename, record.host, workloads, now
+    )
 
 
 def list_active_uuids(tables: Tables, records: Sequence[NodeRecord]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Build the columns of tables."""
+"""Build the columns of tables; define what all tables have in common."""
 
 from typing import Any
 
@@ -6,6 +6,21 @@ import sqlalchemy as sa
 
 from nodetracker.db.column_types import JsonText, UtcDateTime
 from nodetracker.model.text import TEXT_LENGTH
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+MYSQL: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
 
 CANDIDATE_COLUMNS = (
     "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free", "vcpus", "memory_mb",

@@ -4,12 +4,11 @@ The revisions in ``versions`` create them; a test compares the two. All
 databases compare strings by their bytes, so names that differ in case differ.
 """
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from nodetracker.db.schema.columns import (
     CANDIDATE_COLUMNS,
+    MYSQL,
     computed,
     double,
     flag,
@@ -20,23 +19,9 @@ from nodetracker.db.schema.columns import (
     text,
     time,
 )
+from nodetracker.db.schema.columns import metadata as metadata
 from nodetracker.model.text import PCI_ID_LENGTH
 from nodetracker.model.warning import WARNING_ITEM_LENGTH
-
-metadata = sa.MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
-_MYSQL: dict[str, Any] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
 
 compute_nodes = sa.Table(
     "compute_nodes",
@@ -115,7 +100,7 @@ compute_nodes = sa.Table(
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),
     sa.Index("ix_compute_nodes_candidates", *CANDIDATE_COLUMNS),
-    **_MYSQL,
+    **MYSQL,
 )
 
 services = sa.Table(
@@ -147,7 +132,7 @@ services = sa.Table(
     time("updated_at", nullable=True),
     sa.UniqueConstraint("host", "binary"),
     sa.UniqueConstraint("uuid"),
-    **_MYSQL,
+    **MYSQL,
 )
 
 guests = sa.Table(
@@ -171,7 +156,7 @@ guests = sa.Table(
     sa.UniqueConstraint("compute_node_id", "uuid"),
     sa.Index(None, "claim_uuid", "uuid"),
     sa.Index(None, "uuid"),
-    **_MYSQL,
+    **MYSQL,
 )
 
 pci_devices = sa.Table(
@@ -194,7 +179,7 @@ pci_devices = sa.Table(
     text("claim_uuid", 64, nullable=True),
     json_text("tags", nullable=True),
     sa.UniqueConstraint("compute_node_id", "address"),
-    **_MYSQL,
+    **MYSQL,
 )
 
 claims = sa.Table(
@@ -228,7 +213,7 @@ claims = sa.Table(
     sa.Index(None, "workload_uuid", "state"),
     sa.Index(None, "project_id", "workload_uuid"),
     sa.Index(None, "state", "id"),
-    **_MYSQL,
+    **MYSQL,
 )
 
 migrations = sa.Table(
@@ -254,7 +239,7 @@ migrations = sa.Table(
     sa.Index(None, "dest_claim"),
     sa.Index(None, "source_host"),
     sa.Index(None, "dest_host"),
-    **_MYSQL,
+    **MYSQL,
 )
 
 # No foreign key: a node's history outlives its row.
@@ -271,7 +256,7 @@ history = sa.Table(
     sa.Index(None, "host", "nodename", "at"),
     sa.Index(None, "host", "at"),
     sa.Index(None, "at"),
-    **_MYSQL,
+    **MYSQL,
 )
 
 # The unique key stays below InnoDB's 3072 bytes, at four bytes a character.
@@ -290,5 +275,24 @@ warnings = sa.Table(
     time("resolved_at", nullable=True),
     sa.UniqueConstraint("host", "kind", "nodename", "item"),
     sa.Index(None, "resolved_at", "kind"),
-    **_MYSQL,
+    **MYSQL,
+)
+
+# No foreign key: the nodes are deleted. A node that comes back has the same uuid and
+# may be deleted again, so the uuid is not unique.
+provider_removals = sa.Table(
+    "provider_removals",
+    metadata,
+    row_id(),
+    text("provider_uuid", 64),
+    text("name"),
+    text("host"),
+    json_text("workloads"),
+    time("created_at"),
+    integer("attempts"),
+    sa.Column("error", sa.Text(), nullable=True),
+    time("lease_until", nullable=True),
+    sa.Index(None, "provider_uuid"),
+    sa.Index(None, "host"),
+    **MYSQL,
 )

@@ -1,0 +1,182 @@
+"""Store ``provider_removals``: providers of deleted nodes, and their removal by lease."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.engine import Database
+from nodetracker.db.schema import tables
+from nodetracker.model.removal import ProviderRemoval, RemovalQuery
+from nodetracker.model.service import COMPUTE_BINARY
+
+_removals = tables.provider_removals.c
+_nodes = tables.compute_nodes.c
+_claims = tables.claims.c
+_services = tables.services.c
+
+
+class SqlRemovals:
+    """`nodetracker.ports.RemovalStore` over SQL."""
+
+    _database: Database
+
+    def list_provider_removals(self, host: str | None = None) -> list[ProviderRemoval]:
+        """See `Store`."""
+        return self._database.read(lambda c: list_removals(c, host))
+
+    def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
+        """See `Store`."""
+        if not self._database.read(lambda c: has_due(c, query)):
+            return []
+        return self._database.write(lambda c: take_removals(c, query))
+
+    def fail_provider_removal(self, provider_uuid: str, error: str, retry_seconds: float) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: fail_removal(c, provider_uuid, error, retry_seconds))
+
+    def finish_provider_removal(self, provider_uuid: str) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: finish_removal(c, provider_uuid))
+
+
+def record_deletion(connection: sa.Connection, node_ids: Sequence[int]) -> bool:
+    """Insert a removal for each of some nodes; return whether any of them has claims.
+
+    Their rows are locked, and deleted afterwards.
+    """
+    found = connection.execute(
+        sa.select(
+            _nodes.id, _nodes.uuid, _nodes.hypervisor_hostname, _nodes.host, _claims.workload_uuid
+        )
+        .select_from(
+            tables.compute_nodes.outerjoin(tables.claims, _claims.compute_node_id == _nodes.id)
+        )
+        .where(_nodes.id.in_(node_ids))
+        .distinct()
+    ).all()
+    workloads: dict[int, list[str]] = {row.id: [] for row in found}
+    for row in found:
+        if row.workload_uuid is not None:
+            workloads[row.id].append(row.workload_uuid)
+    rows = {
+        row.id: {
+            "provider_uuid": row.uuid,
+            "name": row.hypervisor_hostname,
+            "host": row.host,
+            "workloads": sorted(workloads[row.id]),
+        }
+        for row in found
+    }
+    if rows:
+        insert = sa.insert(tables.provider_removals).values(created_at=utc_now(), attempts=0)
+        connection.execute(insert, [rows[node_id] for node_id in sorted(rows)])
+    return any(workloads.values())
+
+
+def list_removals(connection: sa.Connection, host: str | None) -> list[ProviderRemoval]:
+    """See `Store.list_provider_removals`."""
+    query = sa.select(tables.provider_removals).order_by(_removals.id)
+    if host is not None:
+        query = query.where(_removals.host == host)
+    return [_decode(row) for row in connection.execute(query).mappings()]
+
+
+def has_due(connection: sa.Connection, query: RemovalQuery) -> bool:
+    """Return whether `take_removals` may find any."""
+    found = sa.select(_removals.id).where(_is_due(query)).limit(1)
+    return connection.execute(found).first() is not None
+
+
+def take_removals(connection: sa.Connection, query: RemovalQuery) -> list[ProviderRemoval]:
+    """See `Store.take_provider_removals`."""
+    rows = connection.execute(
+        sa.select(tables.provider_removals, utc_now().label("now"))
+        .where(_is_due(query))
+        .order_by(_removals.id)
+        .limit(query.limit)
+        .with_for_update()
+    ).mappings()
+    found = {row["id"]: row for row in rows}
+    if not found:
+        return []
+    uuids = {row["provider_uuid"] for row in found.values()}
+    alive = set(connection.scalars(sa.select(_nodes.uuid).where(_nodes.uuid.in_(uuids))))
+    if alive:
+        connection.execute(
+            sa.delete(tables.provider_removals).where(_removals.provider_uuid.in_(alive))
+        )
+    taken = {row_id: row for row_id, row in found.items() if row["provider_uuid"] not in alive}
+    if not taken:
+        return []
+    until = next(iter(taken.values()))["now"] + timedelta(seconds=query.lease_seconds)
+    connection.execute(
+        sa.update(tables.provider_removals)
+        .where(_removals.id.in_(taken))
+        .values(lease_until=until, attempts=_removals.attempts + 1, error=None)
+    )
+    changed = {"lease_until": until, "error": None}
+    return [_decode({**row, **changed, "attempts": row["attempts"] + 1}) for row in taken.values()]
+
+
+def fail_removal(
+    connection: sa.Connection, provider_uuid: str, error: str, retry_seconds: float
+) -> None:
+    """See `Store.fail_provider_removal`."""
+    now: datetime = connection.execute(sa.select(utc_now())).scalar_one()
+    connection.execute(
+        sa.update(tables.provider_removals)
+        .where(_removals.provider_uuid == provider_uuid)
+        .values(error=error, lease_until=now + timedelta(seconds=retry_seconds))
+    )
+
+
+def finish_removal(connection: sa.Connection, provider_uuid: str) -> None:
+    """See `Store.finish_provider_removal`."""
+    connection.execute(
+        sa.delete(tables.provider_removals).where(_removals.provider_uuid == provider_uuid)
+    )
+
+
+def rename_host(connection: sa.Connection, old: str, new: str) -> None:
+    """Assign a host's removals to its new name."""
+    connection.execute(
+        sa.update(tables.provider_removals).where(_removals.host == old).values(host=new)
+    )
+
+
+def purge(connection: sa.Connection, before: datetime) -> int:
+    """Delete earlier removals that no process ever attempted, and return how many.
+
+    Where placement is not reported to, nobody attempts them.
+    """
+    unused = sa.delete(tables.provider_removals).where(
+        _removals.created_at < before, _removals.attempts == 0
+    )
+    return connection.execute(unused).rowcount
+
+
+def _is_due(query: RemovalQuery) -> "sa.ColumnElement[bool]":
+    is_free = sa.or_(_removals.lease_until.is_(None), _removals.lease_until <= utc_now())
+    conditions = [sa.or_(is_free, _removals.error.is_not(None)) if query.is_urgent else is_free]
+    if query.host is not None:
+        conditions.append(_removals.host == query.host)
+    if query.is_unserved:
+        served = sa.select(_services.host).where(_services.binary == COMPUTE_BINARY)
+        conditions.append(_removals.host.not_in(served))
+    return sa.and_(*conditions)
+
+
+def _decode(row: "sa.RowMapping | dict[str, Any]") -> ProviderRemoval:
+    return ProviderRemoval(
+        provider_uuid=row["provider_uuid"],
+        name=row["name"],
+        host=row["host"],
+        workloads=tuple(row["workloads"]),
+        created_at=row["created_at"],
+        attempts=row["attempts"],
+        error=row["error"],
+        lease_until=row["lease_until"],
+    )
