@@ -154,6 +154,7 @@ class TestFiles:
             for source in sources
         }
         assert {str(path.relative_to("share/nodetracker")) for path in shipped} == {
+            "grafana/nodetracker.json",
             "prometheus/nodetracker.rules.yml",
             "systemd/nodetracker-compute.service",
             "systemd/nodetracker-api.service",
