@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.context import RequestContext
+from nodetracker.api.context import Login, RequestContext
 from nodetracker.api.encoded_body import EncodedBody
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.microversions import Version
@@ -34,11 +34,27 @@ class Authorizer(Protocol):
         """Return the names of all rules that allow the identity, sorted."""
 
 
+class Sessions(Protocol):
+    """Opens and closes the sessions of browsers."""
+
+    def open(self, login: Login) -> str:
+        """Return the token of a new session.
+
+        Raises:
+            AuthenticationError: the login is refused.
+            BusyError: too many logins are being checked.
+        """
+
+    def close(self, token: str) -> None:
+        """End a session; failures are logged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """What all handlers share.
 
     Attributes:
+        sessions: None where browsers cannot open any.
         delete_queues: deletes a deleted service's queues (host, binary) from the broker.
         counters: of what requests do.
         metrics: renders these counters.
@@ -57,6 +73,7 @@ class Backend:
     counters: ApiCounters
     metrics: ApiMetrics
     read_health: Callable[[], Health]
+    sessions: Sessions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +179,7 @@ class Answer:
         page: a body that is not JSON; `headers` has its type.
         encoded: a JSON body that many answers share, instead of `body`.
         stream: parts of a JSON document that is too long for memory, instead of `body`.
+        session_token: value of the session cookie, "" to delete it; None = no cookie.
     """
 
     body: Mapping[str, Any] | None = None
@@ -170,6 +188,7 @@ class Answer:
     page: bytes | None = None
     encoded: EncodedBody | None = None
     stream: Iterator[bytes] | None = None
+    session_token: str | None = field(default=None, repr=False)
 
 
 Handler = Callable[[Call], Answer]

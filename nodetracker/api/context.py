@@ -1,7 +1,7 @@
 """The identity behind a request."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 IDENTITY = "nodetracker.identity"
@@ -13,6 +13,27 @@ the credentials were not accepted; it is raised if the operation requires any.
 
 REQUEST_ID = "openstack.request_id"
 """Key of the WSGI environment, set by oslo.middleware."""
+
+SESSION_COOKIE = "nodetracker_session"
+"""Name of the cookie that has the token of a browser's session."""
+
+SESSION_TOKEN = "nodetracker.session_token"  # noqa: S105
+"""Key of the WSGI environment: the token of a request that authenticates by the cookie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a user enters to open a session.
+
+    Attributes:
+        domain: name of the user's and the project's domain.
+        project: name of the project, None = with system scope.
+    """
+
+    user: str
+    domain: str
+    project: str | None
+    password: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +57,19 @@ class RequestContext:
 
     Attributes:
         identity: None = anonymous, which only open operations accept.
+        session_token: token of the session cookie, None if the request does not use it.
     """
 
     request_id: str
     identity: Identity | None = None
+    session_token: str | None = field(default=None, repr=False)
 
 
 def read_context(environ: Mapping[str, Any]) -> RequestContext:
     """Return the context of a request, anonymous if its credentials were not accepted."""
     found = environ.get(IDENTITY)
     return RequestContext(
-        environ.get(REQUEST_ID, ""), found if isinstance(found, Identity) else None
+        environ.get(REQUEST_ID, ""),
+        found if isinstance(found, Identity) else None,
+        environ.get(SESSION_TOKEN),
     )

@@ -7,6 +7,7 @@ credentials, microversion, rule, query, body.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 import falcon
@@ -15,7 +16,7 @@ from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
 from nodetracker.api.change_log import logged_change
-from nodetracker.api.context import IDENTITY, RequestContext, read_context
+from nodetracker.api.context import IDENTITY, SESSION_COOKIE, RequestContext, read_context
 from nodetracker.api.encoded_body import render_json
 from nodetracker.api.encoding import ENCODED
 from nodetracker.api.family import Family, family_of
@@ -28,6 +29,9 @@ from nodetracker.schemas.validator import check
 _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
 _STRICT_NOVA_QUERY = Version(2, 75)
 _NO_VERSION = Version(1, 0)
+
+
+_PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Endpoint:
@@ -67,6 +71,9 @@ class Endpoint:
                 found = answer()
                 change.status = found.status
             _write(response, found)
+            if found.session_token is not None:
+                is_secure = _read_url(request, self._backend).prefix.startswith("https:")
+                _set_session_cookie(response, found.session_token, is_secure)
 
     def _reject_foreign_page(self, request: falcon.Request) -> None:
         if is_foreign_page(request.env, self._backend.settings.public_url):
@@ -95,7 +102,8 @@ class Endpoint:
             body = read_json_body(request, self._backend.settings.max_body_bytes)
             check(body, operation.body)
         checked = replace(call, params=_own(call.params), query=query, body=body)
-        if not operation.changes(request.method, query):
+        changes_fleet = operation.changes(request.method, query) and not operation.is_open
+        if not changes_fleet:
             return operation.handler(checked)
         try:
             return operation.handler(checked)
@@ -197,3 +205,17 @@ def _write(response: falcon.Response, answer: Answer) -> None:
         setattr(response.context, ENCODED, answer.encoded)
     elif answer.body is not None:
         response.data = render_json(answer.body)
+
+
+def _set_session_cookie(response: falcon.Response, token: str, is_secure: bool) -> None:
+    """Set the cookie until the browser ends, or delete it."""
+    response.set_cookie(
+        SESSION_COOKIE,
+        token,
+        expires=None if token else _PAST,
+        path="/",
+        secure=is_secure,
+        http_only=True,
+        same_site="Strict",
+    )
+    response.set_header("Cache-Control", "no-store")

@@ -13,6 +13,8 @@ from nodetracker.api.auth.headers import drop_identity_headers
 from nodetracker.api.auth.hosts import is_loopback
 from nodetracker.api.auth.identity import Authenticator
 from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.api.auth.session_cookie import accept_session_cookie
+from nodetracker.api.call import Sessions
 from nodetracker.api.layers import Layer
 from nodetracker.errors import ConfigError
 
@@ -32,21 +34,28 @@ class Access:
         layer: makes requests carry the identity of their credentials.
         failures: requests with wrong credentials.
         read_user_file_problem: returns why nobody can log in; None without a user file.
+        sessions: opens the sessions of browsers, None if the strategy has none.
     """
 
     layer: Layer
     authorizer: PolicyAuthorizer
     failures: LoginFailures
     read_user_file_problem: Callable[[], str | None] | None
+    sessions: Sessions | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Strategy:
-    """A strategy of authentication, with the layer that it needs around it."""
+    """A strategy of authentication, with the layer that it needs around it.
+
+    Attributes:
+        sessions: None where the browser itself asks for passwords, or none are needed.
+    """
 
     authenticator: Authenticator
     layer: Layer
     read_user_file_problem: Callable[[], str | None] | None = None
+    sessions: Sessions | None = None
 
 
 def build_access(conf: cfg.ConfigOpts) -> Access:
@@ -56,15 +65,16 @@ def build_access(conf: cfg.ConfigOpts) -> Access:
         ConfigError: a value or a policy file is invalid, or a library is missing.
     """
     _check_exposure(conf)
-    strategy = _build_strategy(conf)
     failures = LoginFailures()
+    strategy = _build_strategy(conf, failures)
 
     def protect(application: WSGIApplication) -> WSGIApplication:
         authenticated = authenticate(application, strategy.authenticator, failures)
         return drop_identity_headers(strategy.layer(authenticated))
 
     authorizer = PolicyAuthorizer(make_enforcer(conf))
-    return Access(protect, authorizer, failures, strategy.read_user_file_problem)
+    problem, sessions = strategy.read_user_file_problem, strategy.sessions
+    return Access(protect, authorizer, failures, problem, sessions)
 
 
 def _check_exposure(conf: cfg.ConfigOpts) -> None:
@@ -79,7 +89,7 @@ def _check_exposure(conf: cfg.ConfigOpts) -> None:
         LOG.warning(_UNPROTECTED, listen)
 
 
-def _build_strategy(conf: cfg.ConfigOpts) -> _Strategy:
+def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
     """Build the configured strategy, importing only its own libraries."""
     match conf.api.auth_strategy:
         case "noauth":
@@ -89,13 +99,16 @@ def _build_strategy(conf: cfg.ConfigOpts) -> _Strategy:
         case "keystone":
             try:
                 from nodetracker.api.auth.keystone import KeystoneAuthenticator, validate_tokens
+                from nodetracker.api.auth.keystone_sessions import KeystoneSessions
             except ImportError as error:
                 raise ConfigError(
                     "[api] auth_strategy: keystone needs the library keystonemiddleware: "
                     "pip install 'nodetracker[keystone]'"
                 ) from error
             return _Strategy(
-                KeystoneAuthenticator(), lambda application: validate_tokens(application, conf)
+                KeystoneAuthenticator(),
+                lambda application: accept_session_cookie(validate_tokens(application, conf)),
+                sessions=KeystoneSessions(conf, failures),
             )
         case _:
             from nodetracker.api.auth.http_basic import HttpBasicAuthenticator

@@ -266,6 +266,7 @@ def _build_application(
             lambda: read_process().database_error is None,
         ),
         read_health=read_health,
+        sessions=access.sessions,
     )
     counting: Layer = partial(count_requests, counter=parts.counters.requests)
     proxies: tuple[Layer, ...] = (proxy_layer(conf),) if _is_behind_proxy(conf) else ()

@@ -1,12 +1,15 @@
 """Clients that need Keystone, and who may do what: ``nova``, ``zun``, members and readers."""
 
+import json
 import re
+import urllib.error
+import urllib.request
 
 import pytest
 
 from tests.clients.commands import Done, Environment
 from tests.clients.fleet import BASIC_PASSWORD, NODES, Cloud, keystone_options
-from tests.clients.keystone import Keystone
+from tests.clients.keystone import PASSWORD, Keystone
 from tests.clients.test_openstack import NAMES, UUID, VERSIONS
 
 DENIED = "403"
@@ -199,6 +202,52 @@ class TestAccess:
         done = with_tokens.clients.run("openstack", *options, *endpoint, "hypervisor", "list")
         assert done.code == 1
         assert "401" in done.errors
+
+
+class TestSessions:
+    def send(self, cloud: Cloud, method: str, path: str, body=None, cookie: str = ""):
+        """Send a request as the page does; return its status, cookie and JSON."""
+        headers = {"Origin": cloud.url} | ({"Cookie": cookie} if cookie else {})
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(cloud.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                cookie = answer.headers.get("Set-Cookie", "").partition(";")[0]
+                return answer.status, cookie, json.loads(answer.read() or "null")
+        except urllib.error.HTTPError as error:
+            return error.code, "", json.loads(error.read())
+
+    def log_in(self, cloud: Cloud, user: str, project: str | None, password: str = PASSWORD):
+        scope = {} if project is None else {"project": project}
+        return self.send(
+            cloud, "POST", "/v1/session", {"user": user, "password": password, **scope}
+        )
+
+    def test_an_administrator_logs_in_changes_and_logs_out(self, with_tokens):
+        status, cookie, _ = self.log_in(with_tokens, "admin", "admin")
+        assert status == 204
+        about = self.send(with_tokens, "GET", "/v1/about", cookie=cookie)[2]
+        assert "nodetracker:services:update" in about["rules"]
+        services = self.send(with_tokens, "GET", "/v1/services?host=beta", cookie=cookie)[2]
+        path = f"/v1/services/{services['services'][0]['id']}"
+        for disabled in (True, False):
+            found = self.send(with_tokens, "PATCH", path, {"disabled": disabled}, cookie)
+            assert found[0] == 200
+            assert found[2]["status"] == ("disabled" if disabled else "enabled")
+        status, ended, _ = self.send(with_tokens, "DELETE", "/v1/session", cookie=cookie)
+        assert (status, ended.replace('"', "")) == (204, "nodetracker_session=")
+
+    def test_readers_of_the_system_log_in_without_a_project(self, with_tokens):
+        status, cookie, _ = self.log_in(with_tokens, "system-reader", None)
+        assert status == 204
+        assert self.send(with_tokens, "GET", "/v1/overview", cookie=cookie)[0] == 200
+
+    def test_wrong_passwords_are_401_with_their_reason(self, with_tokens):
+        status, cookie, body = self.log_in(with_tokens, "admin", "admin", "wrong")
+        assert (status, cookie) == (401, "")
+        assert body["errors"][0]["detail"] == "wrong user, domain, project or password"
 
 
 class TestPasswords:

@@ -14,10 +14,11 @@ from wsgiref.types import WSGIEnvironment
 
 from nodetracker.api.auth.identity import make_admin, make_reader
 from nodetracker.api.auth.passwords import get_rounds, is_password
+from nodetracker.api.auth.turns import CHECK_TIMEOUT, Turns
 from nodetracker.api.auth.user_file import read_user_file
 from nodetracker.api.auth.users import UserFile, parse_user_file
 from nodetracker.api.context import Identity
-from nodetracker.errors import AuthenticationError, BusyError
+from nodetracker.errors import AuthenticationError
 
 LOG = logging.getLogger(__name__)
 
@@ -27,12 +28,6 @@ REMEMBER_SECONDS = 60.0
 """How long a password that was right is not hashed again."""
 
 MAX_REMEMBERED = 1024
-
-CONCURRENT_CHECKS = 2
-"""Passwords hashed in parallel: each takes a CPU for about 0.3 s."""
-
-CHECK_TIMEOUT = 5.0
-"""Seconds that a request waits for its turn."""
 
 
 class HttpBasicAuthenticator:
@@ -58,8 +53,7 @@ class HttpBasicAuthenticator:
         self._admins = frozenset(admins)
         self._remembered = _RememberedPasswords(seconds)
         self._check = check
-        self._turns = threading.BoundedSemaphore(CONCURRENT_CHECKS)
-        self._check_timeout = check_timeout
+        self._turns = Turns(check_timeout)
 
     @property
     def problem(self) -> str | None:
@@ -91,12 +85,8 @@ class HttpBasicAuthenticator:
         return is_right
 
     def _check_in_turn(self, password: bytes, password_hash: str) -> bool:
-        if not self._turns.acquire(timeout=self._check_timeout):
-            raise BusyError("too many passwords are being checked")
-        try:
+        with self._turns.take():
             return self._check(password, password_hash)
-        finally:
-            self._turns.release()
 
 
 def parse_basic(header: str) -> tuple[str, bytes] | None:

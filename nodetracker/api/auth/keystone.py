@@ -6,7 +6,7 @@ from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from keystoneauth1.exceptions import ClientException
-from keystonemiddleware.auth_token import AuthProtocol
+from keystonemiddleware.auth_token import AuthProtocol, list_opts
 
 from nodetracker.api.context import Identity
 from nodetracker.errors import AuthenticationError, ConfigError
@@ -16,6 +16,12 @@ LOG = logging.getLogger(__name__)
 PROJECT = "nodetracker"
 _CONFIRMED = "Confirmed"
 _ALL_SYSTEM = "all"
+
+
+def register_options(conf: Any) -> None:
+    """Register the middleware's options, which it also does itself when it is built."""
+    for group, options in list_opts():
+        conf.register_opts(options, group)
 
 
 def validate_tokens(application: WSGIApplication, conf: Any) -> WSGIApplication:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from nodetracker.api.auth.identity import Authenticator
-from nodetracker.api.context import IDENTITY
+from nodetracker.api.context import IDENTITY, SESSION_TOKEN
 from nodetracker.errors import AuthenticationError, BusyError, ForbiddenError
 
 _CREDENTIALS = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN")
@@ -42,7 +42,8 @@ def authenticate(
             environ[IDENTITY] = authenticator.identify(environ)
         except (AuthenticationError, BusyError, ForbiddenError) as error:
             environ[IDENTITY] = error
-            is_login = not environ.keys().isdisjoint(_CREDENTIALS)
+            has_credentials = not environ.keys().isdisjoint(_CREDENTIALS)
+            is_login = has_credentials and SESSION_TOKEN not in environ  # which may have expired
             if is_login and isinstance(error, AuthenticationError):
                 failures.add()
         return application(environ, start)

@@ -1,6 +1,14 @@
 """Routes of nodetracker's own API."""
 
-from nodetracker.api.handlers.own import about, candidates, claims, migrations, overview, services
+from nodetracker.api.handlers.own import (
+    about,
+    candidates,
+    claims,
+    migrations,
+    overview,
+    services,
+    session,
+)
 from nodetracker.api.route import Operation, Route, route
 from nodetracker.api.routes.fleet import FLEET
 from nodetracker.api.schemas import about as about_schemas
@@ -9,6 +17,7 @@ from nodetracker.api.schemas import claims as claims_schemas
 from nodetracker.api.schemas import migrations as migrations_schemas
 from nodetracker.api.schemas import overview as overview_schemas
 from nodetracker.api.schemas import services as services_schemas
+from nodetracker.api.schemas import session as session_schemas
 from nodetracker.schemas.claim import CLAIM_REQUEST
 
 _CLAIM_ANSWER = {200: claims_schemas.CLAIM}
@@ -121,6 +130,13 @@ OWN: tuple[Route, ...] = (
         GET=Operation(
             about.show_about, "nodetracker:about:show", answers={200: about_schemas.ABOUT}
         ),
+    ),
+    route(
+        "/v1/session",
+        POST=Operation(
+            session.open_session, rule=None, body=session_schemas.LOGIN, answers={204: None}
+        ),
+        DELETE=Operation(session.close_session, rule=None, answers={204: None}),
     ),
     route(
         "/v1/overview",

@@ -51,7 +51,7 @@ HEADERS = (
 UNAVAILABLE = (501, 503, 504)
 """What handlers answer in these tests, in which no agent answers and no broker exists."""
 
-SECRETS = ("Traceback", "sqlalchemy", "sqlite", "SELECT ", 'File "', ".py", "password")
+SECRETS = ("Traceback", "sqlalchemy", "sqlite", "SELECT ", 'File "', ".py", "password=")
 OPERATIONS = [(route, method) for route in ROUTES for method in route.methods]
 
 

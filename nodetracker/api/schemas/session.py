@@ -1,0 +1,26 @@
+"""Schemas of ``/v1/session``."""
+
+from nodetracker.model.text import TEXT_LENGTH
+from nodetracker.schemas.fields import Schema, record
+
+_NAME: Schema = {
+    "description": f"a text of 1 to {TEXT_LENGTH} characters",
+    "type": "string",
+    "minLength": 1,
+    "maxLength": TEXT_LENGTH,
+}
+
+LOGIN = record(
+    {
+        "user": _NAME,
+        "domain": _NAME | {"description": "name of the domain; Default"},
+        "project": _NAME | {"description": "name of the project; without one, system scope"},
+        "password": {
+            "description": "a text of 1 to 4096 characters",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 4096,
+        },
+    },
+    required=("user", "password"),
+)
