@@ -95,6 +95,9 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
         _claimed.c.compute_node_id == _claims.compute_node_id,
         _claimed.c.uuid == _claims.workload_uuid,
     )
+    name = sa.func.coalesce(
+        sa.func.nullif(_claims.workload_name, ""), _claimed.c.name, sa.literal("")
+    )
     project_id = sa.func.coalesce(
         sa.func.nullif(_claims.project_id, ""), _claimed.c.project_id, sa.literal("")
     )
@@ -104,8 +107,11 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
     ]
     with_node = tables.claims.join(tables.compute_nodes, on_node)
     narrow: sa.FromClause = with_node if _has_place(query) else tables.claims
-    if query.project_id is not None:
+    if query.project_id is not None or query.name_part is not None:
         narrow = narrow.outerjoin(_claimed, is_its_guest)
+    if query.name_part is not None:
+        conditions.append(name.icontains(query.name_part, autoescape=True))
+    if query.project_id is not None:
         # The first of the two can use an index.
         conditions.append(_claims.project_id.in_([query.project_id, ""]))
         conditions.append(project_id == query.project_id)
@@ -118,9 +124,7 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
             _claims.id.label("row_id"),
             _claims.workload_uuid.label("uuid"),
             _claims.workload_kind.label("kind"),
-            sa.func.coalesce(
-                sa.func.nullif(_claims.workload_name, ""), _claimed.c.name, sa.literal("")
-            ).label("name"),
+            name.label("name"),
             _claims.compute_node_id.label("node_id"),
             *_PLACE,
             project_id.label("project_id"),
@@ -144,6 +148,8 @@ def _select_unclaimed(query: WorkloadQuery) -> _Branch:
         _guests.claim_uuid.is_(None),
         *_select_places(query, _guests.compute_node_id, _guests.uuid),
     ]
+    if query.name_part is not None:
+        conditions.append(_guests.name.icontains(query.name_part, autoescape=True))
     if query.project_id is not None:
         conditions.append(_guests.project_id == query.project_id)
     return _Branch(

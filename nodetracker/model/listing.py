@@ -35,6 +35,7 @@ class ClaimQuery(PageQuery):
         host, nodename, node_id: the claim's node.
         states: any of these.
         workload_uuid, project_id: of the claim's workload.
+        is_descending: newest first.
     """
 
     uuid: str | None = None
@@ -44,6 +45,7 @@ class ClaimQuery(PageQuery):
     states: tuple[ClaimState, ...] = ()
     workload_uuid: str | None = None
     project_id: str | None = None
+    is_descending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ class WorkloadQuery(PageQuery):
 
     Attributes:
         uuid: of the workload.
+        name_part: part of its name; upper and lower case of ASCII letters are equal,
+            and no character is a wildcard.
         host, nodename: where it is.
         node_ids: any of these.
         project_id: of the claim, or of the guest when the claim has none.
@@ -117,6 +121,7 @@ class WorkloadQuery(PageQuery):
     """
 
     uuid: str | None = None
+    name_part: str | None = None
     host: str | None = None
     nodename: str | None = None
     node_ids: tuple[int, ...] = ()

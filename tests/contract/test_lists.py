@@ -162,6 +162,13 @@ class TestClaims:
             page = store.list_claim_page(query)
             assert list(page.items) == [claims[name] for name in expected], query
 
+    def test_the_newest_come_first_on_request(
+        self, store: Store, claims: Mapping[str, Claim]
+    ) -> None:
+        for limit in (1, 3, 4):
+            query = ClaimQuery(limit=limit, is_descending=True)
+            assert read_all(store.list_claim_page, query) == list(claims.values())[::-1]
+
     def test_the_marker_is_a_uuid_or_the_id_of_a_row_which_may_be_deleted(
         self, store: Store, claims: Mapping[str, Claim]
     ) -> None:
@@ -363,6 +370,12 @@ class TestWorkloads:
             (WorkloadQuery(is_claimed=True), ["a", "b", "c"]),
             (WorkloadQuery(is_claimed=False), ["stranger"]),
             (WorkloadQuery(is_claimed=False, host="beta"), []),
+            (WorkloadQuery(name_part="EB"), ["a"]),
+            (WorkloadQuery(name_part="rang"), ["stranger"]),
+            (WorkloadQuery(name_part="c"), ["c"]),
+            (WorkloadQuery(name_part="%"), []),
+            (WorkloadQuery(name_part="e", project_id="p2"), ["stranger"]),
+            (WorkloadQuery(name_part="e", host="beta"), []),
             (WorkloadQuery(node_ids=(claims["b"].node_id,)), ["b", "c"]),
             (WorkloadQuery(node_ids=(-1,)), []),
         ):

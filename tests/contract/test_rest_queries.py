@@ -23,6 +23,7 @@ NAMES = (
     ("/v1/nodes?name_part=", "nodes"),
     ("/v1/workloads?host=", "workloads"),
     ("/v1/workloads?project=", "workloads"),
+    ("/v1/workloads?name_part=", "workloads"),
     ("/v1/usages?project=", "usages"),
     ("/v1/usages?marker=~~", "usages"),
     ("/v1/history?node=", "history"),

@@ -237,6 +237,7 @@ def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
     for list_page, query, expected in (
         (store.list_workloads, WorkloadQuery(), 2 * count),
         (store.list_workloads, WorkloadQuery(host="alpha", project_id="prøject"), count),
+        (store.list_workloads, WorkloadQuery(name_part="no such"), 0),
         (store.list_claim_page, ClaimQuery(host="alpha"), count),
         (store.list_migration_page, MigrationQuery(host="alpha"), 0),
         (store.list_device_page, DeviceQuery(node_id=node.id), 1),

@@ -34,6 +34,7 @@ def render_claim_details(claim: Claim) -> dict[str, Any]:
     """Return the columns of ``claim list``, and what a workload needs to use its claim."""
     return render_claim(claim) | {
         "workload_kind": claim.workload.kind.value,
+        "workload_name": claim.workload.name,
         "project_id": claim.workload.project_id,
         "pcpus": claim.amounts.pcpus,
         "resources": dict(claim.amounts.resources),

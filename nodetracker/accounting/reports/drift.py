@@ -3,7 +3,7 @@
 The report shows operators which of them differ, and because of which workloads.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,6 +25,33 @@ from nodetracker.units import (
     whole_units,
 )
 
+DRIFT_COLUMNS = ("resource", "row_used", "ledger", "hypervisor", "difference", "workloads")
+"""The columns of `DriftLine.as_row`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftCause:
+    """A workload whose amounts differ, or the row itself, in the resource class's unit.
+
+    Attributes:
+        workload_uuid: None = the row, which differs from the sum of all workloads.
+        ledger: charge of its claims and guest; None for the row.
+        hypervisor: charge of its guest, None if that is not listed.
+        difference: for a workload ledger minus hypervisor, for the row row minus ledger.
+    """
+
+    workload_uuid: str | None
+    name: str
+    ledger: float | None
+    hypervisor: float | None
+    difference: float
+
+    def __str__(self) -> str:
+        """Return e.g. ``web (6a0e…) +2``."""
+        uuid = self.workload_uuid
+        label = "row" if uuid is None else f"{self.name} ({uuid})" if self.name else uuid
+        return f"{label} {self.difference:+}"
+
 
 @dataclass(frozen=True, slots=True)
 class DriftLine:
@@ -36,9 +63,8 @@ class DriftLine:
         hypervisor: sum over the guests listed last; None for classes that
             guests do not report.
         difference: row_used minus hypervisor, or minus ledger if that is None.
-        workloads: workloads whose charge in the ledger differs from the
-            hypervisor, with the difference, e.g. ``web (6a0e…) +2``; ``row`` is
-            the difference that no workload explains.
+        causes: workloads whose charge in the ledger differs from the hypervisor,
+            after the difference that no workload explains.
     """
 
     resource: str
@@ -46,20 +72,24 @@ class DriftLine:
     ledger: float
     hypervisor: float | None
     difference: float | None
-    workloads: str
+    causes: tuple[DriftCause, ...] = ()
 
     def as_row(self) -> dict[str, Any]:
-        """Return the line as column -> value, in order."""
-        return asdict(self)
+        """Return the line as column -> value, in order; the causes as one text."""
+        row = asdict(self)
+        del row["causes"]
+        return row | {"workloads": ", ".join(map(str, self.causes))}
 
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
     """One workload with its charge in the ledger and the charge of its guest."""
 
-    label: str
+    uuid: str
+    name: str
     ledger: Charge
     hypervisor: Charge
+    is_listed: bool
 
 
 def compare_usage(record: NodeRecord) -> list[DriftLine]:
@@ -83,11 +113,9 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
     ):
         in_row, in_ledger = getattr(row, name), getattr(ledger, name)
         listed = None if resource == PCPU else getattr(hypervisor, name)
-        differences = [
-            (workload.label, getattr(workload.ledger, name) - getattr(workload.hypervisor, name))
-            for workload in workloads
-            if listed is not None
-        ]
+        causes = [_row_cause(in_row - in_ledger, parts)]
+        if listed is not None:
+            causes += [_workload_cause(workload, name, parts) for workload in workloads]
         lines.append(
             DriftLine(
                 resource=resource,
@@ -95,7 +123,7 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
                 ledger=whole_units(reserved_parts + in_ledger, parts),
                 hypervisor=None if listed is None else whole_units(reserved_parts + listed, parts),
                 difference=whole_units(in_row - (in_ledger if listed is None else listed), parts),
-                workloads=_render_causes([("row", in_row - in_ledger), *differences], parts),
+                causes=tuple(cause for cause in causes if cause.difference),
             )
         )
     return lines + _further_lines(record)
@@ -117,12 +145,29 @@ def _list_workloads(record: NodeRecord) -> list[_Workload]:
         is_listed = guest is not None and guest.missing_since is None
         found.append(
             _Workload(
-                label=f"{name} ({uuid})" if name else uuid,
+                uuid=uuid,
+                name=name,
                 ledger=charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb),
                 hypervisor=own if is_listed else Charge(),
+                is_listed=is_listed,
             )
         )
-    return sorted(found, key=lambda workload: workload.label)
+    return sorted(found, key=lambda workload: (workload.name or workload.uuid, workload.uuid))
+
+
+def _workload_cause(workload: _Workload, amount: str, parts: int) -> DriftCause:
+    ledger, hypervisor = getattr(workload.ledger, amount), getattr(workload.hypervisor, amount)
+    return DriftCause(
+        workload.uuid,
+        workload.name,
+        whole_units(ledger, parts),
+        whole_units(hypervisor, parts) if workload.is_listed else None,
+        whole_units(ledger - hypervisor, parts),
+    )
+
+
+def _row_cause(difference: int, parts: int) -> DriftCause:
+    return DriftCause(None, "", None, None, whole_units(difference, parts))
 
 
 def _row_charge(record: NodeRecord) -> Charge:
@@ -150,13 +195,6 @@ def _further_lines(record: NodeRecord) -> list[DriftLine]:
             + sum(amounts.get(name, 0) for amounts in held),
             hypervisor=None,
             difference=None,
-            workloads="",
         )
         for name in sorted(set(inventory).union(*held))
     ]
-
-
-def _render_causes(causes: Iterable[tuple[str, int]], parts: int) -> str:
-    return ", ".join(
-        f"{label} {whole_units(amount, parts):+}" for label, amount in causes if amount
-    )

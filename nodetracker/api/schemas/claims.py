@@ -13,6 +13,7 @@ from nodetracker.api.schemas.fields import (
     TIME_OR_NULL,
     answer,
     answered_list,
+    choice,
     list_of_answers,
 )
 from nodetracker.model.claim import ClaimKind, ClaimState
@@ -20,6 +21,7 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.schemas.fields import UUID, Schema, list_of, one_of, record
 
 _STATES = list_of(one_of(ClaimState), "states; may be repeated")
+_ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
 
 LIST_QUERY = record(
     {
@@ -28,11 +30,12 @@ LIST_QUERY = record(
         "state": _STATES,
         "workload": UUID,
         "project": ANY_TEXT,
+        **_ORDER,
         **PAGE,
     }
 )
 
-OF_NODE_QUERY = record({"state": _STATES, **PAGE})
+OF_NODE_QUERY = record({"state": _STATES, **_ORDER, **PAGE})
 
 CREATE_QUERY = record({"dry_run": BOOLEAN})
 
@@ -58,6 +61,7 @@ CLAIM = answer(
     {
         "uuid": ANY_TEXT,
         "workload_uuid": ANY_TEXT,
+        "workload_name": ANY_TEXT,
         "kind": one_of(ClaimKind),
         "state": one_of(ClaimState),
         "host": ANY_TEXT,

@@ -13,6 +13,15 @@ NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
 BOOLEAN: Schema = {"description": "true or false", "type": "boolean"}
 
 
+def choice(values: tuple[str, ...]) -> Schema:
+    """Return the schema of one of some words."""
+    return {
+        "description": f"one of {', '.join(values)}",
+        "type": "string",
+        "enum": list(values),
+    }
+
+
 def answer(properties: Schema) -> Schema:
     """Return the schema of an object in an answer, which has all of its keys."""
     return {

@@ -6,9 +6,10 @@ from nodetracker.api.schemas.fields import (
     INTEGER,
     answer,
     answered_list,
+    choice,
     list_of_answers,
 )
-from nodetracker.api.schemas.nodes import STATE, STATUSES, choice
+from nodetracker.api.schemas.nodes import STATE, STATUSES
 from nodetracker.ports import POWER_ACTIONS
 from nodetracker.schemas.fields import Schema, record
 

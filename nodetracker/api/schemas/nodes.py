@@ -17,6 +17,7 @@ from nodetracker.api.schemas.fields import (
     TIME_OR_NULL,
     answer,
     answered_list,
+    choice,
     list_of_answers,
 )
 from nodetracker.model.fleet import FLEET_ORDERS
@@ -33,15 +34,6 @@ LIST_COLUMNS = (
     "architecture", "os", "kernel_version", "booted_at",
 )  # fmt: skip
 """The columns of a node in lists: all that operators compare, and none that is JSON."""
-
-
-def choice(values: tuple[str, ...]) -> Schema:
-    """Return the schema of one of some words."""
-    return {
-        "description": f"one of {', '.join(values)}",
-        "type": "string",
-        "enum": list(values),
-    }
 
 
 LIST_QUERY = record(
@@ -122,6 +114,17 @@ NODE = answer(
     }
 )
 
+_CAUSE = answer(
+    {
+        "workload_uuid": TEXT_OR_NULL
+        | {"description": "null: the row, which differs from the sum of all workloads"},
+        "name": ANY_TEXT,
+        "ledger": NUMBER_OR_NULL | {"description": "the larger of its claims and its guest"},
+        "hypervisor": NUMBER_OR_NULL | {"description": "null: its guest is not listed"},
+        "difference": NUMBER,
+    }
+)
+
 DIFF = answer(
     {
         "diff": list_of_answers(
@@ -132,7 +135,8 @@ DIFF = answer(
                     "ledger": NUMBER,
                     "hypervisor": NUMBER_OR_NULL,
                     "difference": NUMBER_OR_NULL,
-                    "workloads": ANY_TEXT,
+                    "workloads": ANY_TEXT | {"description": "the causes as text"},
+                    "causes": list_of_answers(_CAUSE),
                 }
             )
         )

@@ -20,6 +20,7 @@ LIST_QUERY = record(
     {
         "host": ANY_TEXT,
         "node": NODENAME,
+        "name_part": {"description": "a part of its name", "type": "string", "minLength": 1},
         "project": ANY_TEXT,
         "claimed": BOOLEAN,
         **PAGE,

@@ -7,7 +7,7 @@ from typing import Any
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
-from nodetracker.accounting.reports.drift import DriftLine, compare_usage
+from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage
 from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.accounting.reports.summary import (
@@ -44,7 +44,6 @@ _LONG_COLUMNS = (
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
-_DIFF_COLUMNS = tuple(item.name for item in dataclasses.fields(DriftLine))
 
 
 class ListNodes(ListCommand):
@@ -164,7 +163,7 @@ class DiffNode(ListCommand):
         """Read one node with its claims and guests."""
         found = find_node(self.store, parsed_args.host, parsed_args.nodename)
         lines = compare_usage(read_consistently(self.store, found))
-        return columns_of([line.as_row() for line in lines], _DIFF_COLUMNS)
+        return columns_of([line.as_row() for line in lines], DRIFT_COLUMNS)
 
 
 class NodeHistory(ListCommand):

@@ -128,6 +128,7 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
         columns=(*_claims, _nodes.host, _nodes.hypervisor_hostname),
         conditions=conditions,
         filtered=tables.claims if query.host is query.nodename is None else with_node,
+        is_descending=query.is_descending,
     )
     return select_page(connection, query, listing, _decode)
 

@@ -3,11 +3,10 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db.memory.paging import cut_page
+from nodetracker.db.memory.paging import cut_page, has_part
 from nodetracker.db.memory.tables import MemoryRows, Tables
 from nodetracker.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
@@ -18,7 +17,6 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 
 _ROW_COLUMNS = ("uuid", "host", "nodename", "created_at")  # of a node's row, not of its values
 _AMOUNTS = ("vcpu_milli", "pcpus", "memory_mb", "disk_mb")
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name != "count")
 
 
@@ -138,7 +136,7 @@ def _matches(
         and query.uuid in (None, record.uuid)
         and query.host in (None, record.host)
         and query.nodename in (None, record.nodename)
-        and (query.name_part or "").translate(_LOWER) in record.nodename.translate(_LOWER)
+        and has_part(record.nodename, query.name_part)
         and query.is_disabled in (None, service is not None and service.disabled)
         and query.has_service in (None, service is not None)
         and (

@@ -4,7 +4,7 @@ import dataclasses
 from operator import attrgetter
 
 from nodetracker.accounting.reports.workloads import list_workloads
-from nodetracker.db.memory.paging import cut_page
+from nodetracker.db.memory.paging import cut_page, has_part
 from nodetracker.db.memory.tables import MemoryRows, place_migration, with_claims
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim
@@ -64,6 +64,7 @@ class MemoryLists(MemoryRows):
                 ),
                 id_of=lambda claim: tables.ids[claim.uuid],
                 uuid_of=attrgetter("uuid"),
+                is_descending=query.is_descending,
             )
 
     def list_migration_page(self, query: MigrationQuery) -> Page[Migration]:
@@ -135,6 +136,7 @@ class MemoryLists(MemoryRows):
 def _is_listed(row: WorkloadRow, query: WorkloadQuery) -> bool:
     return (
         query.uuid in (None, row.uuid)
+        and has_part(row.name, query.name_part)
         and query.host in (None, row.host)
         and query.nodename in (None, row.nodename)
         and (not query.node_ids or row.node_id in query.node_ids)

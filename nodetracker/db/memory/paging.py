@@ -2,12 +2,20 @@
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, TypeVar
 
 from nodetracker.errors import RequestError
 from nodetracker.model.page import Page, PageQuery
 
 T = TypeVar("T")
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def has_part(text: str, part: str | None) -> bool:
+    """Return whether a text has a part, None = any; cases of ASCII letters are equal."""
+    return (part or "").translate(_LOWER) in text.translate(_LOWER)
 
 
 def cut_page(

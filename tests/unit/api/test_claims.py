@@ -250,6 +250,22 @@ class TestList:
         assert [claim["uuid"] for claim in last["claims"]] == claims[2:]
         assert last["links"] == []
 
+    def test_the_newest_come_first_on_request(self, api, claims):
+        assert self.list(api, "?sort_dir=desc") == claims[::-1]
+        assert self.list(api, "?sort_dir=asc") == claims
+
+    def test_each_has_its_workload_s_name_as_a_node_s_differences_have(self, api):
+        body = make_body(7) | {"workload": {"uuid": UNKNOWN, "name": "web-7"}}
+        made = claim(api, body).json
+        assert made["workload_name"] == "web-7"
+        [node] = [found for found in api.get("/v1/nodes")["nodes"] if found["host"] == made["host"]]
+        [line, *_] = api.get(f"/v1/nodes/{node['uuid']}/diff")["diff"]
+        assert line["causes"] == [
+            {"workload_uuid": UNKNOWN, "name": "web-7", "ledger": made["vcpus"],
+             "hypervisor": None, "difference": made["vcpus"]},
+        ]  # fmt: skip
+        assert line["workloads"] == f"web-7 ({UNKNOWN}) +{made['vcpus']}"
+
     def test_an_unchanged_list_is_not_sent_again(self, api, claims):
         tag = api.request("GET", "/v1/claims").headers["etag"]
         found = api.request("GET", "/v1/claims", headers={"If-None-Match": tag})

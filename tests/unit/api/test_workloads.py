@@ -59,6 +59,7 @@ class TestList:
         [
             ("host=alpha", 2), ("host=beta", 0), ("node=node-1", 2), ("node=x", 0),
             ("project=p1", 1), ("project=p9", 0), ("claimed=true", 1), ("claimed=false", 1),
+            ("name_part=VM-7", 1), ("name_part=%25", 0),
         ],
     )  # fmt: skip
     def test_is_filtered(self, api, query, expected):

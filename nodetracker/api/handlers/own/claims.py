@@ -25,7 +25,7 @@ _RULE = "nodetracker:claims"
 
 
 def list_claims(call: Call) -> Answer:
-    """List claims, oldest first."""
+    """List claims, by default oldest first."""
     return _list(
         call,
         host=call.query.get("host"),
@@ -36,14 +36,20 @@ def list_claims(call: Call) -> Answer:
 
 
 def list_claims_of_node(call: Call) -> Answer:
-    """List the claims on a node, oldest first."""
+    """List the claims on a node, by default oldest first."""
     return _list(call, node_id=find_node(call).node.id)
 
 
 def _list(call: Call, **filters: Any) -> Answer:
     wanted = page_of(call)
     states = tuple(map(ClaimState, call.query.get("state", ())))
-    query = ClaimQuery(after=wanted.marker, limit=wanted.limit, states=states, **filters)
+    query = ClaimQuery(
+        after=wanted.marker,
+        limit=wanted.limit,
+        states=states,
+        is_descending=call.query.get("sort_dir") == "desc",
+        **filters,
+    )
     page = call.store.list_claim_page(query)
     last = page.items[-1].uuid if page.next is not None else None
     return Answer(

@@ -56,7 +56,9 @@ def show_diff(call: Call) -> Answer:
     """Compare a node's usage by its row, by its claims and by its guests."""
     node = find_node(call).node
     lines = compare_usage(read_consistently(call.store, node))
-    return Answer({"diff": [line.as_row() for line in lines]})
+    return Answer(
+        {"diff": [{**line.as_row(), "causes": list(map(asdict, line.causes))} for line in lines]}
+    )
 
 
 def audit_node(call: Call) -> Answer:

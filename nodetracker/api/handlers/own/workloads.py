@@ -20,6 +20,7 @@ def list_workloads(call: Call) -> Answer:
         call,
         host=call.query.get("host"),
         nodename=call.query.get("node"),
+        name_part=call.query.get("name_part"),
         project_id=call.select_project(_LIST, call.query.get("project")),
         is_claimed=call.query.get("claimed"),
     )

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.reports.drift import compare_usage
+from nodetracker.accounting.reports.drift import DriftCause, compare_usage
 from nodetracker.accounting.usage import charge_of_ledger, usage_columns
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.guest import WorkloadKind
@@ -57,6 +57,20 @@ def test_a_node_without_workloads_uses_the_reserved_amounts():
         "DISK_GB": (1, 1, 1, 0, ""),
         "CUSTOM_FPGA": (None, 1, None, None, ""),
     }
+
+
+def test_causes_have_the_amounts_of_claim_and_guest():
+    claim = make_claim(vcpu_milli=2500, disk_mb=1024)
+    other = make_claim(2, vcpu_milli=1000)
+    guest = make_guest(1, name="web", vcpu_milli=2000, memory_mb=0, disk_mb=0,
+                       claim_uuid=claim.uuid)  # fmt: skip
+    [line, *_] = compare_usage(make_node((claim, other), (guest,), vcpus_used=6))
+    unlisted = make_guest(2).uuid
+    assert line.causes == (
+        DriftCause(None, "", None, None, 1.5),
+        DriftCause(unlisted, "", 1, None, 1),
+        DriftCause(guest.uuid, "web", 2.5, 2, 0.5),
+    )
 
 
 def test_an_unclaimed_guest_is_not_a_difference():
