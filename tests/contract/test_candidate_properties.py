@@ -9,8 +9,8 @@ from nodetracker.db.candidates import search
 from tests.candidate_fleets import EXAMPLES, check_candidates
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 
-EXAMPLES_OF_MEMORY = 30
-EXAMPLES_OF_DATABASES = 5
+EXAMPLES_OF = {"memory": 30, "sqlite": 5}
+EXAMPLES_OF_SERVERS = 2
 
 
 @pytest.fixture(params=BACKENDS)
@@ -38,5 +38,4 @@ def check_examples(stores: StoreMaker, examples: int) -> None:
 def test_candidates_are_the_nodes_that_would_grant_in_the_weighers_order(
     stores: StoreMaker,
 ) -> None:
-    is_memory = stores.backend == "memory"
-    check_examples(stores, EXAMPLES_OF_MEMORY if is_memory else EXAMPLES_OF_DATABASES)
+    check_examples(stores, EXAMPLES_OF.get(stores.backend, EXAMPLES_OF_SERVERS))

@@ -1,10 +1,13 @@
 """Odd texts and times in queries of the REST service are answered alike by every store."""
 
+import itertools
+from collections.abc import Iterable
 from urllib.parse import quote
 
 import pytest
 
 from nodetracker.ports import Store
+from tests.contract.stores import StoreMaker
 from tests.contract.test_ledger import make_node
 from tests.unit.api.conftest import Api, make_backend
 
@@ -41,10 +44,21 @@ TIMES = {
 }
 
 
-def test_odd_names_and_times_and_the_largest_marker_can_be_compared(api: Api) -> None:
-    for path, noun in NAMES:
-        for text in ODD:
-            assert api.get(path + quote(text))[noun] == []
+def pair(backend: str) -> Iterable[tuple[tuple[str, str], str]]:
+    """Return the paths and texts to combine: all, but over conductors each once.
+
+    A conductor compares nothing itself, and each call waits for the broker.
+    """
+    if backend == "conductor":
+        return zip(itertools.cycle(NAMES), ODD, strict=False)
+    return itertools.product(NAMES, ODD)
+
+
+def test_odd_names_and_times_and_the_largest_marker_can_be_compared(
+    api: Api, stores: StoreMaker
+) -> None:
+    for (path, noun), text in pair(stores.backend):
+        assert api.get(path + quote(text))[noun] == []
     for query, count in TIMES.items():
         assert len(api.get(f"/v1/history?{query}")["history"]) == count
     assert api.get(f"/v1/warnings?marker={10**18 - 1}")["warnings"] == []
