@@ -108,8 +108,8 @@ def main() -> None:
 
 def _print_table(store: SqlStore, url: str, directory: Path) -> None:
     count = make_counter(store)
-    with _serve(url, directory) as (connection, process):
-        print(f"RSS at rest: {_read_rss_mib(process):.1f} MiB")
+    with serve(url, directory) as (connection, process):
+        print(f"RSS at rest: {read_rss_mib(process):.1f} MiB")
         print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS), flush=True)
         for name, (path, headers) in LISTS.items():
             statements = count("GET", path, headers)
@@ -118,7 +118,7 @@ def _print_table(store: SqlStore, url: str, directory: Path) -> None:
             )
             costs = Costs(
                 name, statements, pages, seconds, seconds * 1000 / max(1, rows), size,
-                _read_rss_mib(process),
+                read_rss_mib(process),
             )  # fmt: skip
             cells = (f"{cell:.2f}" if isinstance(cell, float) else cell for cell in astuple(costs))
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
@@ -158,9 +158,8 @@ def make_counter(store: SqlStore) -> Callable[..., int]:
 
 
 @contextlib.contextmanager
-def _serve(
-    url: str, directory: Path
-) -> Iterator[tuple[http.client.HTTPConnection, psutil.Process]]:
+def serve(url: str, directory: Path) -> Iterator[tuple[http.client.HTTPConnection, psutil.Process]]:
+    """Run the service; yield a connection to it, and its process."""
     port = find_free_port()
     extra = f"[api]\nport = {port}\nauth_strategy = noauth\n"
     programs = Programs(directory, url, "api", extra=extra)
@@ -214,7 +213,8 @@ def _request(
     return body
 
 
-def _read_rss_mib(process: psutil.Process) -> float:
+def read_rss_mib(process: psutil.Process) -> float:
+    """Return the resident memory of a process in MiB."""
     return process.memory_info().rss / MIB
 
 

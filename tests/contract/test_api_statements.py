@@ -1,6 +1,7 @@
 """The number of statements of a request to the REST service does not depend on the number of rows."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Backend
+from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.store import SqlStore
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.scheduler.scheduler import Scheduler
@@ -19,7 +21,12 @@ from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import make_node
 from tests.contract.values import make_device
 from tests.statements import SeenStatements, count_statements
-from tests.unit.api.conftest import Api, api, backend  # noqa: F401 - fixtures, on this store
+from tests.unit.api.conftest import (
+    Api,
+    api,  # noqa: F401 - fixtures, on this store
+    backend,  # noqa: F401
+    make_backend,
+)
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 
@@ -39,6 +46,9 @@ MOST = {
     "no candidates, unexplained": 1,
 }
 """Requests that may take another number of statements than a page of a list."""
+
+OVERVIEW = "/v1/overview"
+MOST_OF_AN_OVERVIEW = 6
 
 PLAIN = {"resources": {"MEMORY_MB": 1}}
 
@@ -108,3 +118,19 @@ def test_a_claim_is_the_ledgers_own_and_without_a_host_few_more(
     with count_statements(store) as by_ledger:
         store.abort_claim(with_host["uuid"])
     assert len(send(service, store, "DELETE", path, 200)) == len(by_ledger)
+
+
+def test_many_viewers_of_the_overview_take_as_many_statements_as_one(store: SqlStore) -> None:
+    make_node(store)
+    made = make_backend(store)
+    settings = replace(made.settings, overview_max_age=3600)
+    service = Api(replace(made, settings=settings, fleet=FleetCache(store, settings)))
+    with count_statements(store) as seen, ThreadPoolExecutor(16) as viewers:
+        tags = list(
+            viewers.map(lambda _: service.request("GET", OVERVIEW).headers["ETag"], range(50))
+        )
+    assert len(seen) == MOST_OF_AN_OVERVIEW
+    headers = {"If-None-Match": tags[0]}
+    assert not send(service, store, "GET", OVERVIEW, 304, headers=headers)
+    assert not send(service, store, "GET", "/metrics", 200)
+    assert set(tags) == {tags[0]}
