@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -52,6 +53,17 @@ class Service:
         status, document, retry_after = self.send(path, method, body)
         code = document["errors"][0]["code"] if status >= 400 else None
         return status, code, retry_after
+
+    def read_health(self) -> tuple[int, dict[str, str]]:
+        """Return the status of ``/health``, and the states of what may be away."""
+        status, document, _ = self.send("/health")
+        return status, {name: document["checks"][name]["status"] for name in ("broker", "database")}
+
+    def read_metrics(self) -> str:
+        """Return the page of ``/metrics``."""
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        with urllib.request.urlopen(url, timeout=90) as answer:
+            return answer.read().decode()
 
     @contextlib.contextmanager
     def load(self) -> Iterator[None]:
@@ -113,11 +125,16 @@ def test_a_database_that_is_stopped_read_only_or_cut_under_load(server: MariaDB,
     fine = (200, None, None)
     with service.run(), service.load():
         service.wait_for_more(fine)
+        wait_until(lambda: service.read_health() == (200, {"broker": "pass", "database": "pass"}))
         server.stop()
         service.wait_for_more(AWAY)
+        wait_until(lambda: service.read_health() == (503, {"broker": "pass", "database": "fail"}))
+        assert "nodetracker_api_database_up 0.0\n" in service.read_metrics()
         assert service.summarize(path, "PATCH", change) == AWAY
         server.start()
         service.wait_for_more(fine)
+        wait_until(lambda: service.read_health()[0] == 200)
+        assert "nodetracker_fleet_nodes" in service.read_metrics()
         server.set_read_only(True)
         assert service.summarize(path, "PATCH", change) == AWAY
         service.wait_for_more(fine)
@@ -138,6 +155,7 @@ def test_without_its_broker_only_calls_to_agents_fail(tmp_path):
         assert service.summarize("/v1/nodes") == (200, None, None)
         status, code, _ = service.summarize("/v1/hosts/alpha/actions", "POST", {"action": "reboot"})
         assert (status, code) == (504, "nodetracker.agent.silent")
+        assert service.read_health() == (200, {"broker": "warn", "database": "pass"})
         assert service.summarize("/v1/services") == (200, None, None)
     with service.run():
         status, code, _ = service.summarize("/v1/hosts/alpha/actions", "POST", {"action": "reboot"})
