@@ -5,20 +5,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nodetracker.model.warning import WarningKind
 from tests.functional.servers.process import require
 
 HERE = Path(__file__).parent
 RULES = HERE.parents[1] / "etc" / "prometheus" / "nodetracker.rules.yml"
+TESTS = (HERE / "nodetracker.rules.test.yml", HERE / "nodetracker.rules.week.test.yml")
 
 
 @pytest.mark.parametrize(
     ("action", "path"),
     [
         ("check", RULES),
-        ("test", HERE / "nodetracker.rules.test.yml"),
-        ("test", HERE / "nodetracker.rules.week.test.yml"),
+        *(("test", path) for path in TESTS),
     ],
     ids=["syntax", "alerts", "a week"],
 )
@@ -65,3 +66,16 @@ def test_every_alert_is_described():
     documented = (HERE.parents[1] / "docs" / "reference.md").read_text()
     alerts = re.findall(r"alert: (\w+)", RULES.read_text())
     assert [name for name in alerts if f"`{name}`" not in documented] == []
+
+
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not():
+    fires, is_quiet = set(), set()
+    for path in TESTS:
+        for case in yaml.safe_load(path.read_text())["tests"]:
+            for asked in case.get("promql_expr_test", ()):
+                for sample in asked.get("exp_samples", ()):
+                    fires.update(re.findall(r'alertname="(\w+)"', sample["labels"]))
+            for alert in case.get("alert_rule_test", ()):
+                (fires if alert.get("exp_alerts") else is_quiet).add(alert["alertname"])
+    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
+    assert alerts - fires == alerts - is_quiet == set()

@@ -93,6 +93,23 @@ def prometheus(scraped):
         yield server
 
 
+def test_every_panel_has_a_title_and_a_place_and_asks_the_chosen_data_source():
+    document = json.loads(DASHBOARD.read_text())
+    panels = document["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({str(panel["gridPos"]) for panel in panels}) == len(panels)
+    assert all(panel["title"] for panel in panels)
+    variables = [variable["name"] for variable in document["templating"]["list"]]
+    assert variables == ["datasource", "host", "node"]
+    asked = {
+        part["datasource"]["uid"]
+        for panel in panels
+        if panel["type"] != "row"
+        for part in (panel, *panel["targets"])
+    }
+    assert asked == {"${datasource}"}
+
+
 def test_both_pages_are_scraped(prometheus):
     up = {found["metric"]["job"]: found["value"][1] for found in prometheus.query("up")}
     assert up == {"nodetracker": "1", "nodetracker-api": "1"}
