@@ -19,7 +19,8 @@ logging.getLogger().addHandler(logging.NullHandler())
 LONGEST = (
     "test_conductor", "test_host_operations", "test_claim_storms", "test_rpc", "test_endurance",
     "test_isolation", "test_ledger", "test_several_drivers", "test_docker", "test_frozen_clients",
-    "test_programs", "test_api", "test_takeover", "test_libvirt", "test_agent_outages", "test_budgets",
+    "test_programs", "test_api", "test_api_outages",
+    "test_api_statements", "test_api_storms", "test_takeover", "test_libvirt", "test_agent_outages", "test_budgets",
     "test_moves", "test_store", "test_notifications", "test_database_outages", "test_install",
     "test_daemon", "test_status", "test_local_faults",
 )  # fmt: skip

@@ -28,8 +28,6 @@ from tests.unit.api.conftest import (
     make_backend,
 )
 
-pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
-
 ALL_CANDIDATES = "/v1/candidates"
 REQUESTS = LISTS | {
     "claims of a host": ("/v1/claims?host=host-00003&state=held&limit=5", {}),
@@ -67,6 +65,7 @@ def send(
     return seen
 
 
+@pytest.mark.parametrize("stores", ["sqlite", "mariadb"], indirect=True)
 def test_the_number_of_nodes_changes_no_number_of_statements(
     store: SqlStore, tmp_path: Path
 ) -> None:
@@ -82,6 +81,7 @@ def test_the_number_of_nodes_changes_no_number_of_statements(
         assert statements <= MOST.get(name, MOST_OF_A_PAGE), name
 
 
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 @pytest.mark.parametrize(
     ("body", "most"),
     [

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import yaml
 from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import build_agent
@@ -44,7 +43,7 @@ def write_inventory(path: Path, number: int) -> None:
         for node in range(NODES)
     ]
     failing = {f"node-{number % NODES}": f"boom {number}"} if number % 10 == 3 else {}
-    text = "nodes: [" if number % 50 == 7 else yaml.safe_dump({"nodes": nodes, "fail": failing})
+    text = "nodes: [" if number % 50 == 7 else json.dumps({"nodes": nodes, "fail": failing})
     path.write_text(text)
 
 

@@ -15,7 +15,7 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from tests.contract.values import create, make_guest, register
-from tests.unit.api.conftest import Api, microversion
+from tests.unit.api.conftest import Api, make_backend, microversion
 
 TEXTS = (
     "", "%", "a%_\\", "' OR '1'='1'; DROP TABLE services; --", "<script>{0} %s :name</script>",
@@ -65,6 +65,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
     made.apply_changes(agent, [create(agent, "n1", guests=(make_guest(),))], 60)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def api(store: SqlStore) -> Api:
+    """One service for the whole sweep: to build it takes as long as many requests."""
+    return Api(make_backend(store))
 
 
 def render(route: Route, **values: str) -> str:
@@ -179,7 +185,7 @@ def test_parameters_of_the_query(api: Api, route: Route, method: str):
     known = {name for found in route.methods[method] for name in found.query["properties"]}
     for send in list_senders(api, route, method):
         for name in [*known, "nothing"]:
-            for text in TEXTS:
+            for text in TEXTS if name in known else TEXTS[:2]:
                 send(path=f"{render(route)}?{name}={quote(text, safe='')}")
             for raw in NOT_TEXT:
                 send(400, path=f"{render(route)}?{name}={raw}")
