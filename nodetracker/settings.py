@@ -170,6 +170,23 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacementSettings:
+    """Settings of the reporter to placement.
+
+    Attributes:
+        workers: number of threads that send requests.
+        refresh_interval: seconds between checks of the providers' generations; 0 = never.
+        leak_grace: seconds after which a consumer that the ledger does not know is leaked.
+        heals_leaks: whether leaked consumers are deleted.
+    """
+
+    workers: int = 4
+    refresh_interval: float = 300.0
+    leak_grace: float = 3600.0
+    heals_leaks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ApiSettings:
     """Settings of the REST service.
 

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.placement import build_placement_reporter
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.claim_counter import ClaimCounter
@@ -39,6 +40,7 @@ from nodetracker.virt.probes import ProbeRunner
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint
+    from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
 
@@ -88,15 +90,14 @@ def build_agent(
     Args:
         observers: notified of every audit.
         store: used instead of the configured one.
-        is_served: whether it serves metrics and health, if ``[metrics]`` enables
-            them, audits over a socket, and RPC calls, if ``transport_url`` is set.
+        is_served: whether it serves audits over a socket and, if configured, metrics
+            and health, RPC calls, and reports to placement.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
         IdentityError: the agent's uuid cannot be read or created.
     """
-    settings = build_settings(conf)
-    broker = _build_broker(conf)
+    settings, broker = build_settings(conf), _build_broker(conf)
     notifier = broker.make_notifier(f"compute:{settings.host}")
     store = _build_notifying_store(conf, store or build_store(conf, broker=broker), notifier)
     observers = [*observers, *_list_notifiers(settings.host, notifier)]
@@ -104,25 +105,26 @@ def build_agent(
     driver = build_driver(conf, settings, probes)
     incarnation = _read_incarnation(settings)
     claims = ClaimCounter()
-    endpoint: Endpoint | None = None
-    server: RpcServer | None = None
+    endpoint, server = None, None  # unless it is served
 
     def read_status() -> AgentStatus:
-        return _add_broker(manager.status(), broker, server, notifier)
+        return _add_others(manager.status(), broker, server, notifier, reporter)
 
+    reporter = build_placement_reporter(conf, store) if is_served else None
+    observers = [*observers, *([] if reporter is None else [reporter])]
     if is_served and conf.metrics.enabled:
         metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status, claims)
         observers = [*observers, metrics]
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
+        list_warnings=tuple if reporter is None else reporter.list_warnings,
     )  # fmt: skip
     operations = HostOperations(settings.host, manager, driver, store, claims)
-    servers: list[CallServer] = []
     if is_served:
-        servers.append(AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations))
         server = _build_rpc_server(settings.host, broker, manager, operations, store)
-    service = ComputeService(settings, manager, servers if server is None else [*servers, server])
+    servers = _list_servers(settings, operations, reporter, server) if is_served else []
+    service = ComputeService(settings, manager, servers)
     return Agent(
         settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
         notifier, read_status,
@@ -133,19 +135,33 @@ def _list_notifiers(host: str, notifier: "NotificationSender | None") -> list[Au
     return [] if notifier is None else [AuditNotifier(host, notifier)]
 
 
-def _add_broker(
+def _list_servers(
+    settings: AgentSettings,
+    operations: HostOperations,
+    reporter: "PlacementReporter | None",
+    server: "RpcServer | None",
+) -> list[CallServer]:
+    """Return what runs next to the audits, in its own threads."""
+    sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
+    optional: tuple[CallServer | None, ...] = (reporter, sockets, server)
+    return [part for part in optional if part is not None]
+
+
+def _add_others(
     status: AgentStatus,
     broker: Broker,
     server: "RpcServer | None",
     notifier: "NotificationSender | None",
+    reporter: "PlacementReporter | None",
 ) -> AgentStatus:
-    """Return a status with what the agent uses the broker for."""
+    """Return a status with what the agent uses the broker and placement for."""
     return replace(
         status,
         has_broker=broker.is_configured,
         rpc_error=None if server is None else server.error,
         notifications_error=None if notifier is None else notifier.error,
         call_error=broker.call_error,
+        placement=None if reporter is None else reporter.status(),
     )
 
 

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from nodetracker.errors import ConfigError
+from nodetracker.ports import Store
+from nodetracker.settings import PlacementSettings
 
 if TYPE_CHECKING:  # imported late: keystoneauth is much code, and most hosts do not use it
     from nodetracker.placement.client import PlacementClient, RequestCounter
+    from nodetracker.placement.reporter import PlacementReporter
 
 
 def build_placement_client(
@@ -28,3 +31,34 @@ def build_placement_client(
     from nodetracker.placement.client import PlacementClient
 
     return PlacementClient(build_session(conf), counter)
+
+
+def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
+    """Return the settings of the reporter."""
+    group = conf.placement
+    return PlacementSettings(
+        workers=group.workers,
+        refresh_interval=group.resource_provider_association_refresh,
+        leak_grace=group.leak_grace,
+        heals_leaks=group.heal_leaks,
+    )
+
+
+def build_placement_reporter(conf: cfg.ConfigOpts, store: Store) -> "PlacementReporter | None":
+    """Return the reporter of an agent's nodes, not started; None if placement is not enabled.
+
+    Args:
+        store: finds out what consumers in placement represent.
+
+    Raises: as `build_placement_client`.
+    """
+    if not conf.placement.enabled:
+        return None
+    from nodetracker.placement.ledger import StoreLedger
+    from nodetracker.placement.reporter import PlacementReporter
+    from nodetracker.placement.request_counts import RequestCounts
+
+    counts = RequestCounts()
+    client = build_placement_client(conf, counts)
+
+    return PlacementReporter(client, StoreLedger(store), build_placement_settings(conf), counts)

@@ -1,6 +1,6 @@
 """Collect the errors and warnings of one audit."""
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Set
 
 from nodetracker.accounting.audit.unseen import LISTING
 from nodetracker.compute.reading import NodeReading
@@ -14,7 +14,6 @@ class AuditRun:
     """One running audit.
 
     Args:
-        known_warnings: warnings that its caller found.
         started_at: moment of the tracker's monotonic clock.
 
     Attributes:
@@ -22,13 +21,11 @@ class AuditRun:
         unread: nodename -> names of the facts that were not read, of each node that was read.
     """
 
-    def __init__(
-        self, agent: AgentKey, known_warnings: Sequence[HostWarning], started_at: float
-    ) -> None:
+    def __init__(self, agent: AgentKey, started_at: float) -> None:
         self.agent = agent
         self.started_at = started_at
         self.errors: dict[str, str] = {}
-        self.warnings = list(known_warnings)
+        self.warnings: list[HostWarning] = []
         self.unread: dict[str, frozenset[str]] = {}
 
     @property

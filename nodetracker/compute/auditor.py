@@ -51,7 +51,7 @@ class Auditor:
         self, agent: AgentKey, known_warnings: Sequence[HostWarning], startup: Policy | None = None
     ) -> AuditReport:
         """Bring all rows of the host up to date, and check the policy of a start against them."""
-        run = AuditRun(agent, known_warnings, self.monotonic())
+        run = AuditRun(agent, self.monotonic())
         if not self.rows.is_loaded:
             self.writer.load(agent)
         listing = self._list_nodes()
@@ -64,6 +64,7 @@ class Auditor:
                     require_online_cpus(readings, startup)
                 self.writer.write(run, readings)
             self._reconcile_orphans(run, listing)
+        run.warnings += known_warnings
         run.warnings += self.warnings.list_host_warnings(self._listing_error)
         self._errors = run.errors
         return self._report(run)
@@ -74,9 +75,10 @@ class Auditor:
         """Bring some rows up to date, or all if one of the nodes has no row yet."""
         if not self.rows.is_loaded or not set(nodenames) <= self.rows.keys():
             return self.audit(agent, known_warnings)
-        run = AuditRun(agent, (), self.monotonic())
+        run = AuditRun(agent, self.monotonic())
         for readings in self._read(nodenames, are_urgent=True):
             self.writer.write(run, readings)
+        run.warnings += [warning for warning in known_warnings if warning.nodename in run.read]
         run.warnings += self.warnings.list_kept(run.read)
         self._errors = {n: e for n, e in self._errors.items() if n not in run.read} | run.errors
         return self._report(run, frozenset(run.read))

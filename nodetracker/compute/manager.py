@@ -55,6 +55,7 @@ class ComputeManager:
         timer: by which events become due and readings time out.
         stopping: set when the process is to end.
         read_load_average: of the agent's machine; does not raise.
+        list_warnings: returns warnings that others found; does not raise.
 
     Attributes:
         audit_requests: requested when an audit is needed before its interval ends.
@@ -78,11 +79,13 @@ class ComputeManager:
         timer: Timer | None = None,
         stopping: threading.Event | None = None,
         read_load_average: Callable[[], LoadAverage | None] = lambda: None,
+        list_warnings: Callable[[], Sequence[HostWarning]] = tuple,
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._driver = driver
         self._read_load_average = read_load_average
+        self._list_warnings = list_warnings
         self._monotonic = monotonic
         self._stopping = stopping or threading.Event()
         self._queue = AuditQueue(timer)
@@ -196,13 +199,13 @@ class ComputeManager:
         try:
             with self._auditing:
                 return self._run_audit(
-                    lambda agent: self._tracker.audit(agent, startup, self._check_state_path())
+                    lambda agent: self._tracker.audit(agent, startup, self._list_known_warnings())
                 )
         finally:
             self._reports.notify()
 
     def _audit_batch(self, batch: EventBatch, agent: AgentKey) -> AuditReport:
-        known_warnings = self._check_state_path()
+        known_warnings = self._list_known_warnings()
         if batch.has_all_nodes:
             return self._tracker.audit(agent, known_warnings=known_warnings)
         return self._tracker.audit_nodes(agent, batch.nodenames, known_warnings)
@@ -282,6 +285,10 @@ class ComputeManager:
         self.audit_progress.note()
         self.heartbeat_progress.note()
         return self._stopping.wait(seconds)
+
+    def _list_known_warnings(self) -> list[HostWarning]:
+        """Return the warnings that do not follow from what the audit reads."""
+        return [*self._check_state_path(), *self._list_warnings()]
 
     def _check_state_path(self) -> list[HostWarning]:
         problem = find_state_problem(Path(self._settings.state_path))

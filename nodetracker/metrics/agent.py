@@ -15,6 +15,7 @@ from nodetracker.metrics.audits import AuditCounter
 from nodetracker.metrics.claims import render_claims
 from nodetracker.metrics.families import counter, gauge, gauges, info
 from nodetracker.metrics.nodes import render_nodes
+from nodetracker.metrics.placement import render_placement
 from nodetracker.metrics.probes import ProbeSource, render_probes
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.node import NodeRecord
@@ -125,6 +126,8 @@ class AgentMetrics(Collector):
                 self._notifications.dropped,
             )
         yield from render_claims(self._claims.read())
+        if status.placement is not None:
+            yield from render_placement(status.placement)
         yield from render_probes(self._probes)
         yield from render_nodes(nodes, status.audit)
 

@@ -30,7 +30,6 @@ class AuditReport:
         warnings: warnings for the operator as of now.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
         duration_seconds: from the first query to the last commit.
-        is_disabled: the host's service is disabled or in maintenance.
     """
 
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
@@ -44,7 +43,6 @@ class AuditReport:
     warnings: tuple[HostWarning, ...] = ()
     clock_skew_seconds: float | None = None
     duration_seconds: float = 0.0
-    is_disabled: bool = False
 
     @property
     def is_good(self) -> bool:

@@ -1,8 +1,34 @@
 """Status of a process, for its health check, its metrics and systemd."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodetracker.model.service import AuditState
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementStatus:
+    """The current state of what an agent reports to placement.
+
+    Attributes:
+        error: why placement is unavailable, None while it is available.
+        waiting_nodes: number of nodes with changes that placement does not have yet.
+        report_age_seconds: age of the oldest of these changes, 0 without any.
+        name_conflicts: number of nodes whose name another provider has.
+        refused: number of consumers that placement refused.
+        foreign, leaked: number of consumers on the nodes' providers that others
+            made, and of own ones that the ledger does not know.
+        requests: (method, outcome) -> number of requests since the start.
+    """
+
+    error: str | None = None
+    waiting_nodes: int = 0
+    report_age_seconds: float = 0.0
+    name_conflicts: int = 0
+    refused: int = 0
+    foreign: int = 0
+    leaked: int = 0
+    requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +52,7 @@ class AgentStatus:
         rpc_error: why calls are not served yet; None = they are, or RPC is not configured.
         notifications_error: why notifications cannot be sent, None while they can.
         call_error: why the last call to a conductor did not reach the broker, None if it did.
+        placement: of the reporter to placement, None without one.
     """
 
     host: str
@@ -45,6 +72,7 @@ class AgentStatus:
     rpc_error: str | None = None
     notifications_error: str | None = None
     call_error: str | None = None
+    placement: PlacementStatus | None = None
 
     @property
     def broker_error(self) -> str | None:

@@ -39,6 +39,10 @@ class WarningKind(enum.StrEnum):
     CLAIMED_TWICE = "claimed_twice"
     AGENT_UNREACHABLE = "agent_unreachable"
     HOST_DOWN = "host_down"
+    PLACEMENT_NAME_CONFLICT = "placement_name_conflict"
+    PLACEMENT_REFUSED = "placement_refused"
+    PLACEMENT_FOREIGN = "placement_foreign"
+    PLACEMENT_LEAKED = "placement_leaked"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})

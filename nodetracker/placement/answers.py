@@ -1,9 +1,21 @@
 """Read the documents of placement's answers by the types of their values."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nodetracker.errors import PlacementUnavailableError
 from nodetracker.rendering import render_value
+
+MICROVERSION = "1.38"
+"""Of all requests: the first one with types of consumers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one request."""
+
+    status: int
+    body: bytes
 
 
 class Reader:

@@ -17,14 +17,13 @@ from nodetracker.errors import (
     PlacementRefusedError,
     PlacementUnavailableError,
 )
-from nodetracker.placement.answers import Reader
+from nodetracker.placement.answers import MICROVERSION, Answer, Reader
 from nodetracker.placement.documents import (
     read_inventory,
     read_summary,
     write_consumer,
     write_inventory,
 )
-from nodetracker.placement.session import MICROVERSION, Answer
 
 _CODES: Mapping[str, type[PlacementError]] = {
     "placement.concurrent_update": PlacementConflictError,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from http.client import IncompleteRead
 from typing import Any
 
 from keystoneauth1 import loading
@@ -10,11 +10,9 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
 
 from nodetracker.errors import ConfigError, PlacementUnavailableError
+from nodetracker.placement.answers import MICROVERSION, Answer
 
 GROUP = "placement"
-MICROVERSION = "1.38"
-"""The first one with types of consumers."""
-
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 _METHODS = ("password", "v3applicationcredential", "http_basic", "none", "admin_token")
@@ -24,14 +22,6 @@ _SERVICE_TYPE = "placement"
 _OWN = frozenset({"timeout", "collect_timing", "split_loggers"})
 _CHUNK_BYTES = 256 * 1024
 _HEADERS = {"OpenStack-API-Version": f"placement {MICROVERSION}", "Accept": "application/json"}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to one request."""
-
-    status: int
-    body: bytes
 
 
 def list_options() -> Sequence[Any]:
@@ -147,5 +137,7 @@ def _explain(error: BaseException) -> str:
             return seen.strerror
         if isinstance(seen, TimeoutError) or "timed out" in str(seen):
             return "no answer in time"
+        if isinstance(seen, (ConnectionError, IncompleteRead)):
+            return "the connection was lost"
         seen = seen.__cause__ or seen.__context__
     return " ".join(str(error).split()) or type(error).__name__

@@ -48,6 +48,7 @@ CAN_WAIT = {
     WarningKind.GUEST_LISTED_TWICE,  # counted once
     WarningKind.CLAIM_EXPIRED,  # ends by itself
     WarningKind.CLAIMED_TWICE,  # charged in full
+    WarningKind.PLACEMENT_FOREIGN,  # others' own affair
 }
 
 

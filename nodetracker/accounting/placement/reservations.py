@@ -69,7 +69,7 @@ def _reserve_before(
 def _sum_by_workload(
     placed: PlacedTree, wanted: ProviderTree, provider: Provider, consumers: ConsumerPlan
 ) -> dict[str, Counter[str]]:
-    """Return class -> workload -> what consumers that stand for it have after the writes."""
+    """Return class -> workload -> what consumers that represent it have after the writes."""
     resources = {uuid: consumer.resources for uuid, consumer in placed.consumers.items()}
     resources |= {write.uuid: write.resources for write in consumers.writes}
     allocated: dict[str, Counter[str]] = {}

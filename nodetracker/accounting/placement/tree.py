@@ -95,7 +95,7 @@ class LedgerClass:
         an allocation: unclaimed guests, parts of units, and what placement refused.
 
         Args:
-            allocated: uuid of a workload -> units that consumers which stand for it have.
+            allocated: uuid of a workload -> units that consumers which represent it have.
 
         >>> cpu = LedgerClass(16, 0, 4.0, charged=9500, grantable=54500, parts=1000,
         ...                   charges={"claimed": 1500, "unclaimed": 8000})
@@ -111,7 +111,8 @@ class LedgerClass:
         uncovered = Fraction(max(0, self.charged - covered), self.parts)
         reserved = self.reserved + math.ceil(uncovered / Fraction(self.allocation_ratio))
         # The ledger also grants nothing while a fact is unknown.
-        return max(reserved, self.reserved_above((self.grantable + covered) // self.parts))
+        most = (self.grantable + covered) // self.parts
+        return min(self.total, max(reserved, self.reserved_above(most)))
 
     def reserved_above(self, capacity: int) -> int:
         """Return the smallest reservation that leaves consumers no more than a capacity."""
@@ -172,7 +173,7 @@ class ProviderTree:
     Attributes:
         providers: the node first, then its children.
         consumers: by uuid.
-        workload_of: uuid of a consumer -> the workload that it stands for,
+        workload_of: uuid of a consumer -> the workload that it represents,
             whoever created it: each workload by its own uuid, guests without
             a claim too, and the open moves from this node.
         released: uuids of workloads whose claims on the node the ledger released.

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodetracker.model.health import Health, HealthCheck, HealthState
-from nodetracker.model.status import AgentStatus, ApiStatus
+from nodetracker.model.status import AgentStatus, ApiStatus, PlacementStatus
 
 MISSED_INTERVALS = 3
 """Audits that may be missed before the rows count as outdated."""
@@ -20,7 +20,7 @@ def evaluate_health(status: AgentStatus) -> Health:
 
     Returns:
         The checks ``audit``, ``database``, ``driver``, ``heartbeat``, ``nodes``, ``clock``,
-        ``rpc`` and ``notifications``.
+        ``rpc``, ``notifications`` and ``placement``.
     """
     return Health(
         {
@@ -34,6 +34,7 @@ def evaluate_health(status: AgentStatus) -> Health:
             "clock": _evaluate_clock(status),
             "rpc": _evaluate_optional(status.has_broker, status.rpc_error),
             "notifications": _evaluate_optional(status.has_broker, status.notifications_error),
+            "placement": _evaluate_placement(status.placement),
         }
     )
 
@@ -125,6 +126,23 @@ def _evaluate_optional(is_configured: bool, error: str | None) -> HealthCheck:
     if not is_configured:
         return HealthCheck(output="not configured")
     return HealthCheck() if error is None else HealthCheck(HealthState.WARN, error)
+
+
+def _evaluate_placement(status: PlacementStatus | None) -> HealthCheck:
+    """Evaluate the reporter to placement, which audits and claims do not depend on."""
+    if status is None:
+        return HealthCheck(output="not configured")
+    details = {
+        "waiting_nodes": status.waiting_nodes,
+        "age_seconds": _rounded(status.report_age_seconds),
+        "name_conflicts": status.name_conflicts,
+    }
+    if status.error is not None:
+        return HealthCheck(HealthState.WARN, status.error, details)
+    if status.name_conflicts:
+        output = f"other providers have the names of {status.name_conflicts} nodes"
+        return HealthCheck(HealthState.WARN, output, details)
+    return HealthCheck(details=details)
 
 
 def _failed(output: str, details: dict[str, Any] | None = None) -> HealthCheck:

@@ -28,7 +28,7 @@ class Placement:
             if find_spec(module) is None:
                 skip_or_fail(f"needs the Python package of {module}: see tox.ini")
         self.process = ServerProcess("placement")
-        connection = connection or f"sqlite:///{self.process.directory}/placement.sqlite"
+        connection = connection or f"sqlite:///{self.process.directory}/placement.sqlite?timeout=60"
         (self.process.directory / "placement.conf").write_text(
             (further or "[api]\nauth_strategy = noauth2\n")
             + f"[placement_database]\nconnection = {connection}\nsync_on_startup = true\n"
@@ -53,10 +53,14 @@ class Placement:
         return "[placement]\n" + "".join(f"{name} = {value}\n" for name, value in values.items())
 
     def start(self) -> None:
-        """Start the service and wait for it."""
+        """Start the service and wait for it.
+
+        It answers one request at a time: SQLite fails concurrent ones as locked.
+        """
         self.process.launch(
             [
-                sys.executable, "-m", "gunicorn", "--no-control-socket", "--workers=1", "--threads=4",
+                sys.executable, "-m", "gunicorn", "--no-control-socket",
+                "--workers=1", "--worker-class=gthread", "--threads=1",
                 f"--bind=127.0.0.1:{self.process.port}", "placement.wsgi.api:application",
             ],
             self._is_ready,

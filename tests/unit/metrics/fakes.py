@@ -12,7 +12,7 @@ from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.probe import ProbeOutcome, ProbeStatistics
 from nodetracker.model.service import AuditState
-from nodetracker.model.status import AgentStatus
+from nodetracker.model.status import AgentStatus, PlacementStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from tests.builders import NOW, make_guest, make_record
 
@@ -69,6 +69,14 @@ STATUS = AgentStatus(
     heartbeat_age_seconds=4.25,
     report_count=9,
     clock_skew_seconds=-0.5,
+    placement=PlacementStatus(
+        waiting_nodes=1,
+        report_age_seconds=1.5,
+        refused=1,
+        foreign=2,
+        leaked=3,
+        requests={("GET", "done"): 4, ("PUT", "conflict"): 1},
+    ),
 )
 
 

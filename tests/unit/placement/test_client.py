@@ -13,8 +13,8 @@ from nodetracker.errors import (
     PlacementRefusedError,
     PlacementUnavailableError,
 )
+from nodetracker.placement.answers import Answer
 from nodetracker.placement.client import PlacementClient
-from nodetracker.placement.session import Answer
 
 NODE = "11111111-1111-4111-8111-111111111111"
 WORKLOAD = "22222222-2222-4222-8222-222222222222"

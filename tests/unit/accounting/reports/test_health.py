@@ -4,7 +4,7 @@ import pytest
 
 from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.model.service import AuditState
-from nodetracker.model.status import AgentStatus
+from nodetracker.model.status import AgentStatus, PlacementStatus
 
 FINE = AgentStatus(
     host="host-1",
@@ -38,8 +38,17 @@ def test_a_healthy_agent_passes_and_shows_its_ages():
             "clock": {"status": "pass", "skew_seconds": 0.01},
             "rpc": {"status": "pass"},
             "notifications": {"status": "pass"},
+            "placement": {"status": "pass", "output": "not configured"},
         },
     }
+
+
+def test_placement_warns_and_never_fails():
+    assert evaluate(placement=PlacementStatus(waiting_nodes=2)).checks["placement"].as_json() == {
+        "status": "pass", "waiting_nodes": 2, "age_seconds": 0.0, "name_conflicts": 0
+    }  # fmt: skip
+    for status in (PlacementStatus("Connection refused"), PlacementStatus(name_conflicts=1)):
+        assert evaluate(placement=status).state.value == "warn"
 
 
 def test_without_a_broker_its_checks_pass_as_not_configured():

@@ -1,0 +1,95 @@
+"""Explain to operators what placement does not have, or has too much of, for a node."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
+from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
+
+NOVA_TRAIT = "OWNER_NOVA"
+
+
+def explain_refusals(
+    nodename: str, refused: Mapping[str, str], placed: PlacedTree, wanted: ProviderTree
+) -> Iterator[HostWarning]:
+    """Yield a warning for each consumer that placement refused, and for each class it keeps.
+
+    Args:
+        refused: uuid of a consumer -> placement's reason.
+    """
+    for uuid, reason in sorted(refused.items()):
+        yield HostWarning(
+            WarningKind.PLACEMENT_REFUSED,
+            nodename,
+            uuid,
+            f"placement refuses the allocations of consumer {uuid}, whose amounts are reserved "
+            f"instead: {reason}",
+        )
+    for provider in wanted.providers:
+        known = placed.providers.get(provider.uuid)
+        for name in sorted(set(() if known is None else known.inventories) - set(provider.classes)):
+            yield HostWarning(
+                WarningKind.PLACEMENT_REFUSED,
+                nodename,
+                name,
+                f"the node has no {name} any more, but consumers in placement use it: all of it "
+                "is reserved until they are gone",
+            )
+
+
+def explain_refused_provider(nodename: str, reason: str) -> HostWarning:
+    """Return the warning of a node whose provider placement refuses."""
+    return HostWarning(
+        WarningKind.PLACEMENT_REFUSED,
+        nodename,
+        NO_ITEM,
+        f"placement refuses what is reported of the node: {reason}",
+    )
+
+
+def explain_foreign(nodename: str, foreign: Collection[str]) -> Iterator[HostWarning]:
+    """Yield a warning if others' consumers have allocations on a node."""
+    if foreign:
+        yield HostWarning(
+            WarningKind.PLACEMENT_FOREIGN,
+            nodename,
+            NO_ITEM,
+            f"{len(foreign)} consumers that are not nodetracker's have allocations on the node, "
+            f"first {min(foreign)}: the ledger does not charge them",
+        )
+
+
+def explain_leaks(nodename: str, leaked: Iterable[str]) -> Iterator[HostWarning]:
+    """Yield a warning for each of nodetracker's consumers that the ledger does not know."""
+    for uuid in sorted(leaked):
+        yield HostWarning(
+            WarningKind.PLACEMENT_LEAKED,
+            nodename,
+            uuid,
+            f"consumer {uuid} has allocations on the node, and the ledger does not know it; "
+            "placement heal deletes it",
+        )
+
+
+def explain_name_conflict(
+    record: NodeRecord, holder: ProviderSummary, traits: Collection[str], allocations: int
+) -> HostWarning:
+    """Return the warning of a node whose name another provider has, with the ways out.
+
+    Args:
+        traits: of the other provider.
+        allocations: number of consumers that have allocations on it.
+    """
+    facts = [f"{allocations} consumers" if allocations else "no allocations"]
+    if NOVA_TRAIT in traits:
+        facts.append(f"the trait {NOVA_TRAIT}")
+    return HostWarning(
+        WarningKind.PLACEMENT_NAME_CONFLICT,
+        record.nodename,
+        NO_ITEM,
+        f"provider {holder.uuid} in placement, with {' and '.join(facts)}, has the name of this "
+        f"node, whose uuid is {record.uuid}: nothing is reported. Either placement adopt "
+        f"{record.host} {record.nodename} gives the node that uuid, or placement heal deletes "
+        "the provider if it is empty",
+    )

@@ -1,0 +1,51 @@
+"""How an agent starts with and without placement."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.programs import Programs
+
+LIBRARIES = ("keystoneauth1", "nodetracker.placement")
+
+
+@pytest.fixture
+def programs(tmp_path):
+    programs = Programs(tmp_path / "agent")
+    programs.make_schema()
+    programs.inventory.write_text(
+        "nodes:\n  - {nodename: n1, vcpus: 4, memory_mb: 4096, disk_gb: 40}\n"
+    )
+    return programs
+
+
+def test_without_placement_nothing_of_it_is_imported(programs) -> None:
+    code = (
+        "import sys\n"
+        "from oslo_config import cfg\n"
+        "from nodetracker.bootstrap.agent import build_agent\n"
+        "from nodetracker.cmd.program import load_configuration\n"
+        f"load_configuration(cfg.CONF, ['--config-file={programs.path}'], 'nodetracker-compute')\n"
+        "build_agent(cfg.CONF)\n"
+        f"print([name for name in {LIBRARIES} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("", "[placement] auth_type: is not set"),
+        ("auth_type = sorcery\n", "[placement] The plugin sorcery could not be found"),
+        ("auth_type = password\n", "auth_url"),
+        ("auth_type = none\nworkers = 0\n", "[placement] workers"),
+    ],
+)
+def test_an_agent_without_a_way_into_placement_does_not_start(programs, options, problem) -> None:
+    programs.configure(extra=f"[placement]\nenabled = true\n{options}")
+    done = programs.run("nodetracker-compute")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert problem in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
