@@ -24,7 +24,10 @@ from tests.builders import make_service
 from tests.functional.servers.process import find_free_port
 from tests.unit.api.conftest import make_backend
 
-RULES = ("nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete")
+RULES = (
+    "nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete",
+    "nodetracker:claims:abort",
+)  # fmt: skip
 _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 
 
@@ -148,20 +151,26 @@ class PageStore(MemoryStore):
         return self.fleet.read_rows()
 
 
+def _let_everybody_in(application):
+    return authenticate(application, NoauthAuthenticator(), LoginFailures())
+
+
 @contextmanager
-def serve_page(store: MemoryStore, max_age: int = 1):
-    """Serve the API and its page without users; yield the address of the page."""
+def serve_page(store: MemoryStore, max_age: int = 1, layer=None, **changes):
+    """Serve the API and its page; yield the address of the page.
+
+    Args:
+        layer: of authentication; None = everybody is an administrator.
+        changes: of the `Backend`.
+    """
     settings = ApiSettings("api-1", port=find_free_port(), overview_max_age=max_age)
     backend = replace(
         make_backend(store),
         settings=settings,
         fleet=FleetCache(store, settings),
-        authorizer=AllowAll(),
+        **{"authorizer": AllowAll()} | changes,
     )
-    layers: Sequence = (
-        request_id_layer,
-        lambda application: authenticate(application, NoauthAuthenticator(), LoginFailures()),
-    )
+    layers: Sequence = (request_id_layer, layer or _let_everybody_in)
     server = Server(build_application(backend, layers=layers), settings)
     server.start()
     try:

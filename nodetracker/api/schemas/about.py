@@ -9,6 +9,7 @@ ABOUT = answer(
         "project_id": TEXT_OR_NULL,
         "roles": {"type": "array", "items": ANY_TEXT},
         "is_system": BOOLEAN,
+        "has_session": BOOLEAN | {"description": "the request is that of a browser's session"},
         "rules": {
             "description": "the rules of the policy that allow this user",
             "type": "array",

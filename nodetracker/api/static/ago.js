@@ -12,6 +12,9 @@ export function setNow(now) {
   offset = new Date(now) - Date.now();
 }
 
+// Return the server's time in ms.
+export const serverNow = () => Date.now() + offset;
+
 setInterval(() => {
   if (!document.hidden) for (const update of listeners) update();
 }, TICK_MS);
@@ -24,6 +27,6 @@ export function Ago({ at }) {
     return () => listeners.delete(update);
   }, []);
   if (!at) return "never";
-  const seconds = (Date.now() + offset - new Date(at)) / 1000;
+  const seconds = (serverNow() - new Date(at)) / 1000;
   return html`<time datetime=${at} title=${time(at)}>${age(seconds)} ago</time>`;
 }

@@ -4,6 +4,7 @@ import { setNow } from "./ago.js";
 import { clock } from "./format.js";
 import { countNodes, findProblems, levelOf, praise, setIcon } from "./health.js";
 import { announce } from "./live.js";
+import { Login, Logout } from "./login.js";
 import { useOutage, usePoll } from "./poll.js";
 import { html, render, useEffect, useMemo, useRef } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
@@ -14,7 +15,7 @@ function Menu({ path }) {
   return html`<nav aria-label="Views">
     ${MENU.map(
       (route) => html`<a href=${hrefOf(route.path)}
-        aria-current=${route.path === path ? "page" : undefined}>${route.title}</a>`,
+        aria-current=${route.path === path ? "page" : undefined}>${route.name ?? route.title}</a>`,
     )}
   </nav>`;
 }
@@ -26,7 +27,8 @@ function Banner({ outage }) {
   return html`<p class="banner" role="alert">${since}${why && ` (${why})`}; trying again.</p>`;
 }
 
-// Say the fleet's health in the tab, and to screen readers when it changes.
+// Say the fleet's health in the tab, and to screen readers when it changes. Return whether the
+// API asks for credentials.
 function useTab(title) {
   const { data, error } = usePoll("/v1/overview");
   const problems = useMemo(() => (data ? findProblems(data) : []), [data]);
@@ -39,6 +41,7 @@ function useTab(title) {
   }, [words, title]);
   useEffect(() => setIcon(level), [level]);
   useEffect(() => announce(words), [words]);
+  return error?.status === 401;
 }
 
 function App() {
@@ -49,7 +52,7 @@ function App() {
   const about = useAbout();
   const main = useRef(null);
   const isFirst = useRef(true);
-  useTab(title);
+  const isLoggedOut = useTab(title);
   useEffect(() => {
     if (!isFirst.current) main.current.focus();
     isFirst.current = false;
@@ -61,15 +64,15 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header>
       <a class="brand" href=${hrefOf("/")}>nodetracker</a>
-      <${Menu} path=${path} />
-      <span class="user">${about && html`<bdi>${about.user}</bdi>`}<${ThemeSwitch} /></span>
+      ${!isLoggedOut && html`<${Menu} path=${path} />`}
+      <span class="user">${about && html`<bdi>${about.user}</bdi>`}${about?.has_session && html`<${Logout} />`}<${ThemeSwitch} /></span>
     </header>
     ${outage && html`<${Banner} outage=${outage} />`}
-    <main id="main" tabindex="-1" ref=${main} class=${outage ? "old" : ""}>
-      <h1 class=${path === "/" ? "hidden-text" : ""}>${title}</h1>
+    <main id="main" tabindex="-1" ref=${main} class=${outage ? "old" : ""}>${isLoggedOut ? html`<${Login} />` : html`
+      ${!found?.route.hasOwnTitle && html`<h1 class=${path === "/" ? "hidden-text" : ""}>${title}</h1>`}
       ${found
         ? html`<${found.route.view} key=${path} ...${found.params} />`
-        : html`<p>No view has this address. <a href=${hrefOf("/")}>Go to the overview.</a></p>`}
+        : html`<p>No view has this address. <a href=${hrefOf("/")}>Go to the overview.</a></p>`}`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;
 }

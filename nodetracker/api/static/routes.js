@@ -1,7 +1,11 @@
-// The table of views: a path, its title, and the component that gets the path's parameters.
+// The table of views: a path, its title (and a shorter name in the menu), and the component that
+// gets the path's parameters. One with a title of its own renders the heading itself.
 import { Changes } from "./changes.js";
+import { Fit } from "./fit.js";
 import { Moves } from "./moves.js";
+import { NodePage } from "./node.js";
 import { Overview } from "./overview.js";
+import { Search } from "./search.js";
 import { Services } from "./services.js";
 import { Warnings } from "./warnings.js";
 
@@ -11,6 +15,9 @@ const ROUTES = [
   { path: "/warnings", title: "Warnings", view: Warnings, isInMenu: true },
   { path: "/moves", title: "Moves", view: Moves, isInMenu: true },
   { path: "/changes", title: "Changes", view: Changes, isInMenu: true },
+  { path: "/search", title: "Search", view: Search, isInMenu: true },
+  { path: "/fit", title: "Where would it fit?", name: "Fit", view: Fit, isInMenu: true },
+  { path: "/nodes/:uuid", title: "Node", view: NodePage, hasOwnTitle: true },
 ];
 
 // The views that the menu lists.

@@ -1,4 +1,5 @@
 // The state of a node or service: a sign and a word, never colour alone.
+import { signOf } from "./health.js";
 import { html } from "./preact.js";
 
 const SIGNS = {
@@ -12,9 +13,9 @@ const SIGNS = {
   never: ["◇", "warning"],
 };
 
-// Render one word with its sign.
-export function Mark({ word }) {
-  const [sign, level] = SIGNS[word] ?? ["", "quiet"];
+// Render one word with the sign of its level, by default its own.
+export function Mark({ word, level: given }) {
+  const [sign, level] = given ? [signOf(given), given] : SIGNS[word] ?? ["", "quiet"];
   return html`<span class=${`mark ${level}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
 }
 

@@ -14,6 +14,7 @@ def show_about(call: Call) -> Answer:
             "project_id": identity.project_id,
             "roles": sorted(identity.roles),
             "is_system": identity.is_system,
+            "has_session": call.context.session_token is not None,
             "rules": call.backend.authorizer.list_allowed(call.context),
         }
     )
