@@ -10,6 +10,7 @@ from nodetracker.accounting.audit.inventory import cpu_columns, numa_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.db.memory import MemoryStore
+from nodetracker.model.change import ItemDiff
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.host import CpuInfo
@@ -141,8 +142,6 @@ def add_rich_node(store: MemoryStore) -> None:
     gpu = replace(
         record.devices["0000:81:00.0"], claim_uuid=uuid_of("legacy-vm"), status=PciStatus.ALLOCATED
     )
-    from nodetracker.model.change import ItemDiff
-
     change = update(
         record, devices=ItemDiff(changed=(device, gpu)), kernel_version="6.1.0-21-amd64"
     )
@@ -171,7 +170,10 @@ def add_rich_node(store: MemoryStore) -> None:
     )
 
 
-_GUESTS = (("web-1", 4000, 8192), ("legacy-vm", 2000, 4096))
+HOSTILE = f"<img src=x onerror=alert(1)> \u202eright to left\u202c \U0001f984 {'n' * 200}"
+"""The name of a guest."""
+
+_GUESTS = (("web-1", 4000, 8192), ("legacy-vm", 2000, 4096), (HOSTILE, 500, 512))
 _PINNED = {"cpu_policy": "dedicated", "nodes": 1}
 _CLAIMS = {
     "web-1": {"resources": {"VCPU": 6, "MEMORY_MB": 8192, "DISK_GB": 80}},

@@ -17,28 +17,28 @@ export function listActions(about, node, service) {
   if (service && isAllowed(about, "nodetracker:services:update")) {
     found.push(
       node.status === "disabled"
-        ? switchOf(service, { disabled: false }, "Enable", "It accepts claims again.")
+        ? switchOf(service, { disabled: false }, "Enable", "All nodes of the host accept claims again.")
         : switchOf(service, { disabled: true }, "Disable",
-            "It accepts no new claims. What runs there is not touched.", { hasReason: true }),
+            "No node of the host accepts new claims. What runs there is not touched.", { hasReason: true }),
       node.maintenance
-        ? switchOf(service, { maintenance: false }, "End maintenance", "It accepts claims again.")
+        ? switchOf(service, { maintenance: false }, "End maintenance", "All nodes of the host accept claims again, if it is enabled.")
         : switchOf(service, { maintenance: true }, "Start maintenance",
-            "It accepts no new claims until maintenance ends, whether enabled or not."),
+            "No node of the host accepts new claims until maintenance ends."),
       service.forced_down
-        ? switchOf(service, { forced_down: false }, "Undo force down", "Its heartbeats count again.")
+        ? switchOf(service, { forced_down: false }, "Undo force down", "The heartbeats of the host count again.")
         : switchOf(service, { forced_down: true }, "Force down",
-            "It counts as down whatever its heartbeats say, so that its workloads can be evacuated.",
+            "The host counts as down whatever its heartbeats say. Be sure that it is, before its workloads start elsewhere.",
             { isDangerous: true }),
     );
   }
   if (isAllowed(about, "nodetracker:nodes:audit") && node.state === "up") {
-    const effect = "Its agent reads the node now and corrects its row.";
+    const effect = "The agent of the host reads the node now and corrects its row.";
     found.push({ title: "Audit now", effect, method: "POST", path: `${path}/audit` });
   }
   if (isAllowed(about, "nodetracker:nodes:delete") && node.state === "down") {
     found.push({
       title: "Delete node", method: "DELETE", path, isDangerous: true, leadsTo: "/",
-      effect: "Its row is deleted with its claims and history. An agent that starts again creates it anew.",
+      effect: "Its row is deleted with its guests and devices. Active claims prevent that; an agent that starts again creates the row anew.",
     });
   }
   return found;
