@@ -51,7 +51,6 @@ http {{
         location / {{
             proxy_pass http://127.0.0.1:{behind};
             proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-Host $http_host;
             proxy_set_header X-Forwarded-Proto $scheme;
         }}
     }}
