@@ -1,6 +1,7 @@
 """Render the metrics of the whole fleet from its overview."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -8,9 +9,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nodetracker.accounting.reports.overview import Amounts, Overview, ResourceUse, ServiceLine
+from nodetracker.accounting.reports.overview import (
+    Amounts,
+    NodeLine,
+    Overview,
+    ResourceUse,
+    ServiceLine,
+)
 from nodetracker.accounting.reports.summary import STATES, STATUSES
-from nodetracker.metrics.families import gauges
+from nodetracker.metrics.families import gauges, render_gauge, render_labels
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
@@ -31,6 +38,58 @@ _PARTS: dict[str, tuple[str, Callable[[ResourceUse], int]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """One resource class in a gauge.
+
+    Attributes:
+        label: value of the label ``resource``, None without that label.
+        convert: returns an amount in the gauge's unit.
+    """
+
+    label: str | None
+    resource: str
+    convert: Callable[[int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A gauge of amounts, of the fleet and of each node.
+
+    Attributes:
+        text: ``{}`` stands for what has the amounts.
+    """
+
+    name: str
+    text: str
+    read: Callable[[ResourceUse], int]
+    series: tuple[_Series, ...]
+
+    def value_of(self, series: _Series, amounts: Amounts) -> float:
+        """Return the value of one series."""
+        return series.convert(self.read(amounts[series.resource]))
+
+
+_CPUS = (_Series("vcpus", VCPU, lambda milli: milli / MILLI), _Series("pcpus", PCPU, float))
+_CPU_TEXT = "{} {{}}, in CPUs that are shared (vcpus) or pinned (pcpus)."
+_FAMILIES = (
+    *(
+        _Family(f"cpu_{part}", _CPU_TEXT.format(text), read, _CPUS)
+        for part, (text, read) in _PARTS.items()
+    ),
+    *(
+        _Family(
+            f"{noun}_{part}_bytes",
+            f"{text} {{}}, in bytes of {noun}.",
+            read,
+            (_Series(None, resource, bytes_from_mib),),
+        )
+        for noun, resource in (("memory", MEMORY), ("disk", DISK))
+        for part, (text, read) in _PARTS.items()
+    ),
+)
+
+
 def render_page(overview: Overview, has_nodes: bool) -> bytes:
     """Return the page of the fleet's metrics in the text format.
 
@@ -38,24 +97,24 @@ def render_page(overview: Overview, has_nodes: bool) -> bytes:
         has_nodes: with series for each node.
     """
     registry = CollectorRegistry()
-    registry.register(_Families(overview, has_nodes))
-    return generate_latest(registry)
+    registry.register(_Families(overview))
+    page = generate_latest(registry)
+    texts = [
+        *_render_hosts(overview.services),
+        *(_render_nodes(overview.nodes) if has_nodes else ()),
+    ]
+    return page + "".join(texts).encode()
 
 
 class _Families(Collector):
-    def __init__(self, overview: Overview, has_nodes: bool) -> None:
+    def __init__(self, overview: Overview) -> None:
         self._overview = overview
-        self._has_nodes = has_nodes
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families."""
-        overview = self._overview
-        yield from _render_counts(overview)
-        yield from _render_amounts("fleet", "of all nodes", (), [((), overview.totals)])
-        yield from _render_services(overview)
-        if self._has_nodes:
-            lines = [((x.node.host, x.node.nodename), x.amounts) for x in overview.nodes]
-            yield from _render_amounts("fleet_node", "of the node", ("host", "nodename"), lines)
+        """Yield all families but those of single hosts and nodes."""
+        yield from _render_counts(self._overview)
+        yield from _render_totals(self._overview.totals)
+        yield from _render_services(self._overview)
 
 
 def _render_counts(overview: Overview) -> Iterator[Metric]:
@@ -85,31 +144,39 @@ def _render_counts(overview: Overview) -> Iterator[Metric]:
     )
 
 
-def _render_amounts(
-    prefix: str,
-    whose: str,
-    labels: tuple[str, ...],
-    lines: Sequence[tuple[tuple[str, ...], Amounts]],
-) -> Iterator[Metric]:
-    for part, (text, read) in _PARTS.items():
+def _render_totals(totals: Amounts) -> Iterator[Metric]:
+    for family in _FAMILIES:
+        has_label = family.series[0].label is not None
         yield gauges(
-            f"{prefix}_cpu_{part}",
-            f"{text} {whose}, in CPUs that are shared (vcpus) or pinned (pcpus).",
-            (*labels, "resource"),
+            f"fleet_{family.name}",
+            family.text.format("of all nodes"),
+            ("resource",) if has_label else (),
             [
-                ((*values, name), read(amounts[resource]) / divisor)
-                for values, amounts in lines
-                for name, resource, divisor in (("vcpus", VCPU, MILLI), ("pcpus", PCPU, 1))
+                ((one.label,) if one.label is not None else (), family.value_of(one, totals))
+                for one in family.series
             ],
         )
-    for noun, resource in (("memory", MEMORY), ("disk", DISK)):
-        for part, (text, read) in _PARTS.items():
-            yield gauges(
-                f"{prefix}_{noun}_{part}_bytes",
-                f"{text} {whose}, in bytes of {noun}.",
-                labels,
-                [(values, bytes_from_mib(read(amounts[resource]))) for values, amounts in lines],
-            )
+
+
+def _render_nodes(lines: Sequence[NodeLine]) -> Iterator[str]:
+    """Yield the text of each family of nodes."""
+    names = {one.label for family in _FAMILIES for one in family.series}
+    labels = {name: [_render_node_labels(line, name) for line in lines] for name in names}
+    for family in _FAMILIES:
+        yield render_gauge(
+            f"fleet_node_{family.name}",
+            family.text.format("of the node"),
+            [
+                (labels[one.label][number], family.value_of(one, line.amounts))
+                for number, line in enumerate(lines)
+                for one in family.series
+            ],
+        )
+
+
+def _render_node_labels(line: NodeLine, resource: str | None) -> str:
+    labels = {"host": line.node.host, "nodename": line.node.nodename}
+    return render_labels(labels if resource is None else labels | {"resource": resource})
 
 
 def _render_services(overview: Overview) -> Iterator[Metric]:
@@ -122,7 +189,12 @@ def _render_services(overview: Overview) -> Iterator[Metric]:
         ("binary", "state", "status"),
         [(key, states.count(key)) for key in product(binaries, STATES, STATUSES)],
     )
+
+
+def _render_hosts(services: Sequence[ServiceLine]) -> Iterator[str]:
+    """Yield the text of each family of hosts."""
     hosts = [found for found in services if found.binary == COMPUTE_BINARY]
+    labels = [render_labels({"host": x.host}) for x in hosts]
     read: dict[str, tuple[str, Callable[[ServiceLine], float | None]]] = {
         "up": ("1 while the host's agent is up.", lambda x: x.state == "up"),
         "disabled": ("1 while the host is disabled.", lambda x: x.status == "disabled"),
@@ -140,4 +212,6 @@ def _render_services(overview: Overview) -> Iterator[Metric]:
         ),
     }
     for name, (text, value) in read.items():
-        yield gauges(f"host_{name}", text, ("host",), [((x.host,), value(x)) for x in hosts])
+        found = zip(labels, map(value, hosts), strict=True)
+        series = [(label, number) for label, number in found if number is not None]
+        yield render_gauge(f"host_{name}", text, series)

@@ -1,11 +1,13 @@
 """The page of the fleet's metrics."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from nodetracker.metrics.fleet import render_page
 from tests.unit.accounting.reports.test_overview import NODE, build
@@ -24,6 +26,18 @@ def test_an_empty_fleet_has_totals():
     page = render_page(build(services=()), has_nodes=True).decode()
     assert "\nnodetracker_fleet_disk_capacity_bytes 0.0\n" in page
     assert "nodename=" not in page
+
+
+def test_names_are_escaped_as_the_library_does():
+    names = {"host": 'a"b', "nodename": "back\\slash\nnew line"}
+    page = render_page(build(dataclasses.replace(NODE, **names)), has_nodes=True).decode()
+    labels = {
+        tuple(sample.labels.values())
+        for family in text_string_to_metric_families(page)
+        if family.name == "nodetracker_fleet_node_memory_limit_bytes"
+        for sample in family.samples
+    }
+    assert labels == {tuple(names.values())}
 
 
 def check_with_promtool(page):
