@@ -1,17 +1,17 @@
 // What agents changed in the rows of nodes, newest first.
-import { Ago } from "./ago.js";
+import { ageColumn, nodeColumn, textColumn } from "./columns.js";
 import { Diff } from "./diff.js";
 import { List } from "./list.js";
-import { NodeLink } from "./node_link.js";
 import { html } from "./preact.js";
 
+const FIXED = { isFixed: true }; // the newest is first
+
 const COLUMNS = [
-  { id: "at", title: "When", isFixed: true, cell: ({ at }) => html`<${Ago} at=${at} />` },
-  { id: "host", title: "Host", isFixed: true, cell: ({ host }) => html`<bdi>${host}</bdi>` },
-  { id: "node", title: "Node", isFixed: true, isHead: true,
-    cell: ({ host, nodename }) => html`<${NodeLink} host=${host} nodename=${nodename} />` },
-  { id: "what", title: "What", isFixed: true, cell: ({ what }) => what },
-  { id: "diff", title: "Differences", isFixed: true, cell: ({ diff }) => html`<${Diff} diff=${diff} />` },
+  { ...ageColumn("at", "When"), ...FIXED },
+  textColumn("host", "Host", FIXED),
+  nodeColumn("node", "Node", "host", "nodename", FIXED),
+  textColumn("what", "What", FIXED),
+  { id: "diff", title: "Differences", cell: ({ diff }) => html`<${Diff} diff=${diff} />`, ...FIXED },
 ];
 
 // Render the view.

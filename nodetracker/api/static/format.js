@@ -16,8 +16,8 @@ export const nameOf = (resource) => RESOURCES[resource]?.name ?? resource;
 
 const signed = (text) => text.replace("-", MINUS);
 
-// Return a number with at most one decimal: 1,234.5.
-export const number = (value) => signed((Number.isInteger(value) ? WHOLE : DECIMAL).format(value));
+// Return a number: "1,235", and below 100 with one decimal, "12.5".
+export const number = (value) => signed((Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value));
 
 // Return "1 node", "2 nodes".
 export const plural = (count, noun, nouns = `${noun}s`) =>
@@ -69,6 +69,3 @@ export function time(value) {
 
 // Return the time of day of a Date: "12:00:00".
 export const clock = (date) => time(date).slice(11);
-
-// Return the age of a time of the API by the server's time.
-export const ageAt = (value, now) => age((new Date(now) - new Date(value)) / 1000);

@@ -1,31 +1,20 @@
 // Moves of workloads: open ones, or all.
-import { Ago } from "./ago.js";
 import { Choice } from "./choice.js";
+import { ageColumn, nodeColumn, textColumn } from "./columns.js";
 import { List } from "./list.js";
-import { NodeLink } from "./node_link.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
+import { Mark } from "./state.js";
 
 const OPEN = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
 
 const COLUMNS = [
-  {
-    id: "status",
-    title: "Status",
-    value: ({ status }) => status,
-    cell: ({ status }) =>
-      status === "error" ? html`<span class="bad"><span aria-hidden="true">▲</span> error</span>` : status,
-  },
-  { id: "type", title: "Type", value: ({ migration_type }) => migration_type },
-  { id: "workload", title: "Workload", isHead: true, value: ({ workload_uuid }) => workload_uuid },
-  ...[["source", "From"], ["dest", "To"]].map(([side, title]) => ({
-    id: side,
-    title,
-    value: (move) => move[`${side}_node`],
-    cell: (move) => html`<${NodeLink} host=${move[`${side}_host`]} nodename=${move[`${side}_node`]} />`,
-  })),
-  { id: "created", title: "Started", value: ({ created_at }) => created_at,
-    cell: ({ created_at }) => html`<${Ago} at=${created_at} />` },
+  textColumn("status", "Status", { cell: ({ status }) => html`<${Mark} word=${status} />` }),
+  textColumn("migration_type", "Type"),
+  textColumn("workload_uuid", "Workload"),
+  nodeColumn("source", "From", "source_host", "source_node"),
+  nodeColumn("dest", "To", "dest_host", "dest_node"),
+  ageColumn("created_at", "Started"),
 ];
 
 // Render the view.

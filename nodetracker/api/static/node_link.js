@@ -1,4 +1,5 @@
 // Links to nodes that are known by host and nodename.
+import { Name } from "./name.js";
 import { html } from "./preact.js";
 import { usePoll } from "./poll.js";
 import { hrefOf } from "./router.js";
@@ -18,6 +19,6 @@ function uuidsOf(nodes) {
 export function NodeLink({ host, nodename }) {
   const { data } = usePoll("/v1/overview");
   const uuid = data && uuidsOf(data.nodes).get(`${host}\n${nodename}`);
-  const name = html`<bdi>${nodename}</bdi>`;
+  const name = html`<${Name} text=${nodename} />`;
   return uuid ? html`<a href=${hrefOf(`/nodes/${uuid}`)}>${name}</a>` : name;
 }

@@ -1,11 +1,13 @@
 // The table of nodes, with its filters.
 import { Bar, fillOf, usedOf } from "./bars.js";
 import { Choice } from "./choice.js";
+import { stateColumn, textColumn } from "./columns.js";
 import { amountOf, number, plural } from "./format.js";
 import { isOvercommitted, isUnread } from "./health.js";
+import { Name } from "./name.js";
 import { html, useMemo } from "./preact.js";
 import { hrefOf, setQuery, useLocation } from "./router.js";
-import { State, wordsOf } from "./state.js";
+import { wordsOf } from "./state.js";
 import { Table } from "./table.js";
 
 const CHOICES = {
@@ -28,7 +30,10 @@ const ONLY_TITLES = {
 const SEVERITY = ["unreachable", "down", "never", "stale", "late", "maintenance", "disabled"];
 
 function Amount({ resource, use }) {
-  return html`<${Bar} use=${use} /><span class="amount">${amountOf(resource, usedOf(use), use.limit)}</span>`;
+  const isOver = fillOf(use) > 1;
+  return html`<${Bar} use=${use} /><span class=${isOver ? "amount warning" : "amount"}>
+    ${isOver && html`<span aria-hidden="true">◆ </span>`}${amountOf(resource, usedOf(use), use.limit)}
+  </span>`;
 }
 
 // Shared and pinned CPUs are one column: most nodes have only one of them.
@@ -48,9 +53,13 @@ function resourceColumn(id, title, resourceOf) {
   };
 }
 
-function countColumn(id, title, value) {
-  return { id, title, isNumeric: true, value, cell: (node) => number(value(node)) };
-}
+const countColumn = (id, title, value) => ({
+  id,
+  title,
+  isNumeric: true,
+  value,
+  cell: (node) => html`<span class=${value(node) > 0 ? "" : "quiet"}>${number(value(node))}</span>`,
+});
 
 const severity = (node) => {
   const rank = Math.min(...wordsOf(node).map((word) => SEVERITY.indexOf(word) + 1 || 99));
@@ -58,27 +67,26 @@ const severity = (node) => {
 };
 
 const COLUMNS = [
-  { id: "state", title: "State", value: severity, cell: (node) => html`<${State} of=${node} />` },
-  {
-    id: "host",
-    title: "Host",
-    value: ({ host, nodename }) => `${host}\u0000${nodename}`,
-    cell: ({ host }) => html`<bdi>${host}</bdi>`,
-  },
+  stateColumn(severity),
+  textColumn("host", "Host", { value: ({ host, nodename }) => `${host}\u0000${nodename}` }),
   {
     id: "node",
     title: "Node",
-    isHead: true,
     value: ({ nodename }) => nodename,
-    cell: ({ uuid, nodename }) => html`<a href=${hrefOf(`/nodes/${uuid}`)}><bdi>${nodename}</bdi></a>`,
+    cell: ({ uuid, nodename }) => html`<a href=${hrefOf(`/nodes/${uuid}`)}><${Name} text=${nodename} /></a>`,
   },
   resourceColumn("cpu", "CPU", cpuOf),
   resourceColumn("memory", "Memory", () => "MEMORY_MB"),
   resourceColumn("disk", "Disk", () => "DISK_GB"),
-  countColumn("instances", "Instances", ({ guests }) => guests.instance),
-  countColumn("containers", "Containers", ({ guests }) => guests.container),
-  countColumn("warnings", "Warnings", ({ warnings }) => warnings),
 ];
+const WARNINGS = countColumn("warnings", "Warnings", ({ warnings }) => warnings);
+const GUESTS = {
+  instance: countColumn("instances", "Instances", ({ guests }) => guests.instance),
+  container: countColumn("containers", "Containers", ({ guests }) => guests.container),
+};
+
+// Return the columns, without guests of a kind that the fleet does not have.
+const columnsFor = (kinds) => [...COLUMNS, ...kinds.map((kind) => GUESTS[kind]), WARNINGS];
 
 const texts = new WeakMap(); // node -> what the filter's text is looked for in
 
@@ -125,15 +133,17 @@ const classOf = ({ state }) => (state === "up" ? "" : "off");
 const keyOf = ({ uuid }) => uuid;
 
 // Render the nodes of an overview.
-export function Nodes({ nodes, isTruncated }) {
+export function Nodes({ nodes, guests, isTruncated }) {
   const { query } = useLocation();
   const wanted = FILTERS.map((name) => query[name] ?? "").join("\u0000");
+  const kinds = Object.keys(GUESTS).filter((kind) => guests[kind] > 0);
+  const columns = useMemo(() => columnsFor(kinds), [kinds.join()]);
   const isShown = useMemo(() => filterOf(query), [wanted]);
   return html`<section aria-labelledby="nodes-title">
     <h2 id="nodes-title">Nodes</h2>
     <${Filters} query=${query} />
     ${isTruncated && html`<p class="quiet">The first ${plural(nodes.length, "node")} of the fleet; totals are those of all.</p>`}
-    <${Table} caption="Nodes" columns=${COLUMNS} rows=${nodes} isShown=${isShown} keyOf=${keyOf}
+    <${Table} caption="Nodes" columns=${columns} rows=${nodes} isShown=${isShown} keyOf=${keyOf}
       classOf=${classOf} empty="No node is like that." />
   </section>`;
 }

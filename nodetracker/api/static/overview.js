@@ -1,5 +1,6 @@
 // The overview: health in words, totals, and the table of nodes.
 import { Answer } from "./answer.js";
+import { number, plural } from "./format.js";
 import { countNodes, findProblems, praise, signOf } from "./health.js";
 import { Nodes } from "./nodes.js";
 import { usePoll } from "./poll.js";
@@ -20,7 +21,9 @@ function Health({ overview }) {
             <a class=${level} href=${href}><span aria-hidden="true">${signOf(level)}</span> ${text}</a>
           </li>`,
         )}</ul>`}
-    ${disabled > 0 && html`<p class="quiet"><a href=${hrefOf("/", { status: "disabled" })}>${disabled} disabled</a></p>`}
+    <p class="quiet">${problems.length > 0 && `${plural(count, "node")}`}${
+      problems.length > 0 && disabled > 0 && ", "}${
+      disabled > 0 && html`<a href=${hrefOf("/", { status: "disabled" })}>${number(disabled)} disabled</a>`}</p>
   </section>`;
 }
 
@@ -31,7 +34,7 @@ function Fleet({ overview }) {
       <${Counts} guests=${overview.guests} claims=${overview.claims} />
     </section>
     ${overview.nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${overview.nodes} /></section>`}
-    <${Nodes} nodes=${overview.nodes} isTruncated=${overview.truncated} />`;
+    <${Nodes} nodes=${overview.nodes} guests=${overview.guests} isTruncated=${overview.truncated} />`;
 }
 
 // Render the view.

@@ -8,6 +8,7 @@ const SIGNS = {
   unreachable: ["▲", "bad"],
   disabled: ["◼", "quiet"],
   maintenance: ["◼", "quiet"],
+  error: ["▲", "bad"],
   late: ["◆", "warning"],
   stale: ["◆", "warning"],
   never: ["◇", "warning"],

@@ -1,7 +1,7 @@
 // Tables: sorted by the address, 100 lines at a time, cards on narrow screens.
 //
-// A column is {id, title, value(row), cell(row), isNumeric, isSorted}: value is sorted by, cell is
-// shown (default: the value). Rows whose object is the same are not rendered again.
+// A column is {id, title, value(row), cell(row), isNumeric, isFixed}: value is sorted by, unless it
+// is fixed, and cell is shown. Rows whose object is the same are not rendered again.
 import { number, plural } from "./format.js";
 import { Component, html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
@@ -32,13 +32,10 @@ class Row extends Component {
   }
 
   render({ row, columns, classOf }) {
-    return html`<tr role="row" class=${classOf?.(row)}>
+    return html`<tr class=${classOf?.(row)}>
       ${columns.map(
-        ({ title, value, cell, isNumeric, isHead }) => html`<td
-          role=${isHead ? "rowheader" : "cell"}
-          data-title=${title}
-          class=${isNumeric ? "number" : ""}
-        >${cell ? cell(row) : value(row)}</td>`,
+        ({ title, cell, isNumeric }) => html`<td data-title=${title}
+          class=${isNumeric ? "number" : ""}>${cell(row)}</td>`,
       )}
     </tr>`;
   }
@@ -47,12 +44,12 @@ class Row extends Component {
 function Heading({ column, sort }) {
   const { id, title, isNumeric, isFixed } = column;
   const className = isNumeric ? "number" : "";
-  if (isFixed) return html`<th role="columnheader" scope="col" class=${className}>${title}</th>`;
+  if (isFixed) return html`<th scope="col" class=${className}>${title}</th>`;
   const order = sort === id ? "ascending" : sort === `-${id}` ? "descending" : "none";
   const sign = { ascending: "▲", descending: "▼", none: "" }[order];
   // Amounts are sorted from the largest first.
   const next = order === "none" ? (isNumeric ? `-${id}` : id) : order === "ascending" ? `-${id}` : id;
-  return html`<th role="columnheader" scope="col" class=${className} aria-sort=${order}>
+  return html`<th scope="col" class=${className} aria-sort=${order}>
     <button type="button" class="sort" onClick=${() => setQuery({ sort: next, page: "" })}>
       ${title}<span aria-hidden="true" class="sign">${sign}</span>
     </button>
@@ -82,12 +79,12 @@ export function Table({ caption, columns, rows, isShown, keyOf, classOf, sort = 
   const pages = Math.max(1, Math.ceil(shown.length / LINES));
   const page = Math.min(Math.max(1, Number.parseInt(query.page, 10) || 1), pages);
   const lines = shown.slice((page - 1) * LINES, page * LINES);
-  return html`<table role="table">
+  return html`<table>
       <caption class="hidden-text">${caption}: ${plural(shown.length, "line")}</caption>
-      <thead role="rowgroup"><tr role="row">
+      <thead><tr>
         ${columns.map((column) => html`<${Heading} column=${column} sort=${order} />`)}
       </tr></thead>
-      <tbody role="rowgroup">
+      <tbody>
         ${lines.map(
           (row) => html`<${Row} key=${keyOf(row)} row=${row} columns=${columns} classOf=${classOf} />`,
         )}

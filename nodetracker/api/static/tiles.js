@@ -9,7 +9,7 @@ import { wordsOf } from "./state.js";
 import { listResources } from "./totals.js";
 
 const STEPS = [0.25, 0.5, 0.75, 0.9];
-const STEP_TITLES = ["below 25 %", "25 %", "50 %", "75 %", "90 % and more"];
+const STEP_TITLES = ["below 25 %", "25–49 %", "50–74 %", "75–89 %", "90 % and more"];
 const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]];
 const GAP = 2;
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };

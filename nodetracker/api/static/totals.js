@@ -12,23 +12,23 @@ export const listResources = (amounts) =>
 
 function describe(resource, use) {
   const used = usedOf(use);
-  const words = [`${amountOf(resource, used, use.limit)} used`];
-  if (use.limit !== use.total) words.push(`capacity ${amount(resource, use.total)}`);
-  if (use.unclaimed > 0) words.push(`${amount(resource, use.unclaimed)} unclaimed`);
-  words.push(
-    used > use.limit
-      ? `${amount(resource, used - use.limit)} over`
-      : `${amount(resource, use.limit - used)} left`,
-  );
-  return words.join(", ");
+  const left = use.limit - used;
+  return [
+    use.limit !== use.total && `capacity ${amount(resource, use.total)}`,
+    use.unclaimed > 0 && `${amount(resource, use.unclaimed)} unclaimed`,
+    left < 0 ? `${amount(resource, -left)} over` : `${amount(resource, left)} left`,
+  ]
+    .filter(Boolean)
+    .join(", ");
 }
 
 function Total({ resource, use }) {
-  const text = describe(resource, use);
+  const used = `${amountOf(resource, usedOf(use), use.limit)} used`;
+  const rest = describe(resource, use);
   return html`<div class="total">
-    <h3>${nameOf(resource)}</h3>
-    <${Bar} use=${use} label=${`${nameOf(resource)}: ${text}`} />
-    <p>${text}</p>
+    <h2>${nameOf(resource)}</h2>
+    <${Bar} use=${use} label=${`${nameOf(resource)}: ${used}, ${rest}`} />
+    <p>${used}<br /><span class="quiet">${rest}</span></p>
   </div>`;
 }
 

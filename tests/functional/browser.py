@@ -1,0 +1,69 @@
+"""A browser for tests of the page: Debian's Chromium, with what went wrong in it."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = "/usr/bin/chromium"
+WIDTHS = (1280, 360)
+THEMES = ("light", "dark")
+
+_AXE = Axe()
+
+
+@dataclass
+class Tab:
+    """A page of the browser.
+
+    Attributes:
+        problems: messages and errors of its console, and requests that failed.
+    """
+
+    page: Page
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", lambda message: self._note(message.text, message.type))
+        self.page.on("pageerror", lambda error: self._note(str(error)))
+        self.page.on("requestfailed", lambda request: self._note(f"failed: {request.url}"))
+
+    def look(self, theme: str, width: int) -> None:
+        """Change the system's theme and the width of the window."""
+        self.page.emulate_media(color_scheme=theme)
+        self.page.set_viewport_size({"width": width, "height": 900})
+
+    def check(self) -> None:
+        """Check that axe finds nothing and that nothing is wider than the window, in all looks."""
+        for theme in THEMES:
+            for width in WIDTHS:
+                self.look(theme, width)
+                found = _AXE.run(self.page)
+                assert found.violations_count == 0, f"{theme} {width}: {found.generate_report()}"
+                wide = self.page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, f"{self.page.url} needs {wide} px"
+
+    def _note(self, text: str, kind: str = "error") -> None:
+        self.problems.append(f"{kind}: {text}")
+
+
+@contextlib.contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Start the browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
+    """Open an address in a context of its own, e.g. with ``http_credentials``."""
+    context = browser.new_context(**options)
+    tab = Tab(context.new_page())
+    tab.page.goto(url)
+    yield tab
+    context.close()
