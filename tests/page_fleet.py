@@ -146,8 +146,11 @@ class PageStore(MemoryStore):
     def __init__(self, fleet: PageFleet) -> None:
         super().__init__()
         self.fleet = fleet
+        self.error: Exception | None = None  # raised instead of an overview
 
     def read_overview(self) -> OverviewRows:
+        if self.error is not None:
+            raise self.error
         return self.fleet.read_rows()
 
 

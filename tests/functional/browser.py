@@ -9,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
+TIMEOUT_MS = 15_000
 WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
 
@@ -63,6 +64,7 @@ def open_browser() -> Iterator[Browser]:
 def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
     """Open an address in a context of its own, e.g. with ``http_credentials``."""
     context = browser.new_context(**options)
+    context.set_default_timeout(TIMEOUT_MS)
     tab = Tab(context.new_page())
     tab.page.goto(url)
     yield tab

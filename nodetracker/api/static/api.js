@@ -2,9 +2,8 @@
 
 const TIMEOUT_MS = 30_000;
 
-// Send a request to a path such as /v1/nodes; return {data, tag, error}, of which one is set:
-// data (null without a body) or error. With the tag of an answer that is known, isUnchanged is
-// true when that is still the answer.
+// Send a request to a path such as /v1/nodes; return {error}, or {data, tag}, with data null for an
+// answer without a body. With the tag of an answer that is known, {tag} says that it is still true.
 export async function request(path, { method = "GET", body, tag } = {}) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -17,8 +16,8 @@ export async function request(path, { method = "GET", body, tag } = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
-    if (response.status === 304) return { isUnchanged: true, tag };
-    const text = await response.text();
+    const text = await response.text(); // of 304 too, or the browser reports that it failed
+    if (response.status === 304) return { tag };
     if (response.ok) {
       return { data: text ? JSON.parse(text) : null, tag: response.headers.get("ETag") };
     }

@@ -1,0 +1,263 @@
+"""The page in a browser: what is seen, in every look, by keyboard alone, and during outages."""
+
+import pytest
+import yaml
+
+from nodetracker.api.auth.passwords import hash_password
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import StoreUnavailableError
+from tests.contract.scene import build
+from tests.functional.browser import THEMES, WIDTHS, open_browser, open_tab
+from tests.functional.servers.process import find_free_port, require
+from tests.page_fleet import PageFleet, PageStore, serve_page
+from tests.programs import Programs
+
+IMAGE = "<img src=x onerror=document.title='hacked'>"
+HOSTILE = (
+    IMAGE,
+    "\"quoted' & <b>bold</b>",
+    "right\u202eto\u202cleft \u05d0\u05d1\u05d2",
+    "n" * 255,
+    "emoji-\U0001f984-\U0001f469\u200d\U0001f680",
+)
+VIEWS = {
+    "#/": "n1",
+    "#/services": "nodetracker-compute",
+    "#/warnings": "clock skew",
+    "#/moves": "migration",
+    "#/changes": "boot_id",
+    "#/nowhere": "No view",
+}
+"""Address of a view -> a text that it shows of the scene."""
+
+SECONDS = 1000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    require("chromium")
+    with open_browser() as browser:
+        yield browser
+
+
+def make_node(nodename):
+    return {"nodename": nodename, "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+
+
+class Standalone:
+    """nodetracker-standalone with the fake driver and an audit each second."""
+
+    def __init__(self, directory) -> None:
+        self.port = find_free_port()
+        extra = f"[api]\nport = {self.port}\nauth_strategy = noauth\n"
+        self.programs = Programs(directory, extra=extra, update_resources_interval=1)
+        self.nodes = [make_node(name) for name in HOSTILE]
+        self.write()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def write(self) -> None:
+        """Write the file of nodes; the last one of the hostile cannot be read."""
+        document = {"nodes": self.nodes, "fail": {HOSTILE[0]: f"{IMAGE} is not ready"}}
+        path = self.programs.inventory
+        path.with_suffix(".new").write_text(yaml.safe_dump(document))
+        path.with_suffix(".new").replace(path)
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory):
+    found = Standalone(tmp_path_factory.mktemp("standalone"))
+    with found.programs.start("nodetracker-standalone") as running:
+        running.wait_for("is ready")
+        running.wait_for("Serving on")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """The address of a page that has something of everything."""
+    store = MemoryStore()
+    build(store)
+    with serve_page(store) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    return PageStore(PageFleet(140))
+
+
+@pytest.fixture(scope="module")
+def url(fleet):
+    with serve_page(fleet) as url:
+        yield url
+
+
+class TestStandalone:
+    def test_a_new_node_is_seen_without_reloading(self, browser, standalone):
+        with open_tab(browser, standalone.url) as tab:
+            page = tab.page
+            page.get_by_role("link", name=HOSTILE[3]).wait_for()
+            assert page.url == f"{standalone.url}ui/"
+            page.evaluate("window.isSame = true")
+            standalone.nodes.append(make_node("new-node"))
+            standalone.write()
+            page.get_by_role("link", name="new-node").wait_for(timeout=10 * SECONDS)
+            assert page.evaluate("window.isSame")
+            assert tab.problems == []
+
+    def test_hostile_texts_are_shown_as_text(self, browser, standalone):
+        with open_tab(browser, f"{standalone.url}ui/") as tab:
+            page = tab.page
+            for name in HOSTILE[1:]:  # the first one was never read
+                link = page.locator("td a").filter(has_text=name)
+                link.first.wait_for()
+                assert link.first.text_content() == name
+            tab.check()
+            page.goto(f"{standalone.url}ui/#/warnings")
+            page.get_by_text("is not ready").first.wait_for()
+            assert IMAGE in page.locator("tbody").text_content()
+            tab.check()
+            assert page.locator("img, b").count() == 0
+            assert "hacked" not in page.title()
+            assert tab.problems == []
+
+    def test_by_keyboard_alone_a_node_is_found_and_opened(self, browser, standalone):
+        with open_tab(browser, f"{standalone.url}ui/") as tab:
+            page, press = tab.page, tab.page.keyboard.press
+            page.locator("td a").first.wait_for()
+            press("Tab")
+            assert focused(page) == "Skip to the content"
+            press("Enter")
+            press_until(page, "Tab", "input[type=search]")
+            page.keyboard.type("bold")
+            page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 1")
+            press_until(page, "Tab", "td a")
+            press("Enter")
+            page.wait_for_url("**/ui/#/nodes/*")
+            page.go_back()
+            page.wait_for_url("**/ui/#/?text=bold")
+            assert page.locator("input[type=search]").input_value() == "bold"
+            assert page.locator("tbody tr").count() == 1
+
+
+def focused(page) -> str:
+    return page.evaluate("document.activeElement.textContent.trim()")
+
+
+def press_until(page, key: str, selector: str) -> None:
+    """Press a key until an element has the focus, visibly."""
+    for _ in range(40):
+        page.keyboard.press(key)
+        if page.evaluate(f"document.activeElement.matches('{selector}')"):
+            break
+    found = page.evaluate(
+        f"document.activeElement.matches('{selector}') && "
+        "getComputedStyle(document.activeElement).outlineStyle"
+    )
+    assert found == "solid"
+
+
+class TestViews:
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_nothing_is_wrong_with_it_in_any_look(self, browser, scene, view):
+        with open_tab(browser, scene + view) as tab:
+            tab.page.locator("main").get_by_text(VIEWS[view]).first.wait_for()
+            tab.check()
+            assert tab.problems == []
+
+    def test_the_theme_can_be_chosen(self, browser, scene):
+        with open_tab(browser, scene, color_scheme="light") as tab:
+            page = tab.page
+            page.get_by_label("Theme").select_option("dark")
+            page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+            page.reload()
+            page.get_by_label("Theme").wait_for()
+            assert page.evaluate("matchMedia('(prefers-color-scheme: light)').matches")
+            assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+
+    def test_it_fits_at_twice_the_size(self, browser, scene):
+        with open_tab(browser, scene) as tab:
+            tab.page.locator("td a").first.wait_for()
+            tab.look(THEMES[0], WIDTHS[0] // 2)  # as zooming to 200 % does
+            width = "document.documentElement.scrollWidth"
+            assert tab.page.evaluate(width) <= WIDTHS[0] // 2
+            tab.look(THEMES[0], WIDTHS[0])
+            tab.page.evaluate("document.documentElement.style.fontSize = '200%'")
+            assert tab.page.evaluate(width) <= WIDTHS[0]
+
+
+class TestOverview:
+    def test_health_is_in_words_and_each_filters(self, browser, url):
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            page.get_by_role("link", name="hosts down").click()
+            page.wait_for_url("**#/?state=down")
+            assert page.locator("tbody tr").count() == 8
+            assert page.title().startswith("8 hosts down, ")
+            page.get_by_role("link", name="disabled").click()
+            page.wait_for_url("**#/?status=disabled")
+            assert page.get_by_label("Status").input_value() == "disabled"
+            tab.check()
+            assert tab.problems == []
+
+    def test_order_filter_and_page_are_in_the_address(self, browser, url):
+        with open_tab(browser, f"{url}#/?sort=-node&page=2") as tab:
+            page = tab.page
+            page.get_by_text("101\u2013140 of 140").wait_for()
+            assert page.locator("th[aria-sort=descending]").text_content().startswith("Node")
+            assert (
+                page.locator("tbody tr")
+                .last.get_by_role("link")
+                .inner_text()
+                .startswith("host-0000")
+            )
+            page.get_by_role("button", name="Host").click()
+            page.wait_for_url("**#/?sort=host")
+            assert page.locator("tbody tr").count() == 100
+
+    def test_tiles_name_nodes_and_open_them(self, browser, url):
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            picture = page.get_by_role("img", name="140 nodes by their fullest resource")
+            picture.focus()
+            page.keyboard.press("ArrowRight")
+            page.get_by_text("host-0001.example.org: up").wait_for()
+            picture.hover(position={"x": 3, "y": 3})
+            page.get_by_text("host-0000.example.org: up").wait_for()
+            picture.click(position={"x": 3, "y": 3})
+            page.wait_for_url("**#/nodes/*")
+
+    def test_during_an_outage_the_last_answer_remains(self, browser, url, fleet):
+        with open_tab(browser, "about:blank") as tab:
+            page = tab.page
+            page.clock.install()
+            page.goto(url)
+            page.locator("td a").first.wait_for()
+            fleet.error = StoreUnavailableError("away")
+            page.clock.fast_forward(6 * SECONDS)
+            banner = page.get_by_role("alert")
+            banner.get_by_text("No answer since").wait_for()
+            assert "The database is unavailable" in banner.text_content()
+            assert page.locator("main.old tbody tr").count() == 100
+            fleet.error = None
+            page.clock.fast_forward(6 * SECONDS)
+            banner.wait_for(state="detached")
+            assert page.locator("main.old").count() == 0
+
+
+def test_with_passwords_the_browser_asks(browser, tmp_path):
+    port = find_free_port()
+    extra = f"[api]\nport = {port}\nhttp_basic_auth_user_file = {tmp_path}/users\n"
+    programs = Programs(tmp_path, extra=extra)
+    programs.make_schema()
+    (tmp_path / "users").write_text(f"admin:{hash_password('secret', rounds=4)}\n")
+    with programs.start("nodetracker-api") as running:
+        running.wait_for("Serving on")
+        user = {"username": "admin", "password": "secret"}
+        with open_tab(browser, f"http://127.0.0.1:{port}/", http_credentials=user) as tab:
+            tab.page.locator("main").get_by_text("No node yet").wait_for()
+            tab.page.get_by_text("admin").wait_for()
+            assert tab.problems == []
