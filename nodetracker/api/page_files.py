@@ -156,5 +156,5 @@ def _is_login_missing(rejected: Exception) -> bool:
 
 
 def _page_url(request: falcon.Request, public_url: str | None) -> str:
-    """Return the page's URL, or its path; oslo.middleware adds the request's own origin."""
+    """Return the URL of the page, or without a public one its path."""
     return (public_url or request.root_path).rstrip("/") + ADDRESS

@@ -37,8 +37,8 @@ def place(index):
 class TestRoot:
     @pytest.mark.parametrize("accept", [BROWSER, "text/html"])
     def test_browsers_are_sent_to_the_page(self, api, accept):
-        found = api.request("GET", "/", headers={"Accept": accept}, host="h", port=80)
-        assert (found.status_code, found.headers["location"]) == (303, "http://h/ui/")
+        found = api.request("GET", "/", headers={"Accept": accept})
+        assert (found.status_code, found.headers["location"]) == (303, "/ui/")
         assert found.headers["vary"] == "Accept"
 
     @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html"])
@@ -54,8 +54,8 @@ class TestRoot:
         assert found.headers["location"] == "https://example.org/nodetracker/ui/"
 
     def test_the_path_without_its_slash_is_redirected(self, api):
-        found = api.request("GET", "/ui", host="h", port=80)
-        assert (found.status_code, found.headers["location"]) == (308, "http://h/ui/")
+        found = api.request("GET", "/ui")
+        assert (found.status_code, found.headers["location"]) == (308, "/ui/")
 
 
 class TestFiles:
