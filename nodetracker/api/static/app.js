@@ -37,7 +37,7 @@ function useTab(title) {
   const words = data ? problems.map(({ text }) => text).join(", ") || praise(countNodes(data)) : "";
   const level = data && !error ? levelOf(problems) : "unknown";
   useEffect(() => {
-    document.title = [problems.length > 0 && words, title, "nodetracker"].filter(Boolean).join(" – ");
+    document.title = [words, title, "nodetracker"].filter(Boolean).join(" – ");
   }, [words, title]);
   useEffect(() => setIcon(level), [level]);
   useEffect(() => announce(words), [words]);

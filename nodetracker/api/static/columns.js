@@ -32,6 +32,13 @@ export const nodeColumn = (id, title, host, nodename, more) => ({
   ...more,
 });
 
+// Return a column of nodes with their hosts.
+export const placeColumn = (id, title, host, nodename) => ({
+  ...nodeColumn(id, title, host, nodename),
+  value: (row) => `${row[host]}\u0000${row[nodename]}`,
+  cell: (row) => html`<${Name} text=${row[host]} /> / <${NodeLink} host=${row[host]} nodename=${row[nodename]} />`,
+});
+
 // Return the column of the state of nodes or services.
 export const stateColumn = (value) => ({
   id: "state",

@@ -33,7 +33,7 @@ function columnsOf(wanted) {
     cell: (row) => html`${amount(resource, row[name])}<span class="quiet"> → ${amount(resource, row[name] - (asked[resource] ?? 0))}</span>`,
   });
   return [
-    { id: "node", title: "Node", isHead: true, value: ({ nodename }) => nodename,
+    { id: "node", title: "Node", value: ({ nodename }) => nodename,
       cell: ({ host, nodename }) => html`<${NodeLink} host=${host} nodename=${nodename} />` },
     { id: "host", title: "Host", value: ({ host }) => host, cell: ({ host }) => html`<bdi>${host}</bdi>` },
     column("cpus", "CPUs left", "free_vcpus", "VCPU"),

@@ -41,10 +41,12 @@ export function amount(resource, value) {
   return `${number(value / factor)}${unit && ` ${unit}`}`;
 }
 
-// Return "12.5 of 64 GiB", both in the unit of the second.
+// Return "12.5 of 64 GiB", or "17 GiB of 4.9 TiB" where the first is small.
 export function amountOf(resource, value, whole) {
   const { factor, unit } = scaleOf(whole, RESOURCES[resource]?.unit ?? "");
-  return `${number(value / factor)} of ${number(whole / factor)}${unit && ` ${unit}`}`;
+  const isSmall = value > 0 && value / factor < 1 && factor > 1;
+  const part = isSmall ? amount(resource, value) : number(value / factor);
+  return `${part} of ${number(whole / factor)}${unit && ` ${unit}`}`;
 }
 
 // Return a share of 1 as "83 %".

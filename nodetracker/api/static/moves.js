@@ -1,6 +1,6 @@
 // Moves of workloads: open ones, or all.
 import { Choice } from "./choice.js";
-import { ageColumn, nodeColumn, textColumn } from "./columns.js";
+import { ageColumn, placeColumn, textColumn } from "./columns.js";
 import { List } from "./list.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
@@ -12,8 +12,8 @@ const COLUMNS = [
   textColumn("status", "Status", { cell: ({ status }) => html`<${Mark} word=${status} />` }),
   textColumn("migration_type", "Type"),
   textColumn("workload_uuid", "Workload"),
-  nodeColumn("source", "From", "source_host", "source_node"),
-  nodeColumn("dest", "To", "dest_host", "dest_node"),
+  placeColumn("source", "From", "source_host", "source_node"),
+  placeColumn("dest", "To", "dest_host", "dest_node"),
   ageColumn("created_at", "Started"),
 ];
 

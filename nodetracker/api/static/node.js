@@ -66,7 +66,7 @@ function Warnings({ node }) {
 
 const LEVELS = { fresh: "good", held: "warning", unknown: "bad" };
 const FACT_COLUMNS = [
-  { id: "fact", title: "Fact", isFixed: true, isHead: true, value: ({ name }) => name },
+  { id: "fact", title: "Fact", isFixed: true, value: ({ name }) => name },
   { id: "fact-state", title: "State", isFixed: true, cell: ({ state }) => html`<${Mark} word=${state} level=${LEVELS[state]} />` },
   { id: "since", title: "Since", isFixed: true, cell: ({ since }) => html`<${Ago} at=${since} />` },
   { id: "source", title: "Source", isFixed: true, cell: ({ source }) => html`<bdi>${source}</bdi>` },

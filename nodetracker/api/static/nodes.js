@@ -32,7 +32,7 @@ const SEVERITY = ["unreachable", "down", "never", "stale", "late", "maintenance"
 function Amount({ resource, use }) {
   const isOver = fillOf(use) > 1;
   return html`<${Bar} use=${use} /><span class=${isOver ? "amount warning" : "amount"}>
-    ${isOver && html`<span aria-hidden="true">◆ </span>`}${amountOf(resource, usedOf(use), use.limit)}
+    ${isOver && html`<span aria-hidden="true">◆ </span>`}${amountOf(resource, usedOf(use), use.limit)}${resource === "PCPU" && " pinned"}
   </span>`;
 }
 

@@ -21,9 +21,10 @@ function Health({ overview }) {
             <a class=${level} href=${href}><span aria-hidden="true">${signOf(level)}</span> ${text}</a>
           </li>`,
         )}</ul>`}
-    <p class="quiet">${problems.length > 0 && `${plural(count, "node")}`}${
-      problems.length > 0 && disabled > 0 && ", "}${
-      disabled > 0 && html`<a href=${hrefOf("/", { status: "disabled" })}>${number(disabled)} disabled</a>`}</p>
+    ${(problems.length > 0 || disabled > 0) && html`<p class="quiet">
+      ${problems.length > 0 && plural(count, "node")}${problems.length > 0 && disabled > 0 && ", "}
+      ${disabled > 0 && html`<a href=${hrefOf("/", { status: "disabled" })}>${number(disabled)} disabled</a>`}
+    </p>`}
   </section>`;
 }
 

@@ -13,11 +13,12 @@ const SIGNS = {
   stale: ["◆", "warning"],
   never: ["◇", "warning"],
 };
+const TITLES = { never: "never read" };
 
 // Render one word with the sign of its level, by default its own.
 export function Mark({ word, level: given }) {
   const [sign, level] = given ? [signOf(given), given] : SIGNS[word] ?? ["", "quiet"];
-  return html`<span class=${`mark ${level}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
+  return html`<span class=${`mark ${level}`}><span aria-hidden="true">${sign}</span> ${TITLES[word] ?? word}</span>`;
 }
 
 // Return what is to be said of a node: its state, and what is not as usual.

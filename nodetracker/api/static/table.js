@@ -1,7 +1,7 @@
 // Tables: sorted by the address, 100 lines at a time, cards on narrow screens.
 //
 // A column is {id, title, value(row), cell(row), isNumeric, isFixed}: value is sorted by, unless it
-// is fixed, and cell is shown. Rows whose object is the same are not rendered again.
+// is fixed, and cell is shown (default: the value). Rows whose object is the same are not rendered again.
 import { number, plural } from "./format.js";
 import { Component, html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
@@ -34,8 +34,8 @@ class Row extends Component {
   render({ row, columns, classOf }) {
     return html`<tr class=${classOf?.(row)}>
       ${columns.map(
-        ({ title, cell, isNumeric }) => html`<td data-title=${title}
-          class=${isNumeric ? "number" : ""}>${cell(row)}</td>`,
+        ({ title, value, cell, isNumeric }) => html`<td data-title=${title}
+          class=${isNumeric ? "number" : ""}>${(cell ?? value)(row)}</td>`,
       )}
     </tr>`;
   }

@@ -68,7 +68,7 @@ export function Timeline({ claims, ownerOf, actions }) {
   const column = (id, title, cell, more) => ({ id: `claim-${id}`, title, cell, isFixed: true, ...more });
   const isNumeric = true;
   const columns = [
-    column("owner", "Workload", (claim) => ownerOf(claim.uuid, claim), { isHead: true }),
+    column("owner", "Workload", (claim) => ownerOf(claim.uuid, claim)),
     column("state", "State", (claim) => `${stateOf(claim, now)}${claim.kind === "move" ? ", move" : ""}`),
     column("since", "Since", ({ created_at }) => time(created_at)),
     column("span", ends, (claim) => html`<${Span} claim=${claim} period=${period} now=${now} />`),

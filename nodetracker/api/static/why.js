@@ -41,7 +41,7 @@ const column = (id, title) => ({
   cell: (line) => (line[id] === null ? "–" : amount(line.resource, line[id])),
 });
 const COLUMNS = [
-  { id: "resource", title: "Resource", isFixed: true, isHead: true, value: ({ resource }) => nameOf(resource) },
+  { id: "resource", title: "Resource", isFixed: true, value: ({ resource }) => nameOf(resource) },
   column("row_used", "Row"),
   column("ledger", "Claims and guests"),
   column("hypervisor", "Hypervisor"),

@@ -17,7 +17,7 @@ const NODE = {
   cell: ({ node_uuid, nodename }) => html`<a href=${hrefOf(`/nodes/${node_uuid}`)}><bdi>${nodename}</bdi></a>`,
 };
 const COLUMNS = [
-  { id: "name", title: "Workload", isHead: true, value: ({ name, uuid }) => name || uuid,
+  { id: "name", title: "Workload", value: ({ name, uuid }) => name || uuid,
     cell: (workload) => html`<${WorkloadLink} workload=${workload} />` },
   { id: "kind", title: "Kind", value: ({ kind }) => kind },
   { id: "power", title: "Power", value: ({ power_state }) => power_state ?? "not listed" },
