@@ -11,6 +11,7 @@ from nodetracker.cpuset import CpuSet
 from nodetracker.model.candidate import CandidateOrder
 from nodetracker.model.pci_request import Alias
 from nodetracker.model.pci_spec import DeviceSpec
+from nodetracker.model.provider_config import ProviderConfig
 
 DEFAULT_AUDIT_INTERVAL = 60
 """Seconds between audits unless configured."""
@@ -65,6 +66,7 @@ class Policy:
         numa_networks: network -> ids of the NUMA cells of its interfaces.
         held_fact_expiry: seconds after which a held fact is unknown.
         host_ip: address stored in the rows.
+        providers: what provider.yaml files add to nodes; no two identify one node alike.
     """
 
     reserved_cpus: int = 0
@@ -79,6 +81,7 @@ class Policy:
     host_ip: str = "127.0.0.1"
     pci: PciPolicy = PciPolicy()
     numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    providers: tuple[ProviderConfig, ...] = ()
 
     def without_held_facts(self) -> "Policy":
         """Return this policy for a node that exists no longer: failed facts are not held."""

@@ -73,6 +73,14 @@ class Agent:
     notifier: "NotificationSender | None"
     read_status: Callable[[], AgentStatus]
 
+    def check(self, settings: AgentSettings) -> None:
+        """Check settings of a reload against the nodes.
+
+        Raises:
+            ConfigError: they do not fit.
+        """
+        self.manager.check(settings)
+
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings, as far as they may change in a running agent."""
         self.probes.change_timeout(settings.probe_timeout)

@@ -12,6 +12,7 @@ from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.conf import scheduler
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
+from nodetracker.conf.provider_files import read_provider_files
 from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.errors import ConfigError
 from nodetracker.host.address import read_own_address
@@ -209,6 +210,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         held_fact_expiry=group.held_fact_expiry,
         host_ip=conf.my_ip or read_own_address(),
         pci=_build_pci_policy(conf),
+        providers=read_provider_files(Path(group.provider_config_location)),
         numa_networks=dict(_numa_network(entry) for entry in group.numa_network or ()),
     )
 

@@ -148,7 +148,7 @@ def run_agent(
         # On a copy first, so that an invalid value is rejected before anything changes.
         candidate = cfg.ConfigOpts()
         load(candidate, register_options_for_check)
-        build_settings(candidate)
+        agent.check(build_settings(candidate))
         _check_log_config(candidate.log_config_append)
         for endpoint in endpoints:
             endpoint.reload_certificate()

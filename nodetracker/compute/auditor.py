@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from nodetracker.accounting.audit.provider_config import check_configs, list_unused_configs
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
@@ -65,6 +66,9 @@ class Auditor:
                 self.writer.write(run, readings)
             self._reconcile_orphans(run, listing)
         run.warnings += known_warnings
+        if startup is not None:
+            check_configs(startup.providers, self.rows.values())
+        run.warnings += list_unused_configs(self.writer.policy.providers, self.rows.values())
         run.warnings += self.warnings.list_host_warnings(self._listing_error)
         self._errors = run.errors
         return self._report(run)

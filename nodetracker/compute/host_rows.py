@@ -57,6 +57,10 @@ class HostRows(Mapping[str, NodeRecord]):
     def __len__(self) -> int:
         return len(self._records)
 
+    def list_records(self) -> list[NodeRecord]:
+        """Return the rows; unlike iteration, it is safe while another thread loads them."""
+        return list(self._records.values())
+
     @property
     def is_loaded(self) -> bool:
         """False when the next `load` reads all rows whatever their versions are."""

@@ -181,12 +181,14 @@ class ComputeManager:
         """The policy of this host's claims, as configured now."""
         return self._tracker.policy
 
+    def check(self, settings: AgentSettings) -> None:
+        """See `ResourceTracker.check`."""
+        self._tracker.check(settings)
+
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings from the next audit on."""
         self._settings = settings
         self._tracker.reconfigure(settings)
-
-    # Called by the hooks and by other threads.
 
     def update_available_resource(self, startup: bool = False) -> AuditReport:
         """Run one audit now and notify the observers.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
+from nodetracker.accounting.audit.provider_config import check_configs
 from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.compute.audit_queue import AuditQueue
@@ -85,6 +86,14 @@ class ResourceTracker:
             settings.is_packing_cells,
             settings.policy.pci.aliases,
         )
+
+    def check(self, settings: AgentSettings) -> None:
+        """Check other settings against the nodes as they are known.
+
+        Raises:
+            ConfigError: two entries of provider.yaml files are for one node.
+        """
+        check_configs(settings.policy.providers, self._rows.list_records())
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings from the next audit on."""

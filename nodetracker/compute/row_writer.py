@@ -56,6 +56,11 @@ class RowWriter:
         self._monotonic = monotonic
         self._unreported: list[NodeChange] = []
 
+    @property
+    def policy(self) -> Policy:
+        """The policy by which nodes are accounted now."""
+        return self._settings.policy
+
     def reconfigure(self, settings: AgentSettings) -> None:
         """Write by other settings from now on."""
         self._settings = settings

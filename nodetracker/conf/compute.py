@@ -154,6 +154,15 @@ OPTIONS = (
         mutable=True,
         help="CPUs to which guests may be pinned, e.g. 16-31.",
     ),
+    cfg.StrOpt(
+        "provider_config_location",
+        mutable=True,
+        default="/etc/nodetracker/provider_config",
+        regex=ABSOLUTE_PATH,
+        help="Directory of provider.yaml files in Nova's format. They add custom resource classes "
+        "and traits to nodes' rows, by which claims are admitted. All files whose name ends in "
+        ".yaml are read, at the start and at a reload.",
+    ),
     cfg.BoolOpt(
         "packing_host_numa_cells_allocation_strategy",
         default=False,

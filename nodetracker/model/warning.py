@@ -43,6 +43,7 @@ class WarningKind(enum.StrEnum):
     PLACEMENT_REFUSED = "placement_refused"
     PLACEMENT_FOREIGN = "placement_foreign"
     PLACEMENT_LEAKED = "placement_leaked"
+    PROVIDER_CONFIG = "provider_config"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})

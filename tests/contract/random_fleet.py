@@ -149,6 +149,7 @@ class RandomFleet:
         pick = self._random
         inventory = {
             "CUSTOM_FPGA": {"total": 2, "reserved": pick.choice((0, 1)), "allocation_ratio": 1.5}
+            | pick.choice(({}, {}, {"max_unit": 1}, {"min_unit": 2}, {"step_size": 2}))
         }
         gpus = [{"address": f"0000:c{number}:00.0"} for number in (1, 2)]
         return make_values(

@@ -49,6 +49,7 @@ CAN_WAIT = {
     WarningKind.CLAIM_EXPIRED,  # ends by itself
     WarningKind.CLAIMED_TWICE,  # charged in full
     WarningKind.PLACEMENT_FOREIGN,  # others' own affair
+    WarningKind.PROVIDER_CONFIG,  # the entry is for no node
 }
 
 

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -147,6 +148,45 @@ def test_a_reload_with_a_bad_value_changes_nothing(shell: Shell) -> None:
             agent.wait_for("Configuration reloaded")
         assert shell.is_alive(agent)
         assert "Traceback" not in agent.output()
+
+
+LICENSES = """
+meta: {{schema_version: '1.0'}}
+providers:
+  - identification: {{uuid: $COMPUTE_NODE}}
+    inventories: {{additional: [CUSTOM_LICENSE: {{total: {}}}]}}
+"""
+
+
+def test_provider_files_are_read_again_unless_one_is_malformed(idle: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "providers" / "licenses.yaml"
+    path.parent.mkdir()
+
+    def read() -> int:
+        shown = idle.programs.ask("node", "show", "host-1", "node-1")
+        total: int = shown["inventory"]["CUSTOM_LICENSE"]["total"]
+        return total
+
+    path.write_text(LICENSES.format(3))
+    options: dict[str, Any] = {**idle.options, "provider_config_location": path.parent}
+    idle.programs.configure(**options)
+    with idle.run() as agent:
+        assert read() == 3
+        path.write_text(LICENSES.format("many"))
+        idle.programs.configure(**options, reserved_host_memory_mb=4096)
+        agent.process.send_signal(signal.SIGHUP)
+        agent.wait_for(f"{path}: provider $COMPUTE_NODE: inventories.additional: CUSTOM_LICENSE: ")
+        assert agent.output().count("Configuration not reloaded") == 1
+        assert (read(), idle.programs.ask("node", "list")[0]["memory_mb_used"]) == (3, 512)
+        path.write_text(LICENSES.format(7))
+        idle.programs.configure(**options)
+        agent.process.send_signal(signal.SIGHUP)
+        agent.wait_for("Configuration reloaded")
+        wait_until(lambda: read() == 7)
+    path.write_text("providers: []")
+    with idle.programs.start() as agent:
+        assert agent.process.wait(30) == 78
+        assert f"{path}: meta: is missing" in agent.output()
 
 
 @pytest.mark.parametrize("content", [None, "[loggers]\nkeys = root\n"])

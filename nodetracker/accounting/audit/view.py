@@ -9,6 +9,11 @@ from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.facts import track_facts
 from nodetracker.accounting.audit.partial_guests import complete_listing
+from nodetracker.accounting.audit.provider_config import (
+    find_config,
+    inventory_column,
+    traits_column,
+)
 from nodetracker.accounting.audit.reading_warnings import (
     list_cpu_set_warnings,
     list_reading_warnings,
@@ -67,7 +72,7 @@ def account(
     moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _assign_devices(snapshot, stored, policy, reconciliation)
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
-    known = replace(before, **_known_columns(snapshot, policy, before), facts=facts)
+    known = replace(before, **_known_columns(snapshot, policy, stored), facts=facts)
     missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
     values = _with_usage(known, claims.values(), guests, devices)
     return NodeView(
@@ -189,7 +194,10 @@ def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing
     return replace(fact, value=replace(fact.value, guests=guests))
 
 
-def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -> dict[str, Any]:
+def _known_columns(
+    snapshot: HostSnapshot, policy: Policy, stored: NodeRecord | None
+) -> dict[str, Any]:
+    before = stored.values if stored else NodeValues()
     columns = inventory.policy_columns(
         policy,
         before,
@@ -221,8 +229,13 @@ def _known_columns(snapshot: HostSnapshot, policy: Policy, before: NodeValues) -
     columns["metrics"] = _metrics(snapshot, before)
     if snapshot.hypervisor.value is not None:
         columns["overhead"] = {"memory_mb": snapshot.overhead_mb} if snapshot.overhead_mb else {}
-        columns["traits"] = sorted(snapshot.traits)
         columns["tracks_resources"] = snapshot.tracks_resources
+    uuid = stored.uuid if stored else snapshot.uuid
+    config = find_config(policy.providers, uuid, snapshot.nodename)
+    # Traits that a file no longer has remain until the driver's are read again.
+    traits = before.traits if snapshot.hypervisor.value is None else snapshot.traits
+    columns["traits"] = traits_column(traits, config)
+    columns["inventory"] = inventory_column(before.inventory, config)
     return columns
 
 

@@ -87,9 +87,9 @@ class ResourceVerdict:
         limit: the most that may be used in total; None = unlimited.
         used: by the reservation and all workloads together.
         free: limit - used, may be negative; None = unlimited.
-        excess: how much more than the total, placement's max_unit, the claim
-            requests, without the driver's overhead; None if it does not, or
-            brings a limit, null included.
+        excess: how much more than `max_unit` the claim requests, without the
+            driver's overhead; None if it does not, or brings a limit, null included.
+        max_unit: the largest amount of one claim, None = the total.
     """
 
     resource: str
@@ -101,6 +101,7 @@ class ResourceVerdict:
     free: float | None
     requested: float
     excess: float | None = None
+    max_unit: float | None = None
 
     @property
     def is_free(self) -> bool:
@@ -184,6 +185,7 @@ def admit(
             refusals.append(Refusal(AdmissionCheck.CLASSES, reason))
         else:
             verdicts.append(_evaluate(resource, capacity, Demand(amount), request.limits))
+            refusals += _refuse_units(resource, capacity, amount)
     missing = sorted(set(request.required_traits) - set(values.traits))
     refusals += [Refusal(AdmissionCheck.TRAITS, f"trait {trait} is missing") for trait in missing]
     refusals += [
@@ -203,7 +205,7 @@ def _evaluate(
         requested_limit = limits[resource]
         limit = None if requested_limit is None else requested_limit * parts
     used = capacity.used - demand.credited
-    excess = demand.requested - demand.overhead - capacity.total
+    excess = demand.requested - demand.overhead - capacity.largest
     return ResourceVerdict(
         resource=resource,
         total=capacity.total / parts,
@@ -214,7 +216,19 @@ def _evaluate(
         free=None if limit is None else (limit - used) / parts,
         requested=demand.requested / parts,
         excess=excess / parts if excess > 0 and resource not in limits else None,
+        max_unit=None if capacity.max_unit is None else capacity.max_unit / parts,
     )
+
+
+def _refuse_units(resource: str, capacity: Capacity, amount: int) -> list[Refusal]:
+    """Return the reasons why placement would not accept an amount of a class."""
+    reasons = []
+    if 0 < amount < capacity.min_unit:
+        reasons.append(f"Requested {resource} {amount} < min_unit {capacity.min_unit}")
+    if amount % capacity.step_size:
+        step = capacity.step_size
+        reasons.append(f"Requested {resource} {amount} is not a multiple of step_size {step}")
+    return [Refusal(AdmissionCheck.CLASSES, reason) for reason in reasons]
 
 
 def _refuse(verdict: ResourceVerdict) -> Refusal:
@@ -224,8 +238,9 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
         requested = render_amount(verdict.requested)
         reason = f"Free {label} {verdict.free:.2f}{suffix} < requested {requested}{suffix}"
     else:
-        requested = render_amount(verdict.total + (verdict.excess or 0))
-        max_unit = render_amount(verdict.total)
+        largest = verdict.total if verdict.max_unit is None else verdict.max_unit
+        requested = render_amount(largest + (verdict.excess or 0))
+        max_unit = render_amount(largest)
         reason = f"Requested {label} {requested}{suffix} > max_unit {max_unit}{suffix}"
     return Refusal(unit.check if unit else AdmissionCheck.CLASSES, reason)
 

@@ -16,12 +16,26 @@ from nodetracker.units import MIB_PER_GIB, MILLI
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """A node's capacity and usage of one resource, in parts."""
+    """A node's capacity and usage of one resource, in parts.
+
+    Attributes:
+        min_unit: the least amount of a claim.
+        step_size: amounts of claims are multiples of it.
+        max_unit: the largest amount of a claim, None = `total`.
+    """
 
     total: int
     reserved: int
     used: int
     ratio: float
+    min_unit: int = 1
+    max_unit: int | None = None
+    step_size: int = 1
+
+    @property
+    def largest(self) -> int:
+        """The largest amount of a claim."""
+        return self.total if self.max_unit is None else self.max_unit
 
     @property
     def own_limit(self) -> int:
@@ -87,4 +101,7 @@ def capacity_of_class(
         reserved,
         reserved + used.get(resource, 0),
         entry.get("allocation_ratio", 1.0),
+        entry.get("min_unit", 1),
+        entry.get("max_unit"),
+        entry.get("step_size", 1),
     )

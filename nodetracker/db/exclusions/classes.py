@@ -60,15 +60,30 @@ def has_class(name: str) -> Condition:
 def fails_class(
     name: str, amount: int, claimed: Amount, limits: Mapping[str, int | None]
 ) -> Condition:
-    """Return the condition that a node lacks an amount of a class, or the class."""
-    is_missing = json_number(_nodes.inventory, name, "total").is_(None)
-    if not amount or (name in limits and limits[name] is None):
-        return is_missing
-    total = json_number(_nodes.inventory, name, "total")
-    reserved = sa.func.coalesce(json_number(_nodes.inventory, name, "reserved"), double(0))
-    ratio = sa.func.coalesce(json_number(_nodes.inventory, name, "allocation_ratio"), double(1))
+    """Return the condition that a node lacks the class or an amount of it, or has other units."""
+    fails: list[Condition] = [_number(name, "total", None).is_(None)]
+    if amount:
+        step = sa.cast(_number(name, "step_size", 1), sa.BigInteger())
+        fails.append(double(amount) < _number(name, "min_unit", 1))
+        fails.append(sa.literal(amount, sa.BigInteger()) % step != 0)
+        fails += _fails_amount(name, amount, claimed, limits)
+    return sa.or_(*fails)
+
+
+def _fails_amount(
+    name: str, amount: int, claimed: Amount, limits: Mapping[str, int | None]
+) -> list[Condition]:
+    total, reserved = _number(name, "total", None), _number(name, "reserved", 0)
     wanted = double(amount) + claimed
-    limit = limits.get(name)
-    if limit is not None:
-        return sa.or_(is_missing, wanted + reserved > double(limit))
-    return sa.or_(is_missing, wanted > (total - reserved) * ratio, double(amount) > total)
+    if name in limits:
+        limit = limits[name]
+        return [] if limit is None else [wanted + reserved > double(limit)]
+    largest = sa.func.coalesce(_number(name, "max_unit", None), total)
+    ratio = _number(name, "allocation_ratio", 1)
+    return [wanted > (total - reserved) * ratio, double(amount) > largest]
+
+
+def _number(name: str, key: str, default: int | None) -> Amount:
+    """Return a number of a class's inventory."""
+    found = json_number(_nodes.inventory, name, key)
+    return found if default is None else sa.func.coalesce(found, double(default))

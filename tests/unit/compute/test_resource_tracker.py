@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import (
+    ClaimRefusedError,
     ConfigError,
     ConflictError,
     FencedError,
@@ -25,9 +27,10 @@ from nodetracker.loops import Progress
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import FactState
-from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.provider_config import ClassInventory, ProviderConfig
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AgentKey
+from nodetracker.ports import AgentKey, CandidatePolicy
 from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
@@ -621,6 +624,54 @@ def test_an_audit_notes_its_progress(store, clock, tmp_path):
     agent = TrackedHost(store, path, clock, probe_timeout=30, progress=progress)
     agent.audit(*(node(number) for number in range(250)))
     assert progress.count >= 3
+
+
+LICENSE = ProviderConfig(
+    "l.yaml", name="node-1", inventories={"CUSTOM_LICENSE": ClassInventory(4, reserved=1)}
+)
+
+
+def test_classes_of_provider_files_are_claimed_and_refused(store, clock, tmp_path):
+    policy = Policy(providers=(LICENSE,))
+    tracked = TrackedHost(store, tmp_path / "inventory.yaml", clock, policy)
+    tracked.audit(node(1), node(2), startup=True)
+    store.report_state(tracked.key, 1, AuditState(0.0))
+
+    def ask(amount):
+        workload = {"uuid": str(uuid.uuid4())}
+        return parse_claim_request(
+            {"workload": workload, "resources": {"CUSTOM_LICENSE": amount}, "host": HOST}
+        )
+
+    admission = tracked.tracker.policy
+    store.create_claim(ask(2), HOST, "node-1", admission)
+    with pytest.raises(ClaimRefusedError, match="Free CUSTOM_LICENSE 1.00 < requested 2"):
+        store.create_claim(ask(2), HOST, "node-1", admission)
+    with pytest.raises(ClaimRefusedError, match="is not a resource class of this node"):
+        store.create_claim(ask(1), HOST, "node-2", admission)
+    page = store.find_candidates(ask(1), CandidatePolicy(60), 10)
+    assert [candidate.nodename for candidate in page.nodes] == ["node-1"]
+
+
+def test_two_provider_entries_of_a_node_stop_the_start_and_no_later_audit(store, clock, tmp_path):
+    uuids = {"uuid": "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"}
+    again = ProviderConfig("u.yaml", uuid=uuids["uuid"])
+    tracked = TrackedHost(
+        store, tmp_path / "inventory.yaml", clock, Policy(providers=(LICENSE, again))
+    )
+    assert tracked.audit(node(1, **uuids)).warnings == ()
+    with pytest.raises(ConfigError, match="has another entry, node-1 in l.yaml"):
+        tracked.audit(startup=True)
+    settings = AgentSettings(HOST, "", Policy(providers=(again, LICENSE)))
+    with pytest.raises(ConfigError, match="has another entry"):
+        tracked.tracker.check(settings)
+
+
+def test_a_provider_entry_of_no_node_is_a_warning(store, clock, tmp_path):
+    tracked = TrackedHost(store, tmp_path / "inventory.yaml", clock, Policy(providers=(LICENSE,)))
+    (warning,) = tracked.audit(node(2)).warnings
+    assert (warning.kind, warning.item) == (WarningKind.PROVIDER_CONFIG, "node-1")
+    assert tracked.audit(node(1), node(2)).warnings == ()
 
 
 def test_a_cpu_set_without_an_online_cpu_stops_the_start_and_no_later_audit(store, clock, tmp_path):

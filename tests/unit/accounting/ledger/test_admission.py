@@ -158,6 +158,37 @@ def test_a_further_class_has_neither_reservation_nor_ratio_by_default():
     assert reasons(node, resources={"CUSTOM_FPGA": 3}) == ("Free CUSTOM_FPGA 2.00 < requested 3",)
 
 
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [
+        (4, ()),
+        (8, ()),
+        (2, ("Requested CUSTOM_LICENSE 2 < min_unit 4",)),
+        (6, ()),
+        (7, ("Requested CUSTOM_LICENSE 7 is not a multiple of step_size 2",)),
+        (10, ("Requested CUSTOM_LICENSE 10 > max_unit 8",)),
+        (1, (
+            "Requested CUSTOM_LICENSE 1 < min_unit 4",
+            "Requested CUSTOM_LICENSE 1 is not a multiple of step_size 2",
+        )),
+    ],
+)  # fmt: skip
+def test_the_units_of_a_further_class_are_placements(amount, expected):
+    units = {"min_unit": 4, "max_unit": 8, "step_size": 2}
+    node = replace(EMPTY, inventory={"CUSTOM_LICENSE": {"total": 20} | units})
+    assert reasons(node, resources={"CUSTOM_LICENSE": amount}) == expected
+
+
+def test_the_largest_unit_may_exceed_the_total_and_a_limit_replaces_it():
+    node = replace(
+        EMPTY, inventory={"CUSTOM_A": {"total": 2, "max_unit": 9, "allocation_ratio": 4.0}}
+    )
+    assert reasons(node, resources={"CUSTOM_A": 8}) == ()
+    lower = replace(node, inventory={"CUSTOM_A": {"total": 9, "max_unit": 2}})
+    assert reasons(lower, resources={"CUSTOM_A": 3}, limits={"CUSTOM_A": 5}) == ()
+    assert reasons(lower, resources={"CUSTOM_A": 3}) != ()
+
+
 def test_an_unknown_total_refuses_every_amount():
     lost = FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")
     held = replace(lost, state=FactState.HELD)

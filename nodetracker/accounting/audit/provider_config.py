@@ -1,0 +1,85 @@
+"""Add to nodes what the operator's provider.yaml files have for them."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
+from nodetracker.errors import ConfigError
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.provider_config import ProviderConfig
+from nodetracker.model.warning import (
+    WARNING_ITEM_LENGTH,
+    WHOLE_HOST,
+    HostWarning,
+    WarningKind,
+)
+
+
+def find_config(
+    configs: Iterable[ProviderConfig], uuid: str | None, nodename: str
+) -> ProviderConfig | None:
+    """Return the entry of a node: by its uuid, else by its name, else that of every node.
+
+    Args:
+        uuid: None when it is not known yet.
+    """
+    every_node = None
+    by_name = None
+    for config in configs:
+        if uuid is not None and config.uuid == uuid:
+            return config
+        if config.name == nodename:
+            by_name = config
+        elif config.is_for_every_node:
+            every_node = config
+    return by_name or every_node
+
+
+def inventory_column(before: Mapping[str, Any], config: ProviderConfig | None) -> dict[str, Any]:
+    """Build the column ``inventory``: the driver's classes, as stored, and those of the files.
+
+    Args:
+        before: the stored column.
+    """
+    own = {name: entry for name, entry in before.items() if name == GPU_RESOURCE_CLASS}
+    added = {} if config is None else config.inventories
+    return own | {name: entry.as_entry() for name, entry in sorted(added.items())}
+
+
+def traits_column(traits: Collection[str], config: ProviderConfig | None) -> list[str]:
+    """Build the column ``traits``: the driver's and those of the files."""
+    return sorted({*traits, *(() if config is None else config.traits)})
+
+
+def check_configs(configs: Sequence[ProviderConfig], nodes: Iterable[NodeRecord]) -> None:
+    """Check that no node has two entries of its own.
+
+    Raises:
+        ConfigError: one has; the message names the node, both files and both entries.
+    """
+    for node in nodes:
+        own = [c for c in configs if node.uuid == c.uuid or node.nodename == c.name]
+        if len(own) > 1:
+            first, second = own[:2]
+            raise ConfigError(
+                f"{second.source}: provider {second.identification}: node {node.nodename} "
+                f"(uuid {node.uuid}) has another entry, {first.identification} in {first.source}"
+            )
+
+
+def list_unused_configs(
+    configs: Iterable[ProviderConfig], nodes: Collection[NodeRecord]
+) -> list[HostWarning]:
+    """Return a warning of each entry that identifies no node of the host."""
+    known = {node.uuid for node in nodes} | {node.nodename for node in nodes}
+    return [
+        HostWarning(
+            WarningKind.PROVIDER_CONFIG,
+            WHOLE_HOST,
+            config.identification[:WARNING_ITEM_LENGTH],
+            f"{config.source}: provider {config.identification}: no node of this host has this "
+            f"{'name' if config.uuid is None else 'uuid'}; the entry is ignored",
+        )
+        for config in configs
+        if not config.is_for_every_node and config.identification not in known
+    ]
