@@ -168,6 +168,15 @@ class TestViews:
             tab.check()
             assert tab.problems == []
 
+    def test_one_that_fails_leaves_the_others(self, browser, scene):
+        with open_tab(browser, scene) as tab:
+            page = tab.page
+            page.route("**/v1/services?*", lambda route: route.fulfill(json={"services": [None]}))
+            page.get_by_role("link", name="Services").click()
+            page.get_by_text("This view failed").wait_for()
+            page.get_by_role("link", name="Moves").click()
+            page.locator("main").get_by_text("migration").first.wait_for()
+
     def test_the_theme_can_be_chosen(self, browser, scene):
         with open_tab(browser, scene, color_scheme="light") as tab:
             page = tab.page

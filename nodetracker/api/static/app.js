@@ -6,7 +6,7 @@ import { countNodes, findProblems, levelOf, praise, setIcon } from "./health.js"
 import { announce } from "./live.js";
 import { Login, Logout } from "./login.js";
 import { useOutage, usePoll } from "./poll.js";
-import { html, render, useEffect, useMemo, useRef } from "./preact.js";
+import { html, render, useEffect, useErrorBoundary, useMemo, useRef } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
 import { findRoute, MENU } from "./routes.js";
 import { ThemeSwitch } from "./theme.js";
@@ -44,6 +44,13 @@ function useTab(title) {
   return error?.status === 401;
 }
 
+// Render a view; if that fails, say so and keep the rest of the page.
+function View({ view, params }) {
+  const [error] = useErrorBoundary();
+  if (!error) return html`<${view} ...${params} />`;
+  return html`<p class="error" role="alert">This view failed: ${error.message}. Reload the page to try again.</p>`;
+}
+
 function App() {
   const { path } = useLocation();
   const found = findRoute(path);
@@ -71,7 +78,7 @@ function App() {
     <main id="main" tabindex="-1" ref=${main} class=${outage ? "old" : ""}>${isLoggedOut ? html`<${Login} />` : html`
       ${!found?.route.hasOwnTitle && html`<h1 class=${path === "/" ? "hidden-text" : ""}>${title}</h1>`}
       ${found
-        ? html`<${found.route.view} key=${path} ...${found.params} />`
+        ? html`<${View} key=${path} view=${found.route.view} params=${found.params} />`
         : html`<p>No view has this address. <a href=${hrefOf("/")}>Go to the overview.</a></p>`}`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;

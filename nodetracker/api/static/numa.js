@@ -171,7 +171,7 @@ function Distances({ cells }) {
   return html`<table class="distances">
     <caption>Distances</caption>
     <thead><tr><td></td>${cells.map(({ id }) => html`<th scope="col">${id}</th>`)}</tr></thead>
-    <tbody>${cells.map(({ id, distances }) => html`<tr>
+    <tbody>${cells.map(({ id, distances = {} }) => html`<tr>
       <th scope="row">${id}</th>
       ${cells.map((other) => html`<td>${distances[other.id] ?? "?"}</td>`)}
     </tr>`)}</tbody>
@@ -193,5 +193,5 @@ export function NumaMap({ node, claims, nameOf }) {
     <ul class="legend">${Object.entries(STATES).map(([state, text]) => html`<li>
       <svg class="key" width="14" height="14" aria-hidden="true"><${Square} cpu=${{ state, users: [] }} x="0" y="0" onPoint=${() => {}} /></svg>
       ${text}</li>`)}</ul>
-    ${cells.length > 1 && cells.some(({ distances }) => Object.keys(distances).length > 0) && html`<${Distances} cells=${cells} />`}`;
+    ${cells.length > 1 && cells.some(({ distances = {} }) => Object.keys(distances).length > 0) && html`<${Distances} cells=${cells} />`}`;
 }

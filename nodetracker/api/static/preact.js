@@ -1,4 +1,4 @@
 // Preact and htm, under one name for all modules.
 export {
-  Component, html, render, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState,
+  Component, html, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useReducer, useRef, useState,
 } from "./vendor/standalone.module.js";

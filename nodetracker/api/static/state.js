@@ -32,5 +32,5 @@ export function wordsOf({ state, status, maintenance, freshness }) {
   return words;
 }
 
-// Render the state of a node or service.
-export const State = ({ of }) => wordsOf(of).map((word) => html`<${Mark} word=${word} />`);
+// Render the state of a node or service; lines may break between its words.
+export const State = ({ of }) => wordsOf(of).map((word) => [html`<${Mark} word=${word} />`, " "]);
