@@ -57,7 +57,7 @@ class _Family:
     """A gauge of amounts, of the fleet and of each node.
 
     Attributes:
-        text: ``{}`` stands for what has the amounts.
+        text: ``{}`` is replaced by what has the amounts.
     """
 
     name: str
