@@ -64,6 +64,7 @@ COMMANDS: dict[str, str] = {
     "node show": "node:ShowNode",
     "node stats": "node:NodeStats",
     "node diff": "node:DiffNode",
+    "overview": "overview:ShowOverview",
     "service delete": "service:DeleteService",
     "service list": "service:ListServices",
     "service set": "service:SetService",

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TextIO
 
 from oslo_config import cfg
-from prettytable import PrettyTable
 
 from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.settings import build_database_settings, build_settings
+from nodetracker.cmd.fleet_watch import FleetSource, make_fleet_source
 from nodetracker.cmd.program import (
     leave,
     load_configuration,
@@ -22,6 +22,13 @@ from nodetracker.cmd.program import (
     run_program,
     start_logging,
 )
+from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.lines import make_line, plain_text
+from nodetracker.cmd.screen.output import Panel, PanelStream, Screen
+from nodetracker.cmd.screen.overview import draw_overview
+from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.cmd.screen.text import safe_text
 from nodetracker.compute.operations import OwnAgentDirectory
 from nodetracker.conf import api, default
 from nodetracker.conf.opts import register_options
@@ -29,6 +36,7 @@ from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.errors import ConfigError
 from nodetracker.model.audit import AuditReport
+from nodetracker.ports import AuditObserver
 
 PROGRAM = "nodetracker-standalone"
 _DESCRIPTION = (
@@ -39,9 +47,13 @@ _DESCRIPTION = (
 CONFIGURATION_FILE = "nodetracker.conf"
 
 _COLUMNS = (
-    "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
-    "running_vms", "total_containers",
-)  # fmt: skip
+    Column("node", ("nodename",)),
+    Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
+    Column("memory", ("memory_mb_used", "memory_mb"), Kind.SHARE_MIB),
+    Column("disk", ("local_gb_used", "local_gb"), Kind.SHARE_GIB),
+    Column("vms", ("running_vms",), Kind.NUMBER, 1),
+    Column("containers", ("total_containers",), Kind.NUMBER, 2),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +78,10 @@ def _run(arguments: Sequence[str]) -> int:
     cfg.set_defaults(default.OPTIONS, state_path=str(default_state_path()))
     cfg.set_defaults(api.OPTIONS, auth_strategy="noauth")
     load(conf, register_options)
+    terminal = detect_terminal(sys.stdout)
+    panel = Panel(sys.stdout) if terminal.is_interactive else None
+    if panel is not None and sys.stderr.isatty():
+        sys.stderr = PanelStream(sys.stderr, panel)
     start_logging(conf)
     settings = build_settings(conf)
     state_path = Path(settings.state_path)
@@ -79,7 +95,11 @@ def _run(arguments: Sequence[str]) -> int:
     store = open_store(database)
     revisions.sync(store.engine)
     own_file = _write_own_file(state_path, settings.host)
-    agent = build_agent(conf, observers=[TablePrinter(sys.stdout)], store=store)
+    printer: AuditObserver = TablePrinter(sys.stdout)
+    if panel is not None:
+        source = make_fleet_source(store, settings.service_down_time, conf.compute.held_fact_expiry)
+        printer = OverviewPrinter(source, panel, sys.stdout)
+    agent = build_agent(conf, observers=[printer], store=store)
     agents = OwnAgentDirectory(settings.host, agent.operations)
     server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")
@@ -90,34 +110,51 @@ def _run(arguments: Sequence[str]) -> int:
     return leave(run_agent(conf, load, agent, PROGRAM, [PatientServer(server)]))
 
 
+class OverviewPrinter:
+    """Shows the overview at the end of a terminal after each audit."""
+
+    def __init__(self, read: FleetSource, panel: Panel, out: TextIO) -> None:
+        self._read = read
+        self._panel = panel
+        self._out = out
+
+    def audited(self, report: AuditReport) -> None:
+        """Repaint the overview."""
+        if report.store_error is not None:
+            return  # it is in the log
+        terminal = detect_terminal(self._out)
+        lines = draw_overview(self._read(), terminal, terminal.height - 2)
+        self._panel.paint(Screen(self._out, terminal).render(lines))
+
+
 class TablePrinter:
-    """Prints the nodes after each audit on a terminal; elsewhere only after changes."""
+    """Prints the nodes after each audit that changed one."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def audited(self, report: AuditReport) -> None:
         """Print one table."""
-        is_wanted = self._out.isatty() or report.changes
-        if report.store_error is not None or not is_wanted:
+        if report.store_error is not None or not report.changes:
             return  # a store error is in the log
         try:
-            print(render_table(report), file=self._out, flush=True)
+            print(render_table(report), end="", file=self._out, flush=True)
         except BrokenPipeError:
             self._out = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - the reader has gone
 
 
 def render_table(report: AuditReport) -> str:
     """Return the nodes as a table, followed by their errors."""
-    table = PrettyTable(["nodename", *_COLUMNS])
-    table.align = "r"
-    table.align["nodename"] = "l"
-    for name, record in sorted(report.nodes.items()):
-        table.add_row([name, *(getattr(record.values, column) for column in _COLUMNS)])
+    names = [name for column in _COLUMNS[1:] for name in column.names]
+    rows = [
+        {"nodename": nodename} | {name: getattr(record.values, name) for name in names}
+        for nodename, record in sorted(report.nodes.items())
+    ]
     problems = [f"{name}: {error}" for name, error in sorted(report.errors.items())]
     if report.listing_error is not None:
         problems.append(report.listing_error)
-    return "\n".join([table.get_string(), *problems])
+    table = draw_table(_COLUMNS, rows, Terminal(), None)
+    return plain_text([*table, *(make_line(safe_text(problem)) for problem in problems)])
 
 
 def _manage() -> str:

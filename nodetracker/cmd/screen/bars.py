@@ -15,7 +15,7 @@ _FILLS = {  # style -> character, its ASCII form
     Style.CLAIMED: ("█", "#"),
     Style.UNCLAIMED: ("▓", "+"),
     Style.FREE: ("░", "."),
-    Style.EXCESS: ("█", "!"),
+    Style.EXCESS: ("»", ">"),
 }
 PARTS = (Style.RESERVED, Style.CLAIMED, Style.UNCLAIMED)
 

@@ -112,3 +112,24 @@ class Panel:
     def _write(self) -> None:
         self._out.write("".join(f"{text}\n" for text in self._texts))
         self._out.flush()
+
+
+class PanelStream:
+    """A terminal's stream whose lines are written above a panel; all else is the stream's own."""
+
+    def __init__(self, stream: IO[str], panel: Panel) -> None:
+        self._stream = stream
+        self._panel = panel
+        self._started = ""
+
+    def write(self, text: str) -> int:
+        """Write the lines that are complete; the rest waits for its newline."""
+        complete, newline, rest = (self._started + text).rpartition("\n")
+        self._started = rest
+        if newline:
+            self._panel.above(complete + newline)
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        """Return an attribute of the stream."""
+        return getattr(self._stream, name)

@@ -6,12 +6,9 @@ from nodetracker.model.audit import AuditReport
 
 def test_a_closed_output_does_not_stop_the_agent():
     class Closed(io.StringIO):
-        def isatty(self):
-            return True
-
         def write(self, text):
             raise BrokenPipeError
 
     printer = TablePrinter(Closed())
     for _ in range(2):
-        printer.audited(AuditReport())
+        printer.audited(AuditReport(changes=(None,)))

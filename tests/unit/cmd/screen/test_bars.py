@@ -16,10 +16,10 @@ from nodetracker.cmd.screen.terminal import Terminal
         (ResourceUse(1000, claimed=1), "█░░░░░░░░░"),
         (ResourceUse(1000, claimed=999), "█████████░"),
         (ResourceUse(100, claimed=100), "██████████"),
-        (ResourceUse(100, reserved=10, claimed=110), "▒███████████"),
-        (ResourceUse(100, claimed=1000), "██████████" + "███"),
+        (ResourceUse(100, reserved=10, claimed=110), "▒█████████»»"),
+        (ResourceUse(100, claimed=1000), "██████████" + "»»»"),
         (ResourceUse(0), "░░░░░░░░░░"),
-        (ResourceUse(0, claimed=1), "██████████" + "███"),
+        (ResourceUse(0, claimed=1), "██████████" + "»»»"),
     ],
 )
 def test_a_bar_has_a_cell_for_each_share_and_continues_beyond_its_end(use, bar):
@@ -30,4 +30,4 @@ def test_a_bar_needs_no_unicode():
     use = ResourceUse(100, reserved=10, claimed=50, unclaimed=60)
     drawn = plain_text([draw_bar(use, 10, 3, Terminal(has_unicode=False))]).rstrip()
     assert drawn.isascii()
-    assert drawn[10:] == "!!"
+    assert drawn[10:] == ">>"

@@ -1,0 +1,155 @@
+"""Watch the fleet on a terminal: read it in a thread, repaint it, survive outages."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TextIO
+
+from nodetracker.accounting.reports.overview import build_overview
+from nodetracker.accounting.reports.problems import find_problems, select_host
+from nodetracker.cmd.screen.lines import BLANK, Line, Piece, Style, cut_line, dim_lines
+from nodetracker.cmd.screen.node_lines import FleetView
+from nodetracker.cmd.screen.output import Screen, full_screen
+from nodetracker.cmd.screen.overview import draw_overview
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.cmd.screen.text import render_error
+from nodetracker.errors import NodetrackerError, NotFoundError
+from nodetracker.ports import FleetReader
+
+FleetSource = Callable[[], FleetView]
+"""Reads the fleet. Raises the errors of `FleetReader.read_overview`, and NotFoundError."""
+
+_MAX_NODES = 1_000_000
+_SILENCE_SECONDS = 5.0
+
+
+def make_fleet_source(
+    store: FleetReader, service_down_time: int, held_fact_expiry: int, host: str | None = None
+) -> FleetSource:
+    """Return a function that reads the fleet.
+
+    Args:
+        held_fact_expiry: see `overview.freshness_of`.
+        host: only its nodes.
+    """
+
+    def read() -> FleetView:
+        rows = store.read_overview()
+        if host is not None:
+            rows = select_host(rows, host)
+        overview = build_overview(rows, service_down_time, held_fact_expiry, _MAX_NODES)
+        return FleetView(overview, find_problems(overview, rows))
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which the fleet cannot be read.
+
+    Attributes:
+        since: local time, for people.
+        reason: the last error, "" while there is only no answer.
+    """
+
+    since: str
+    reason: str
+
+
+def draw_picture(view: FleetView | None, outage: Outage | None, terminal: Terminal) -> list[Line]:
+    """Return a screen: the fleet, dimmed during an outage, whose start is the last line."""
+    if outage is None:
+        if view is None:
+            return [(Piece("reading the fleet", Style.DIM),)]
+        return draw_overview(view, terminal, terminal.height)
+    text = f"no answer since {outage.since}"
+    if view is not None:
+        text += "; this is the last picture"
+    if outage.reason:
+        text += f": {outage.reason}"
+    notice = cut_line((Piece(text, Style.BAD),), terminal.width, terminal.has_unicode)
+    if view is None:
+        return [notice]
+    return [*dim_lines(draw_overview(view, terminal, terminal.height - 2)), BLANK, notice]
+
+
+class FleetWatch:
+    """Repaints a terminal until Ctrl-C, and leaves the last picture on it."""
+
+    def __init__(self, read: FleetSource, out: TextIO, seconds: float) -> None:
+        self._read = read
+        self._out = out
+        self._seconds = seconds
+        self._found: SimpleQueue[FleetView | NodetrackerError | None] = SimpleQueue()
+        self._view: FleetView | None = None
+        self._outage: Outage | None = None
+
+    def run(self) -> None:
+        """Paint until Ctrl-C.
+
+        Raises:
+            NotFoundError: the host that is watched does not exist.
+        """
+        threading.Thread(target=self._read_all, name="fleet", daemon=True).start()
+        try:
+            with _resizes(self._found), full_screen(self._out):
+                while True:
+                    self._paint()
+                    self._take()
+        except KeyboardInterrupt:
+            pass
+        terminal = detect_terminal(self._out)
+        Screen(self._out, terminal).show(draw_picture(self._view, self._outage, terminal))
+
+    def _paint(self) -> None:
+        terminal = detect_terminal(self._out)
+        Screen(self._out, terminal).paint(draw_picture(self._view, self._outage, terminal))
+
+    def _take(self) -> None:
+        """Wait for the next reading, error or change of the terminal's size, and note it."""
+        silence = max(_SILENCE_SECONDS, 2 * self._seconds)
+        try:
+            found = self._found.get(timeout=silence)
+        except Empty:
+            self._note_outage("")
+            return
+        if isinstance(found, NotFoundError):
+            raise found
+        if isinstance(found, NodetrackerError):
+            self._note_outage(render_error(found))
+        elif found is not None:
+            self._view, self._outage = found, None
+
+    def _note_outage(self, reason: str) -> None:
+        since = self._outage.since if self._outage else time.strftime("%H:%M:%S")
+        self._outage = Outage(since, reason)
+
+    def _read_all(self) -> None:
+        while True:
+            try:
+                self._found.put(self._read())
+            except NodetrackerError as error:
+                self._found.put(error)
+            time.sleep(self._seconds)
+
+
+@contextmanager
+def _resizes(found: "SimpleQueue[FleetView | NodetrackerError | None]") -> Iterator[None]:
+    """Put None on the queue whenever the terminal's size changes; SIGTERM ends as Ctrl-C does."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {
+        signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda number, frame: found.put(None)),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, stop),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,186 @@
+"""Draw a line for each node of the overview: its state, bars, guests and first problem."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodetracker.accounting.reports.overview import Amounts, NodeLine, Overview, ResourceUse
+from nodetracker.accounting.reports.problems import NodeProblems, Problem, Severity
+from nodetracker.cmd.screen.bars import draw_bar
+from nodetracker.cmd.screen.lines import (
+    BLANK,
+    Line,
+    Piece,
+    Style,
+    cut_line,
+    line_width,
+    make_line,
+    pad_line,
+)
+from nodetracker.cmd.screen.states import draw_state, word_of
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.values import render_age, render_percent
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
+
+TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
+"""What resource classes are called."""
+
+_SMALL = (VCPU, MEMORY, DISK)
+_SMALL_WIDTHS = (3, 10)
+_ENDS = ("GUESTS", "READ")
+_PERCENT = 6
+_PROBLEM = 28
+_WITH_AGES = 100
+_LEAST_NAME = 24
+_LEAST_NARROW = 15  # of all names on a narrow terminal
+_GAP = Piece("  ")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """What the screen shows.
+
+    Attributes:
+        problems: of all nodes.
+    """
+
+    overview: Overview
+    problems: NodeProblems
+
+    def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
+        """Return a node's problems, the worst first."""
+        return self.problems.get((line.node.host, line.node.nodename), ())
+
+    def severity_of(self, line: NodeLine) -> Severity:
+        """Return how bad the worst problem of a node is."""
+        return max((found.severity for found in self.problems_of(line)), default=Severity.FINE)
+
+
+def word_of_node(line: NodeLine) -> str:
+    """Return the one word for a node: its state, or that it is not read."""
+    word = word_of(line.state, line.status, line.maintenance)
+    if line.state != "up" or line.freshness == "fresh":
+        return word
+    return "never read" if line.freshness == "never" else line.freshness.value
+
+
+def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -> list[Line]:
+    """Return the header and the lines of nodes; bars are as wide as the rest allows."""
+    has_names = any(line.node.host != line.node.nodename for line in nodes)
+    problems = [_draw_problems(view.problems_of(line), terminal) for line in nodes]
+    starts = [_draw_start(line, has_names, terminal) for line in nodes]
+    ends = [_draw_end(line) for line in nodes]
+    titles = ("STATE", "HOST", "NODE")[: len(starts[0])]
+    layout = _fit_nodes(
+        [_widest(title, [start[i] for start in starts]) for i, title in enumerate(titles)],
+        [_widest(title, [end[i] for end in ends]) for i, title in enumerate(_ENDS)],
+        max(map(line_width, problems)),
+        terminal.width,
+    )
+    bars = [TITLES[resource].upper().ljust(layout.bar + _PERCENT) for resource in _SMALL]
+    header = [
+        *(title.ljust(width) for title, width in zip(titles, layout.starts, strict=True)),
+        *bars,
+        *(title.rjust(width) for title, width in zip(_ENDS, layout.ends, strict=True)),
+    ]
+    lines: list[Line] = [(Piece("  ".join(header), Style.TITLE),)]
+    for line, start, end, problem in zip(nodes, starts, ends, problems, strict=True):
+        pieces: list[Piece] = []
+        for cell, width in zip(start, layout.starts, strict=True):
+            pieces += (*pad_line(cut_line(cell, width, terminal.has_unicode), width), _GAP)
+        for resource in _SMALL:
+            pieces += (*_draw_small(line.amounts, resource, layout.bar, terminal), _GAP)
+        for cell, width in zip(end, layout.ends, strict=True):
+            pieces += (*pad_line(cell, width, is_right=True), _GAP)
+        lines.append((*pieces, *problem))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeLayout:
+    """Widths of the columns of nodes: those before the bars, a bar, those after."""
+
+    starts: tuple[int, ...]
+    bar: int
+    ends: tuple[int, ...]
+
+
+def _fit_nodes(
+    starts: Sequence[int], ends: Sequence[int], problem: int, available: int
+) -> _NodeLayout:
+    """Return widths that fit: bars get narrower first, then names, at last the problem is cut.
+
+    Args:
+        starts: needed by the state and the names.
+        problem: needed by the longest problem.
+    """
+    gaps = 2 * (len(starts) + len(ends) + len(_SMALL))
+    wanted = min(_PROBLEM, problem)
+    room = available - gaps - sum(ends) - len(_SMALL) * _PERCENT - wanted
+    least, most = _SMALL_WIDTHS
+    bar = max(least, min(most, (room - sum(starts)) // len(_SMALL)))
+    names = list(starts[1:])
+    least = _LEAST_NAME * len(names) if available >= _WITH_AGES else _LEAST_NARROW
+    while sum(names) > max(room - starts[0] - len(_SMALL) * bar, least):
+        names[names.index(max(names))] -= 1
+    return _NodeLayout((starts[0], *names), bar, tuple(ends))
+
+
+def _widest(title: str, cells: Iterable[Line]) -> int:
+    return max(len(title), *map(line_width, cells))
+
+
+def _draw_start(line: NodeLine, has_names: bool, terminal: Terminal) -> list[Line]:
+    """Return the cells of state, host and, if any differs from its host, nodename."""
+    host, name = line.node.host, line.node.nodename
+    names = [host, *([name if name != host else ""] if has_names else [])]
+    return [
+        draw_state(word_of_node(line), terminal),
+        *(make_line(safe_text(text, terminal.has_unicode)) for text in names),
+    ]
+
+
+def _draw_end(line: NodeLine) -> list[Line]:
+    """Return the cells of the number of guests and the age of the reading."""
+    return [
+        make_line(str(sum(line.guests.values()))),
+        make_line(render_age(line.audit_age_seconds)),
+    ]
+
+
+def _draw_small(amounts: Amounts, resource: str, width: int, terminal: Terminal) -> Line:
+    """Return a small bar with its percentage."""
+    use = amounts.get(resource, ResourceUse())
+    used = use.total - use.free
+    style = Style.BAD if used > use.limit else Style.PLAIN
+    bar = draw_bar(use, width, 0, terminal)
+    return (*bar, Piece(f"{render_percent(used, use.total):>{_PERCENT}}", style))
+
+
+def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:
+    """Return the first problem of a node, and the number of the others."""
+    if not problems:
+        return BLANK
+    first = problems[0]
+    is_wide = terminal.width >= _WITH_AGES and first.age_seconds is not None
+    age = f" for {render_age(first.age_seconds)}" if is_wide else ""
+    more = f" (+{len(problems) - 1})" if len(problems) > 1 else ""
+    style = Style.BAD if first.severity is Severity.LOST else Style.WARNING
+    return make_line(Piece(safe_text(f"{first.text}{age}{more}", terminal.has_unicode), style))
+
+
+def draw_rest(rest: Sequence[NodeLine], terminal: Terminal) -> Line:
+    """Return the sum of the nodes that have no line."""
+    states: Mapping[str, int] = Counter(word_of_node(line) for line in rest)
+    shares = []
+    for resource in _SMALL:
+        use = sum((line.amounts.get(resource, ResourceUse()) for line in rest), ResourceUse())
+        share = render_percent(use.total - use.free, use.total)
+        shares.append(
+            f"{TITLES[resource] if resource == VCPU else TITLES[resource].lower()} {share}"
+        )
+    ellipsis = "…" if terminal.has_unicode else "..."
+    words = ", ".join(f"{count} {word}" for word, count in states.items())
+    text = f"{ellipsis} {len(rest)} more: {words}; {', '.join(shares)}"
+    return make_line(Piece(text, Style.DIM))

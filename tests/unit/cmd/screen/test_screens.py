@@ -1,0 +1,74 @@
+"""Whole screens compared with files in ``tests/golden/screens``; GOLDEN=write renews them."""
+
+import io
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from nodetracker.cmd.fleet_watch import Outage, draw_picture
+from nodetracker.cmd.screen.lines import line_width, plain_text
+from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.overview import draw_overview
+from nodetracker.cmd.screen.terminal import Terminal
+from tests.unit.cmd.screen import fleets
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "screens"
+
+
+def check(name: str, lines: list) -> None:
+    """Compare a screen with its file."""
+    path, text = GOLDEN / f"{name}.txt", plain_text(lines)
+    if os.environ.get("GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    ("name", "rows", "height"),
+    [
+        ("one", fleets.one_node(), None),
+        ("three", fleets.three_nodes(), None),
+        ("300", fleets.many_nodes(300), 30),
+    ],
+)
+def test_the_overview_is_as_its_file_says(name, rows, height, width):
+    lines = draw_overview(fleets.view(rows), Terminal(width), height)
+    check(f"overview-{name}-{width}", lines)
+    assert max(map(line_width, lines)) <= width
+    assert height is None or len(lines) <= height
+
+
+def test_the_overview_needs_no_unicode():
+    lines = draw_overview(fleets.view(fleets.three_nodes()), Terminal(100, has_unicode=False))
+    check("overview-three-ascii", lines)
+    assert plain_text(lines).isascii()
+
+
+def test_a_fleet_without_nodes_or_problems_is_described():
+    empty = fleets.OverviewRows(fleets.NOW)
+    assert plain_text(draw_overview(fleets.view(empty), Terminal())).startswith(
+        "0 nodes on 0 hosts"
+    )
+    one = plain_text(draw_overview(fleets.view(fleets.one_node()), Terminal()))
+    assert one.startswith("1 node on 1 host: all fine\n")
+
+
+def test_an_outage_leaves_the_last_picture_and_its_start():
+    terminal = Terminal(80, 20)
+    lines = draw_picture(fleets.view(fleets.one_node()), Outage("14:02:11", "no route"), terminal)
+    check("overview-outage-80", lines)
+    assert len(lines) <= 20
+    assert plain_text(draw_picture(None, Outage("14:02:11", ""), terminal)) == (
+        "no answer since 14:02:11\n"
+    )
+
+
+def test_a_thousand_nodes_are_drawn_quickly():
+    view, terminal = fleets.view(fleets.many_nodes(1000)), Terminal(120, has_color=True)
+    begin = time.process_time()
+    Screen(io.StringIO(), terminal).show(draw_overview(view, terminal))
+    assert time.process_time() - begin < 1.5  # 0.1 s on an idle machine; tests/bench measures it
