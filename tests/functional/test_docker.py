@@ -263,7 +263,7 @@ def test_containers_without_a_limit_are_measured(engine: Engine, agent: RunningA
         agent.wait(is_in("free", PowerState.RUNNING, vcpu_milli=0, memory_mb=64))
         node = agent.node()
         assert node is not None
-        (line,) = agent.programs.ask("workload", "show", guest_of(node, "free").uuid)
+        (line,) = agent.programs.ask("workload", "show", guest_of(node, "free").uuid)["places"]
         assert {"cpu", "memory"} <= set(line["details"]["unlimited"])
     finally:
         client.remove_container(container, force=True)

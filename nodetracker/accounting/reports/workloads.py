@@ -7,6 +7,7 @@ from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.numa_placement import encode_placement
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 
@@ -56,6 +57,25 @@ def describe_workload(rows: Sequence[WorkloadRow]) -> dict[str, Any]:
         "name": next((row.name for row in rows if row.name), ""),
         "project_id": next((row.project_id for row in rows if row.project_id), ""),
         "places": [render_place(row) for row in rows],
+    }
+
+
+def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
+    """Return the host resources that a workload is bound to at one of its places.
+
+    Args:
+        record: the node, with its guests and claims.
+    """
+    claim = record.claims.get(row.claim_uuid or "")
+    guest = record.guests.get(row.uuid)
+    placement = claim.numa if claim is not None else None
+    devices = claim.devices if claim is not None else ()
+    if guest is not None:
+        placement = placement or guest.pins.placement
+        devices = devices or guest.pins.devices
+    return {
+        "pins": None if placement is None else encode_placement(placement),
+        "devices": list(devices),
     }
 
 

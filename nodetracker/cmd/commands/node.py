@@ -2,12 +2,14 @@
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
 from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage
+from nodetracker.accounting.reports.drift_advice import explain_usage
 from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.accounting.reports.summary import (
@@ -27,8 +29,11 @@ from nodetracker.cmd.commands.base import (
     parse_since,
 )
 from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.screen.advice import draw_advice
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
+from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.terminal import detect_terminal
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.fleet import FleetQuery
@@ -48,6 +53,8 @@ _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLU
 
 class ListNodes(ListCommand):
     """List nodes with their resources, usage and the age of the last reading."""
+
+    example = "node list --host compute-1"
 
     layout = (
         Column("host", ("host",)),
@@ -92,6 +99,8 @@ class ListNodes(ListCommand):
 class ShowNode(ShowCommand):
     """Show every column of one node's row."""
 
+    example = "node show compute-1 -f json"
+
     summaries = NODE_SUMMARIES
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -116,6 +125,8 @@ class ShowNode(ShowCommand):
 class NodeStats(ShowCommand):
     """Sum all nodes whose service is enabled."""
 
+    example = "node stats"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the sums."""
         sums = dataclasses.asdict(self.store.sum_fleet())
@@ -127,6 +138,8 @@ class AuditNode(ListCommand):
 
     On the agent's own machine no message broker is needed.
     """
+
+    example = "node audit compute-1"
 
     layout = (
         Column("host", ("host",)),
@@ -155,6 +168,18 @@ class AuditNode(ListCommand):
 class DiffNode(ListCommand):
     """Compare a node's usage by its row, by its claims and by its guests."""
 
+    example = "node diff compute-1"
+
+    layout = (
+        Column("resource", ("resource",)),
+        Column("row", ("row_used",), Kind.NUMBER),
+        Column("claims", ("ledger",), Kind.NUMBER),
+        Column("hypervisor", ("hypervisor",), Kind.NUMBER),
+        Column("placement", ("placement",), Kind.NUMBER, 1),
+        Column("difference", ("difference",), Kind.NUMBER),
+    )
+    _sentences: Sequence[str] = ()
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""
         return add_node_arguments(super().get_parser(prog_name))
@@ -162,12 +187,24 @@ class DiffNode(ListCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read one node with its claims and guests."""
         found = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        lines = compare_usage(read_consistently(self.store, found))
+        record = read_consistently(self.store, found)
+        lines = compare_usage(record)
+        self._sentences = explain_usage(record, lines)
         return columns_of([line.as_row() for line in lines], DRIFT_COLUMNS)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Explain the differences below the table."""
+        code = int(super().run(parsed_args))
+        if parsed_args.formatter == "table":
+            terminal = detect_terminal(self.app.stdout)
+            Screen(self.app.stdout, terminal).show(draw_advice(self._sentences, terminal))
+        return code
 
 
 class NodeHistory(ListCommand):
     """Show the changes of a host's rows, oldest first."""
+
+    example = "node history compute-1 --since 12h"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host, nodename and time."""
@@ -192,6 +229,8 @@ class NodeHistory(ListCommand):
 
 class DeleteNode(StoreCommand, Command):
     """Delete the row of a node whose host is down; a live agent would create it again."""
+
+    example = "node delete compute-1 node-3"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and nodename."""

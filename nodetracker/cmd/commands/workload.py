@@ -1,17 +1,27 @@
 """workload list, show."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
-from nodetracker.accounting.reports.workloads import render_workload
+from nodetracker.accounting.reports.workloads import (
+    describe_workload,
+    render_bindings,
+    render_workload,
+)
 from nodetracker.cmd.commands.base import (
     ListCommand,
+    ShowCommand,
     columns_of,
     uuid_argument,
 )
+from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.values import render_gib, render_json, render_mib, render_plain
 from nodetracker.errors import NotFoundError
-from nodetracker.model.listing import WorkloadQuery
+from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.fleet.node_resolution import find_node
+from nodetracker.model.listing import WorkloadQuery, WorkloadRow
 from nodetracker.ports.fleet import read_items
 
 COLUMNS = (
@@ -20,20 +30,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class WorkloadCommand(ListCommand):
-    """Base of commands that read workloads: active claims and guests."""
-
-    def read(self, query: WorkloadQuery) -> list[dict[str, Any]]:
-        """Return workloads in order of host, node, name and uuid."""
-        rows = sorted(
-            read_items(self.store.list_workloads, query),
-            key=lambda row: (row.host, row.nodename, row.name, row.uuid),
-        )
-        return [render_workload(row) for row in rows]
-
-
-class ListWorkloads(WorkloadCommand):
+class ListWorkloads(ListCommand):
     """List workloads: those with an active claim, and unclaimed guests."""
+
+    example = "workload list --unclaimed"
 
     layout = (
         Column("uuid", ("uuid",)),
@@ -64,11 +64,17 @@ class ListWorkloads(WorkloadCommand):
             project_id=parsed_args.project,
             is_claimed=False if parsed_args.unclaimed else None,
         )
-        return columns_of(self.read(query), COLUMNS)
+        rows = sorted(
+            read_items(self.store.list_workloads, query),
+            key=lambda row: (row.host, row.nodename, row.name, row.uuid),
+        )
+        return columns_of([render_workload(row) for row in rows], COLUMNS)
 
 
-class ShowWorkload(WorkloadCommand):
-    """Show a workload's claims and guests: a line per node, with the driver's details."""
+class ShowWorkload(ShowCommand):
+    """Show a workload, and each node where it is with its claim, pins and devices."""
+
+    example = "workload show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the workload's uuid."""
@@ -77,8 +83,43 @@ class ShowWorkload(WorkloadCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the workload."""
-        rows = self.read(WorkloadQuery(uuid=parsed_args.uuid, reads_details=True))
+        """Read the workload and its nodes."""
+        query = WorkloadQuery(uuid=parsed_args.uuid, reads_details=True)
+        rows = sorted(
+            read_items(self.store.list_workloads, query), key=lambda row: (row.host, row.nodename)
+        )
         if not rows:
             raise NotFoundError(f"no such workload: {parsed_args.uuid}")
-        return columns_of(rows, (*COLUMNS, "details"))
+        shown = describe_workload(rows)
+        for place, row in zip(shown["places"], rows, strict=True):
+            place |= self._read_bindings(row)
+        shown["places"] = Lines(shown["places"], map(render_place_line, shown["places"]))
+        return tuple(shown), tuple(shown.values())
+
+    def _read_bindings(self, row: WorkloadRow) -> dict[str, Any]:
+        record = find_node(self.store, row.host, row.nodename)
+        return render_bindings(row, read_consistently(self.store, record))
+
+
+def render_place_line(place: Mapping[str, Any]) -> str:
+    """Return a line with a node where a workload is, and what it uses there."""
+    claim = "no claim"
+    if place["claimed"]:
+        claim = f"claim {place['claim_uuid']} {place['claim_state']}"
+    cpus = [f"{render_plain(place['vcpus'])} CPU"]
+    if place["pcpus"]:
+        cpus.append(f"{place['pcpus']} pinned CPU")
+    parts = [
+        f"{place['host']} {place['nodename']}: {claim}",
+        *cpus,
+        render_mib(place["memory_mb"]),
+        f"{render_gib(place['disk_gb'])} disk",
+        place["power_state"] or "not listed",
+    ]
+    if place["pins"]:
+        parts.append(f"pins {render_json(place['pins'])}")
+    if place["devices"]:
+        parts.append(f"devices {' '.join(place['devices'])}")
+    if place["details"]:
+        parts.append(f"details {render_json(place['details'])}")
+    return ", ".join(parts)
