@@ -4,32 +4,29 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
-from oslo_config import cfg
 
-from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import read_host_name
-from nodetracker.bootstrap.stores import build_sql_store, build_store, require_database
-from nodetracker.cmd.program import (
-    PROJECT,
-    exit_code_of,
-    load_configuration,
-)
+from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
 from nodetracker.cmd.screen.text import make_safe, render_error
 from nodetracker.daemon import EXIT_USAGE
-from nodetracker.ports import AgentDirectory, AuditAgent, Store
 
-if TYPE_CHECKING:  # imported late: not every command needs them
+if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
+    from oslo_config import cfg
+
+    from nodetracker.bootstrap.broker import Broker
     from nodetracker.db.store import SqlStore
+    from nodetracker.ports import AgentDirectory, AuditAgent, Store
     from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
+_PROJECT = "nodetracker"
+_EXAMPLE = f"Example: {PROGRAM} overview --watch"
 
 COMMANDS: dict[str, str] = {
     "candidate list": "candidate:ListCandidates",
@@ -39,12 +36,14 @@ COMMANDS: dict[str, str] = {
     "claim list": "claim:ListClaims",
     "claim renew": "claim:RenewClaim",
     "claim show": "claim:ShowClaim",
+    "completion bash": "help:CompleteInBash",
     "config check": "config:CheckConfig",
     "config sample": "config:ShowSample",
     "db check": "db:CheckSchema",
     "db purge": "db:PurgeRows",
     "db sync": "db:SyncSchema",
     "db version": "db:ShowSchemaVersion",
+    "help": "help:ShowHelp",
     "host action": "host:ActOnHost",
     "host capture": "capture:CaptureHost",
     "host list": "host:ListHosts",
@@ -97,15 +96,16 @@ class ManageApp(App):
 
     def __init__(self) -> None:
         manager = CommandManager("nodetracker.manage")
-        for name, place in COMMANDS.items():
-            value = f"nodetracker.cmd.commands.{place}"
-            manager.commands[name] = EntryPoint(name, value, manager.namespace or "")
         super().__init__(
             description="Query and administer nodetracker.",
-            version=version(PROJECT),
+            version=version(_PROJECT),
             command_manager=manager,
             deferred_help=True,  # so that --help after a command is the command's own
         )
+        manager.commands.clear()  # cliff adds two of its own
+        for name, place in COMMANDS.items():
+            value = f"nodetracker.cmd.commands.{place}"
+            manager.commands[name] = EntryPoint(name, value, manager.namespace or "")
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None
 
@@ -128,15 +128,21 @@ class ManageApp(App):
                 metavar=metavar,
                 help=f"{what}; may be repeated.",
             )
+        parser.epilog = _EXAMPLE
+        parser.error = partial(fail_usage, PROGRAM)  # type: ignore[method-assign]
         return parser
 
     @cached_property
-    def conf(self) -> cfg.ConfigOpts:
+    def conf(self) -> "cfg.ConfigOpts":
         """The configuration, read at first use.
 
         Raises:
             ConfigError: a file is missing or cannot be parsed.
         """
+        from oslo_config import cfg
+
+        from nodetracker.cmd.program import load_configuration
+
         conf = cfg.CONF
         arguments = [f"--config-file={name}" for name in self.options.config_file]
         arguments += [f"--config-dir={name}" for name in self.options.config_dir]
@@ -144,13 +150,17 @@ class ManageApp(App):
         return conf
 
     @cached_property
-    def broker(self) -> Broker:
+    def broker(self) -> "Broker":
         """The connection to the message broker."""
+        from nodetracker.bootstrap.broker import Broker
+
         return Broker(self.conf)
 
     @cached_property
-    def store(self) -> Store:
+    def store(self) -> "Store":
         """The store that the configuration names; it connects at its first use."""
+        from nodetracker.bootstrap.stores import build_store
+
         store = build_store(self.conf, broker=self.broker)
         if not self.conf.conductor.use_local:
             return store  # conductors notify of their changes themselves
@@ -168,11 +178,13 @@ class ManageApp(App):
         Raises:
             ConfigError: no database is configured on this host.
         """
+        from nodetracker.bootstrap.stores import build_sql_store, require_database
+
         require_database(self.conf)
         return build_sql_store(self.conf)
 
     @cached_property
-    def agents(self) -> AgentDirectory:
+    def agents(self) -> "AgentDirectory":
         """The agents of all hosts; calls to them expire by the database's clock.
 
         Raises:
@@ -182,12 +194,13 @@ class ManageApp(App):
         self.broker.caller.clock.set(self.store.now())
         return agents
 
-    def find_audit_agent(self, host: str) -> AuditAgent:
+    def find_audit_agent(self, host: str) -> "AuditAgent":
         """Return a host's agent for audits: over its socket on its own machine, or the broker.
 
         Raises:
             ConfigError: it is not on this machine, and ``transport_url`` is not set.
         """
+        from nodetracker.bootstrap.settings import read_host_name
         from nodetracker.rpc.audit_socket import SOCKET_FILE, SocketAuditAgent
 
         if host == read_host_name(self.conf):
@@ -213,9 +226,40 @@ class ManageApp(App):
         try:
             self.command_manager.find_command(argv)
         except ValueError:
-            print(f"{PROGRAM}: unknown command {' '.join(argv)!r}; see --help", file=sys.stderr)
+            self.stderr.write(render_unknown(argv))
             return EXIT_USAGE
         return int(super().run_subcommand(argv))
+
+    def print_help_if_requested(self) -> None:
+        """Print the options and all commands, unless the help of one is requested."""
+        if self.options.deferred_help:
+            self.stdout.write(self.render_help([]))
+            raise SystemExit
+
+    def render_help(self, words: Sequence[str]) -> str:
+        """Return the help of a command, of the commands of a noun, or without words of all.
+
+        Raises:
+            NotFoundError: the command does not exist.
+        """
+        from nodetracker.errors import NotFoundError
+
+        if not words:
+            return f"{self.parser.format_help()}\nCommands:\n{list_commands(COMMANDS)}"
+        if of_noun := select_noun(words, COMMANDS):
+            return list_commands(of_noun)
+        try:
+            factory, name, _ = self.command_manager.find_command(list(words))
+        except ValueError:
+            raise NotFoundError(render_unknown(words).strip()) from None
+        parser = factory(self, self.options).get_parser(f"{PROGRAM} {name}")
+        return str(parser.format_help())
+
+    def build_parser(self, name: str) -> argparse.ArgumentParser:
+        """Return the parser of a command."""
+        factory, _, _ = self.command_manager.find_command(name.split())
+        parser: argparse.ArgumentParser = factory(self, None).get_parser(f"{PROGRAM} {name}")
+        return parser
 
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
         """Keep a command's error for the exit code, and send its notifications."""
@@ -225,7 +269,7 @@ class ManageApp(App):
 
     def interact(self) -> None:
         """Fail with a usage error: a command is required, as interactive mode is not supported."""
-        self.parser.print_usage(sys.stderr)
+        self.stderr.write(f"{PROGRAM}: a command is required (see {PROGRAM} --help)\n")
         self.failure = SystemExit(EXIT_USAGE)
 
 
@@ -235,7 +279,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = int(app.run(list(sys.argv[1:] if arguments is None else arguments)))
     if isinstance(app.failure, SystemExit):
         return EXIT_USAGE
-    return exit_code_of(app.failure) if app.failure is not None else code
+    if app.failure is None:
+        return code
+    from nodetracker.cmd.program import exit_code_of
+
+    return exit_code_of(app.failure)
+
+
+def render_unknown(words: Sequence[str]) -> str:
+    """Return the lines about a command that does not exist: the nearest, or those of its noun."""
+    if of_noun := select_noun(words, COMMANDS):
+        return f"{PROGRAM} {words[0]} has the commands\n{list_commands(of_noun)}"
+    nearest = find_nearest(words, COMMANDS)
+    hint = f"see {PROGRAM} --help" if nearest is None else f"did you mean {nearest!r}?"
+    return render_error(f"{PROGRAM}: unknown command {' '.join(words)!r}: {hint}") + "\n"
 
 
 if __name__ == "__main__":

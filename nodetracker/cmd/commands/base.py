@@ -1,6 +1,8 @@
 """Base classes and functions of the commands: access to the store, times, rows."""
 
+import argparse
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cliff.lister import Lister
@@ -8,6 +10,7 @@ from cliff.show import ShowOne
 
 from nodetracker.bootstrap.settings import build_admission_policy, build_scheduler_settings
 from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
+from nodetracker.cmd.help_text import fail_usage
 from nodetracker.cmd.screen.columns import Column
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
@@ -28,13 +31,24 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class StoreCommand:
-    """Mixin of commands that use the store."""
+    """Mixin of commands that use the store.
+
+    Attributes:
+        example: a command line without the program's name, for the help.
+    """
 
     app: Any  # a ManageApp; cliff declares it as its own base class
+    example: ClassVar[str] = ""
 
     def get_epilog(self) -> str:
-        """Return "": cliff's own epilog reads the metadata of all installed packages."""
-        return ""
+        """Return the example; cliff's own epilog reads the metadata of all installed packages."""
+        return f"Example: {self.app.NAME} {self.example}"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Make usage errors one line."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        parser.error = partial(fail_usage, prog_name)  # type: ignore[method-assign]
+        return parser
 
     @property
     def store(self) -> OperatorStore:

@@ -22,6 +22,8 @@ _MOST_DIGITS = 20
 class ListCandidates(ListCommand):
     """List the nodes that fit an instance with these resources, best first."""
 
+    example = "candidate list --resource VCPU=2 --resource MEMORY_MB=4096"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the requested resources and traits."""
         self._parser = super().get_parser(prog_name)

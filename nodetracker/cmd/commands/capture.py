@@ -19,6 +19,8 @@ class CaptureHost(StoreCommand, Command):
     to the unpacked archive's folder to read it like a machine.
     """
 
+    example = "host capture compute-1.tar.xz"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the archive."""
         parser = super().get_parser(prog_name)

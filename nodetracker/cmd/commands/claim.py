@@ -35,6 +35,8 @@ COLUMNS = (
 class CreateClaim(ShowCommand):
     """Claim a workload's resources on a node, or show why the claim is refused."""
 
+    example = "claim create request.json --host compute-1 --dry-run"
+
     _is_refused = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -86,6 +88,8 @@ class CreateClaim(ShowCommand):
 class ListClaims(ListCommand):
     """List active claims, oldest first."""
 
+    example = "claim list --host compute-1"
+
     layout = (
         Column("uuid", ("uuid",)),
         Column("state", ("state",), Kind.STATE),
@@ -135,6 +139,8 @@ class OneClaim(ShowCommand):
 class ShowClaim(OneClaim):
     """Show one claim."""
 
+    example = "claim show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the claim."""
         found = self.store.list_claim_page(ClaimQuery(uuid=parsed_args.uuid)).items
@@ -146,6 +152,8 @@ class ShowClaim(OneClaim):
 class ConfirmClaim(OneClaim):
     """Confirm a claim: its guest exists."""
 
+    example = "claim confirm 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Confirm the claim."""
         return show(self.store.confirm_claim(parsed_args.uuid))
@@ -154,6 +162,8 @@ class ConfirmClaim(OneClaim):
 class AbortClaim(OneClaim):
     """Release a claim; a claim that is released already is not changed."""
 
+    example = "claim abort 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Release the claim."""
         return show(self.store.abort_claim(parsed_args.uuid))
@@ -161,6 +171,8 @@ class AbortClaim(OneClaim):
 
 class RenewClaim(OneClaim):
     """Renew a held claim: it expires [compute] claim_timeout seconds from now."""
+
+    example = "claim renew 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Renew the claim."""

@@ -25,6 +25,8 @@ SAMPLE_NAMESPACES = (
 class ShowSample(StoreCommand, Command):
     """Print a sample configuration file with all options."""
 
+    example = "config sample > nodetracker.conf"
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Generate the sample."""
         list_messaging_options()  # sets nodetracker's own defaults
@@ -36,6 +38,8 @@ class ShowSample(StoreCommand, Command):
 
 class CheckConfig(StoreCommand, Command):
     """Check the configuration: files, option names, values and their consistency."""
+
+    example = "config check"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Report all problems together, or that the configuration is valid."""

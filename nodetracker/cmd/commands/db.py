@@ -17,6 +17,8 @@ from nodetracker.errors import NotFoundError, SchemaError
 class SyncSchema(StoreCommand, Command):
     """Migrate the database's schema to this version, or to a given revision."""
 
+    example = "db sync"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the revision."""
         parser = super().get_parser(prog_name)
@@ -39,6 +41,8 @@ class SyncSchema(StoreCommand, Command):
 class ShowSchemaVersion(StoreCommand, Command):
     """Print the revision of the database's schema."""
 
+    example = "db version"
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print the revision."""
         revision = revisions.version(self.app.sql_store.engine)
@@ -50,6 +54,8 @@ class ShowSchemaVersion(StoreCommand, Command):
 class CheckSchema(StoreCommand, Command):
     """Compare the database's schema with the one that this version expects."""
 
+    example = "db check"
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Report all differences, or that the schema is as expected."""
         differences = revisions.check(self.app.sql_store.engine)
@@ -60,6 +66,8 @@ class CheckSchema(StoreCommand, Command):
 
 class PurgeRows(ListCommand):
     """Delete history, resolved warnings, ended migrations and released claims by age."""
+
+    example = "db purge --before 90"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the age."""

@@ -32,6 +32,8 @@ from nodetracker.ports import POWER_ACTIONS
 class ListHosts(ListCommand):
     """List hosts with their service and zone."""
 
+    example = "host list"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read all services."""
         rows = [render_host(service) for service in self.store.list_services()]
@@ -40,6 +42,8 @@ class ListHosts(ListCommand):
 
 class ShowHost(ListCommand):
     """Show a host's resources and their usage, in total and by project."""
+
+    example = "host show compute-1"
 
     layout = (
         Column("host", ("host",), priority=1),
@@ -67,6 +71,8 @@ class SetHost(StoreCommand, Command):
     New claims are refused in maintenance. Running workloads are not moved or
     stopped; that is the operator's task.
     """
+
+    example = 'host set compute-1 --disable --disable-reason "new disk"'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and its new state."""
@@ -103,6 +109,8 @@ class ActOnHost(StoreCommand, Command):
     Its agent must allow it ([compute] allow_power_actions) and its driver support it.
     """
 
+    example = "host action compute-1 reboot"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and the action."""
         parser = super().get_parser(prog_name)
@@ -122,6 +130,8 @@ class RenameHost(StoreCommand, Command):
 
     A node with the host's old name is renamed too; every node keeps its uuid.
     """
+
+    example = "host rename compute-1 compute-11"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add both names."""

@@ -29,6 +29,8 @@ COLUMNS = (
 class CreateMigration(ShowCommand):
     """Claim a move's destination in addition to its source, or show why it is refused."""
 
+    example = "migration create request.json --host compute-2"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the request, the host and the node."""
         parser = super().get_parser(prog_name)
@@ -48,6 +50,8 @@ class CreateMigration(ShowCommand):
 
 class ListMigrations(ListCommand):
     """List migrations, oldest first."""
+
+    example = "migration list --host compute-1"
 
     layout = (
         Column("uuid", ("uuid",)),
@@ -95,6 +99,8 @@ class OneMigration(ShowCommand):
 class ShowMigration(OneMigration):
     """Show one migration."""
 
+    example = "migration show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the migration."""
         found = self.store.list_migration_page(MigrationQuery(uuid=parsed_args.uuid)).items
@@ -105,6 +111,8 @@ class ShowMigration(OneMigration):
 
 class SetMigration(OneMigration):
     """Set the status of an open migration; its claims are not changed."""
+
+    example = "migration set 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11 --status migrating"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the status."""
@@ -121,6 +129,8 @@ class SetMigration(OneMigration):
 class ConfirmMigration(OneMigration):
     """End a migration at its destination: the source's claim is released."""
 
+    example = "migration confirm 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Confirm the migration."""
         return show(self.store.confirm_migration(parsed_args.uuid))
@@ -128,6 +138,8 @@ class ConfirmMigration(OneMigration):
 
 class RevertMigration(OneMigration):
     """End a migration at its source: the destination's claim is released."""
+
+    example = "migration revert 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Revert the migration."""

@@ -21,6 +21,8 @@ class ShowOverview(ShowCommand):
     answer, it shows the last picture.
     """
 
+    example = "overview --watch 5"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the host and the interval."""
         self._parser = super().get_parser(prog_name)

@@ -29,6 +29,8 @@ _COLUMNS = (
 class ListServices(ListCommand):
     """List services: status is set by the administrator, state is liveness."""
 
+    example = "service list"
+
     layout = (
         Column("binary", ("binary",)),
         Column("host", ("host",)),
@@ -56,7 +58,7 @@ class ServiceCommand(StoreCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add host and binary."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("host", help="As service list shows it.")
         parser.add_argument("binary", help="nodetracker-compute or nodetracker-conductor.")
         return parser
@@ -64,6 +66,8 @@ class ServiceCommand(StoreCommand):
 
 class ShowService(ServiceCommand, ShowCommand):
     """Show one service with its identity and the state of its audits."""
+
+    example = "service show compute-1 nodetracker-compute"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read and evaluate one service."""
@@ -90,6 +94,8 @@ class ShowService(ServiceCommand, ShowCommand):
 
 class SetService(ServiceCommand, Command):
     """Enable or disable a service, or force it down."""
+
+    example = "service set compute-1 nodetracker-compute --disable"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the settings."""
@@ -142,6 +148,8 @@ class SetService(ServiceCommand, Command):
 
 class DeleteService(ServiceCommand, Command):
     """Delete a service that is not alive, with its nodes, warnings and queues in the broker."""
+
+    example = "service delete compute-1 nodetracker-compute"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete the service, unless it sent a heartbeat recently."""

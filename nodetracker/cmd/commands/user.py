@@ -65,6 +65,8 @@ class SetUser(UserCommand, Command):
     standard input. Users in [api] http_basic_admins administer, others read.
     """
 
+    example = "user set alice"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the name."""
         parser = super().get_parser(prog_name)
@@ -90,6 +92,8 @@ class SetUser(UserCommand, Command):
 class DeleteUser(UserCommand, Command):
     """Delete a user of the REST API."""
 
+    example = "user delete alice"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the name."""
         parser = super().get_parser(prog_name)
@@ -111,6 +115,8 @@ class DeleteUser(UserCommand, Command):
 
 class ListUsers(UserCommand, ListCommand):
     """List the users of the REST API with auth_strategy http_basic."""
+
+    example = "user list"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the file."""

@@ -24,6 +24,8 @@ _COLUMNS = (
 class ListWarnings(ListCommand):
     """List active warnings; they resolve when their cause ends."""
 
+    example = "warning list --all"
+
     layout = (
         Column("host", ("host",)),
         Column("node", ("nodename",), Kind.TEXT, 3),

@@ -1,4 +1,7 @@
 import logging
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import cliff.command
@@ -42,3 +45,56 @@ def test_no_command_reads_the_metadata_of_all_packages(name, monkeypatch):
     app = manage.ManageApp()
     command, _, _ = app.command_manager.find_command(name.split())
     command(app, None).get_parser(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example_that_it_accepts(name):
+    app = manage.ManageApp()
+    factory, _, _ = app.command_manager.find_command(name.split())
+    words = shlex.split(factory.example.partition(" > ")[0])
+    assert " ".join(words[: len(name.split())]) == name
+    app.build_parser(name).parse_args(words[len(name.split()) :])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["node", "lst"], ["unknown command 'node lst': did you mean 'node list'?"]),
+        (["frobnicate"], ["unknown command 'frobnicate': see nodetracker-manage --help"]),
+        (
+            ["node", "show"],
+            [
+                "the following arguments are required: host (see nodetracker-manage node show --help)"
+            ],
+        ),
+        ([], ["a command is required (see nodetracker-manage --help)"]),
+    ],
+)
+def test_a_usage_error_is_one_line_with_what_to_do(arguments, lines, capsys):
+    try:
+        code = manage.main(arguments)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in shown] == lines
+
+
+def test_a_noun_lists_its_commands(capsys):
+    assert manage.main(["node"]) == 2
+    lines = capsys.readouterr().err.splitlines()[1:]
+    assert lines[0].split()[:3] == ["node", "audit", "Request"]
+    assert len(lines) == len([name for name in COMMANDS if name.startswith("node ")])
+
+
+def test_help_imports_neither_commands_nor_libraries():
+    code = (
+        "import sys; from nodetracker.cmd import manage\n"
+        "try: manage.main(['--help'])\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = done.stderr.split()
+    assert "cliff.app" in imported
+    unwanted = ("sqlalchemy", "oslo_config", "rich", "nodetracker.cmd.commands.node")
+    assert [name for name in unwanted if name in imported] == []
