@@ -1,0 +1,357 @@
+"""A node's page in a browser: its NUMA map, actions, search, where a workload fits, the login."""
+
+import pytest
+import yaml
+
+from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.api.auth.session_cookie import accept_session_cookie
+from nodetracker.api.context import Identity
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import AuthenticationError
+from tests.functional.browser import open_browser, open_tab
+from tests.functional.servers.process import find_free_port, require
+from tests.page_fleet import AllowAll, serve_page
+from tests.page_node import (
+    HOSTILE,
+    RICH,
+    add_captured_machines,
+    add_rich_node,
+    read_capture,
+    uuid_of,
+)
+from tests.programs import Programs
+
+SECONDS = 1000
+SEEN_WITHIN = 10 * SECONDS
+GUEST = {"uuid": uuid_of("late"), "name": "late-guest", "vcpus": 1, "memory_mb": 256, "disk_gb": 1}
+NODE = {"nodename": "node-1", "vcpus": 8, "memory_mb": 16384, "disk_gb": 100}
+TOKEN = "gAAAAtoken"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    require("chromium")
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def store():
+    """The captured machines, and a node with something of everything."""
+    made = MemoryStore()
+    add_captured_machines(made)
+    add_rich_node(made)
+    return made
+
+
+@pytest.fixture
+def url(store):
+    with serve_page(store) as url:
+        yield url
+
+
+def find_node(store, nodename: str) -> str:
+    """Return the address of a node's page."""
+    (node,) = [node for node in store.list_nodes() if node.nodename == nodename]
+    return f"#/nodes/{node.uuid}"
+
+
+def read_cpus(page) -> list[tuple[int, str]]:
+    """Return the squares of the map: CPU and state."""
+    page.locator(".cpu[data-cpu]").first.wait_for()
+    found = page.evaluate(
+        "[...document.querySelectorAll('.cpu[data-cpu]')]"
+        ".map(item => [Number(item.dataset.cpu), item.classList[1].slice(4)])"
+    )
+    return sorted((cpu, state) for cpu, state in found)
+
+
+class TestNumaMap:
+    def test_has_every_cpu_of_captured_machines_once_in_its_state(self, browser, store, url):
+        names = [node.nodename for node in store.list_nodes() if node.nodename != RICH[1]]
+        assert any("sparse" in name for name in names)
+        with open_tab(browser, url) as tab:
+            for name in names:
+                cpu, topology = read_capture(name)
+                first, *shared, dedicated = sorted(cpu.online)
+                tab.page.goto(f"{url}{find_node(store, name)}")
+                tab.page.get_by_role("heading", name=name).wait_for()
+                assert read_cpus(tab.page) == sorted(
+                    [(first, "host"), (dedicated, "dedicated")]
+                    + [(number, "shared") for number in shared]
+                    + [(number, "offline") for number in cpu.offline]
+                )
+                titles = tab.page.locator(".cell h3").all_text_contents()
+                assert len([title for title in titles if title.startswith("Cell")]) == len(
+                    topology.cells
+                )
+            assert tab.problems == []
+
+    def test_names_the_workload_of_each_pinned_cpu(self, browser, store, url):
+        (node,) = [node for node in store.list_nodes() if node.nodename == RICH[1]]
+        pins = {
+            cpu: (claim.workload.name, guest)
+            for claim in store.list_claims()
+            if claim.numa is not None
+            for cell in claim.numa.cells
+            for guest, cpu in cell.pins.items()
+        }
+        with open_tab(browser, f"{url}#/nodes/{node.uuid}") as tab:
+            page = tab.page
+            page.get_by_role("link", name="db-1").first.wait_for()
+            pinned = {cpu for cpu, state in read_cpus(page) if state == "pinned"}
+            assert pinned == set(pins)
+            for cpu, (name, guest) in pins.items():
+                text = f"CPU {cpu}: pinned by {name} (its CPU {guest})"
+                title = page.locator(f".cpu[data-cpu='{cpu}'] title")
+                title.get_by_text(text, exact=True).wait_for(state="attached")
+            page.locator(".cpus").first.focus()
+            page.keyboard.press("ArrowRight")
+            page.locator(".cell p").get_by_text("CPU 0: for the host alone").wait_for()
+
+
+class TestLooks:
+    def test_views_are_accessible_fit_the_window_and_show_hostile_names_as_text(
+        self, browser, store, url
+    ):
+        views = {
+            find_node(store, RICH[1]): "db-1",
+            "#/search?text=shop": "Project shop",
+            "#/fit?cpus=4&memory=8&disk=10": "nearest",
+        }
+        with open_tab(browser, url) as tab:
+            for view, text in views.items():
+                tab.page.goto(url + view)
+                tab.page.get_by_text(text).first.wait_for()
+                tab.check()
+                if view.startswith("#/nodes"):
+                    names = tab.page.locator("td a").all_text_contents()
+                    assert HOSTILE in names
+                    assert tab.page.locator("main img").count() == 0
+            assert tab.problems == []
+
+
+class TestSearch:
+    def test_leads_from_a_part_of_a_name_to_the_node(self, browser, store, url):
+        with open_tab(browser, f"{url}#/search") as tab:
+            page = tab.page
+            page.get_by_label("Workload or project").fill("GACY")
+            page.keyboard.press("Enter")
+            page.get_by_role("link", name="legacy-vm").wait_for()
+            page.get_by_role("link", name=RICH[1]).click()
+            page.get_by_role("heading", name=RICH[1]).wait_for()
+            assert page.url.endswith(find_node(store, RICH[1]))
+
+    def test_says_that_nothing_is_found(self, browser, url):
+        with open_tab(browser, f"{url}#/search?text=%3Cb%3Enone") as tab:
+            tab.page.get_by_text("No workload has such a name").wait_for()
+            tab.page.goto(f"{url}#/search?text={uuid_of('nothing')}")
+            tab.page.get_by_text("no such workload").wait_for()
+
+
+class TestFit:
+    def test_shows_what_is_left_and_what_excludes_the_others(self, browser, url):
+        with open_tab(browser, f"{url}#/fit") as tab:
+            page = tab.page
+            page.get_by_label("CPUs", exact=True).fill("4")
+            page.get_by_label("Memory (GiB)").fill("8")
+            page.get_by_role("button", name="Find nodes").click()
+            page.get_by_role("heading", name="1 node would take it").wait_for()
+            page.get_by_role("row").filter(has_text=RICH[0]).get_by_text("80 GiB").wait_for()
+            page.get_by_text("4 of 5 nodes have too few CPUs free").wait_for()
+            page.get_by_label("Memory (GiB)").fill("8000")
+            page.keyboard.press("Enter")
+            page.get_by_role("heading", name="0 nodes would take it").wait_for()
+            page.get_by_text("Free memory").wait_for()
+
+
+class DenyChanges(AllowAll):
+    """An `Authorizer` that allows no changes."""
+
+    def is_allowed(self, context, rule, target=None) -> bool:
+        return rule not in super().list_allowed(context)
+
+    def list_allowed(self, context) -> list[str]:
+        return []
+
+
+class TestActions:
+    def test_who_may_not_sees_no_buttons_and_gets_403_by_hand(self, browser, store):
+        with (
+            serve_page(store, authorizer=DenyChanges()) as url,
+            open_tab(browser, url + find_node(store, RICH[1])) as tab,
+        ):
+            tab.page.get_by_role("link", name="db-1").first.wait_for()
+            tab.page.get_by_role("heading", name="Claims").wait_for()
+            buttons = tab.page.locator("main").get_by_role("button")
+            names = set(buttons.all_text_contents())
+            assert not names & {"Disable", "Enable", "Force down", "Audit now", "Abort"}
+            (service,) = store.list_services(RICH[0])
+            status = tab.page.evaluate(
+                "uuid => fetch(`/v1/services/${uuid}`, {method: 'PATCH', body: '{\"disabled\": true}'"
+                ", headers: {'Content-Type': 'application/json'}}).then(({status}) => status)",
+                service.uuid,
+            )
+            assert status == 403
+            assert not store.list_services(RICH[0])[0].disabled
+
+    def test_a_claim_is_aborted_and_shown_as_it_is_read_back(self, browser):
+        store = MemoryStore()
+        add_rich_node(store)
+        with serve_page(store) as url, open_tab(browser, url + find_node(store, RICH[1])) as tab:
+            page = tab.page
+            page.get_by_role("button", name="Abort the claim of cache-2").click()
+            page.get_by_role("dialog").get_by_role("button", name="Abort claim").click()
+            page.get_by_text("released: aborted").nth(1).wait_for()
+            (claim,) = store.list_claims(uuid=uuid_of("claim cache-2"))
+            assert claim.reason == "aborted"
+
+    def test_a_refusal_shows_its_reasons(self, browser):
+        store = MemoryStore()
+        add_rich_node(store)
+        with serve_page(store) as url, open_tab(browser, url + find_node(store, RICH[1])) as tab:
+            tab.page.get_by_role("button", name="Audit now").click()
+            dialog = tab.page.get_by_role("dialog")
+            dialog.get_by_role("button", name="Audit now").click()
+            dialog.get_by_role("alert").get_by_text("does not answer").wait_for()
+
+
+class Sessions:
+    """A `Sessions` with one user."""
+
+    def open(self, login) -> str:
+        if login.password != "right":
+            raise AuthenticationError("wrong user, domain, project or password")
+        return TOKEN
+
+    def close(self, token) -> None:
+        pass
+
+
+class TokenAuthenticator:
+    """An `Authenticator` of one token."""
+
+    def identify(self, environ):
+        if environ.get("HTTP_X_AUTH_TOKEN") != TOKEN:
+            raise AuthenticationError("a valid token is required")
+        return Identity("alice", None, frozenset({"admin"}))
+
+
+def require_token(application):
+    return accept_session_cookie(authenticate(application, TokenAuthenticator(), LoginFailures()))
+
+
+def test_a_user_logs_in_and_out(browser, store):
+    with (
+        serve_page(store, layer=require_token, sessions=Sessions()) as url,
+        open_tab(browser, f"{url}#/search") as tab,
+    ):
+        page = tab.page
+        page.get_by_label("User").fill("alice")
+        page.get_by_label("Password").fill("wrong")
+        tab.check()
+        page.keyboard.press("Enter")
+        page.get_by_text("wrong user, domain, project or password").wait_for()
+        page.get_by_label("Password").fill("right")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Search").wait_for()
+        (cookie,) = page.context.cookies()
+        assert (cookie["value"], cookie["httpOnly"], cookie["sameSite"]) == (TOKEN, True, "Strict")
+        assert page.evaluate("document.cookie") == ""
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Password").wait_for()
+        assert page.context.cookies() == []
+
+
+class Host:
+    """An agent with the fake driver and a REST service, on SQLite."""
+
+    def __init__(self, directory) -> None:
+        self.port = find_free_port()
+        extra = f"[api]\nport = {self.port}\nauth_strategy = noauth\n"
+        self.programs = Programs(directory, extra=extra, update_resources_interval=1)
+        self.programs.make_schema()
+        self.write()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/ui/"
+
+    def write(self, *guests: dict, **document: object) -> None:
+        """Write the file of the node."""
+        node = NODE | {"guests": list(guests)}
+        path = self.programs.inventory
+        path.with_suffix(".new").write_text(yaml.safe_dump({"nodes": [node], **document}))
+        path.with_suffix(".new").replace(path)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    return Host(tmp_path_factory.mktemp("host"))
+
+
+@pytest.fixture(scope="module")
+def agent(host):
+    with host.programs.start() as agent, host.programs.start("nodetracker-api") as api:
+        agent.wait_for("is ready")
+        api.wait_for("Serving on")
+        yield agent
+
+
+def test_by_keyboard_alone_a_node_is_opened_and_disabled(browser, host, agent):
+    with open_tab(browser, host.url) as tab:
+        page, press = tab.page, tab.page.keyboard.press
+        page.get_by_role("link", name="node-1").last.wait_for()
+        tab_to(page, "node-1")
+        press("Enter")
+        page.get_by_role("button", name="Disable").wait_for()
+        tab_to(page, "Disable")
+        press("Enter")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.type("new disk")
+        press("Enter")
+        page.get_by_text("by an administrator: new disk").wait_for()
+        (service,) = [
+            service
+            for service in host.programs.ask("service", "list")
+            if service["binary"] == "nodetracker-compute"
+        ]
+        assert (service["status"], service["disabled_reason"]) == ("disabled", "new disk")
+        page.get_by_role("button", name="Enable").wait_for()
+        tab_to(page, "Enable")
+        press("Enter")
+        tab_to(page.get_by_role("dialog"), "Enable", page)
+        press("Enter")
+        page.get_by_role("button", name="Disable").wait_for()
+        tab_to(page, "Overview")
+        press("Enter")
+        page.get_by_role("heading", name="Nodes").wait_for()
+        assert tab.problems == []
+
+
+def tab_to(where, text: str, page=None) -> None:
+    """Press Tab until an element with a text has the focus."""
+    page = page or where
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == text:
+            return
+    raise AssertionError(f"Tab does not reach {text}")
+
+
+def test_what_happens_is_seen_within_ten_seconds(browser, host, agent):
+    """A guest that starts, a fact that is held, an agent that is killed."""
+    (node,) = host.programs.ask("node", "list")
+    with open_tab(browser, host.url) as tab:
+        page = tab.page
+        page.get_by_role("link", name=node["nodename"]).last.click()
+        page.get_by_role("heading", name="Workloads").wait_for()
+        page.evaluate("window.isSame = true")
+        host.write(GUEST)
+        page.get_by_role("link", name="late-guest").wait_for(timeout=SEEN_WITHIN)
+        host.write(GUEST, fail={"node-1": "disk is away"})
+        page.get_by_role("row").filter(has_text="held").first.wait_for(timeout=SEEN_WITHIN)
+        page.get_by_text("disk is away").first.wait_for()
+        agent.process.kill()
+        page.locator(".title .mark").filter(has_text="down").wait_for(timeout=SEEN_WITHIN)
+        assert page.evaluate("window.isSame")
