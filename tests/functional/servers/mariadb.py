@@ -33,6 +33,9 @@ class MariaDB:
             self.process.disk = SmallDisk(self._data, disk_mb)
         self._socket = self.process.directory / "my.sock"
         self._user = getpass.getuser()
+        # A server deletes the temporary tables that it finds there at its start, others' as well.
+        self._temporary = self.process.directory / "tmp"
+        self._temporary.mkdir()
         self.process.run(
             [
                 "mariadb-install-db",
@@ -43,6 +46,7 @@ class MariaDB:
                 "--skip-test-db",
                 "--innodb-log-file-size=4M",
                 "--skip-name-resolve",
+                f"--tmpdir={self._temporary}",
             ]
         )
         self.start()
@@ -60,6 +64,7 @@ class MariaDB:
                 f"--user={self._user}",
                 f"--datadir={self._data}",
                 f"--socket={self._socket}",
+                f"--tmpdir={self._temporary}",
                 f"--pid-file={self.process.directory / 'my.pid'}",
                 f"--port={self.process.port}",
                 "--bind-address=127.0.0.1",
