@@ -17,6 +17,7 @@ from nodetracker.errors import NodetrackerError
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.settings import AllocationRatios, Policy
 from tests.functional.placement_host import ReportedHost
+from tests.functional.servers.placement import Placement
 from tests.unit.compute.test_resource_tracker import Clock
 
 STEPS = int(os.environ.get("NODETRACKER_PLACEMENT_STEPS", "12"))
@@ -221,3 +222,25 @@ def test_after_each_change_placement_agrees_with_the_ledger(tmp_path, placement,
     finally:
         for host in walk.hosts:
             host.stop()
+
+
+def test_ratios_of_which_mariadb_keeps_six_digits_are_written_once(tmp_path, mariadb) -> None:
+    placement = Placement(mariadb.create_database("nt_placement"))
+    walk = Walk(tmp_path, placement, 1)
+    try:
+        ratios = AllocationRatios(1.123456789, 2 / 3, 1 / 3)
+        for host in walk.hosts:
+            tracker = host.tracked.tracker
+            tracker.reconfigure(_with_ratios(tracker._settings, ratios))
+        walk.settle()
+        walk.claim()
+        walk.settle()
+        walk.check()
+        for host in walk.hosts:
+            host.restart()
+        walk.settle()
+        assert {kind for host in walk.hosts for kind, _ in host.counts.read()} == {"GET"}
+    finally:
+        for host in walk.hosts:
+            host.stop()
+        placement.remove()

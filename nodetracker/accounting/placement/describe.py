@@ -1,6 +1,7 @@
 """Derive the provider tree of a node from its stored row, claims, guests and moves."""
 
 from collections.abc import Iterable, Mapping
+from decimal import ROUND_DOWN, Decimal
 
 from nodetracker.accounting.ledger.capacity import (
     Capacity,
@@ -30,6 +31,7 @@ from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.units import MIB_PER_GIB, MILLI
 
+_RATIO_DIGITS = 6
 _PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
 _FACTS: Mapping[str, str] = {
     VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", "PGPU": "gpus"
@@ -91,7 +93,7 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
         described[name] = LedgerClass(
             total=capacity.total // parts,
             reserved=-(-capacity.reserved // parts),
-            allocation_ratio=capacity.ratio,
+            allocation_ratio=_keep_digits(capacity.ratio),
             charged=capacity.used - capacity.reserved,
             grantable=_find_grantable(values, name, capacity),
             charges={uuid: amounts[name] for uuid, amounts in charges.items() if amounts[name]},
@@ -105,7 +107,7 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
         described[name] = LedgerClass(
             total=found.total,
             reserved=found.reserved,
-            allocation_ratio=found.ratio,
+            allocation_ratio=_keep_digits(found.ratio),
             charged=found.used - found.reserved,
             grantable=_find_grantable(values, name, found),
             charges=amounts,
@@ -114,6 +116,17 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
             step_size=entry.get("step_size", 1),
         )
     return {name: entry for name, entry in described.items() if entry.total > 0}
+
+
+def _keep_digits(ratio: float) -> float:
+    """Round a ratio down to six digits: MariaDB and MySQL keep no more of placement's.
+
+    >>> _keep_digits(1.1), _keep_digits(2 / 3), _keep_digits(16.0)
+    (1.1, 0.666666, 16.0)
+    """
+    exact = Decimal(repr(ratio))
+    unit = Decimal(1).scaleb(exact.adjusted() - _RATIO_DIGITS + 1)
+    return float(exact.quantize(unit, ROUND_DOWN))
 
 
 def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
