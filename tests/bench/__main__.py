@@ -23,6 +23,7 @@ from tests.bench.claims import ClaimCosts, measure_claims
 from tests.bench.containers import can_measure, measure_containers
 from tests.bench.hypervisor import HypervisorCosts, define_domains, measure_hypervisor
 from tests.bench.programs import measure_rest, measure_start
+from tests.bench.terminal import NODES, measure_commands, measure_drawing
 from tests.functional.servers.libvirtd import Libvirtd, find_missing
 
 SIZES = ((1, 0), (1, 1), (1, 100), (1, 1000), (100, 0), (100, 1), (1000, 0), (1000, 1))
@@ -142,7 +143,11 @@ def _measure_programs(directory: Path) -> dict[str, dict[str, float]]:
     local = measure_rest(directory)
     _log(f"the agent at rest with {MANY_GUESTS} guests of the fake driver")
     many = measure_rest(directory, MANY_GUESTS)
+    _log("commands")
+    commands = measure_commands(directory)
     return {
+        "CPU seconds of nodetracker-manage": commands,
+        f"CPU seconds to draw {NODES} nodes": {"overview": measure_drawing()},
         "start to first row, seconds": dataclasses.asdict(start),
         "at rest, local driver": dataclasses.asdict(local),
         f"at rest, fake driver, {MANY_GUESTS} guests": dataclasses.asdict(many),

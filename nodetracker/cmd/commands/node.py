@@ -57,8 +57,8 @@ class ListNodes(ListCommand):
     example = "node list --host compute-1"
 
     layout = (
-        Column("host", ("host",)),
-        Column("node", ("nodename",)),
+        Column("host", ("host",), Kind.FLEXIBLE),
+        Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
         Column("state", ("state", "status"), Kind.NODE_STATE),
         Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
         Column("memory", ("memory_mb_used", "memory_mb"), Kind.SHARE_MIB),
@@ -142,8 +142,8 @@ class AuditNode(ListCommand):
     example = "node audit compute-1"
 
     layout = (
-        Column("host", ("host",)),
-        Column("node", ("nodename",)),
+        Column("host", ("host",), Kind.FLEXIBLE),
+        Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
         Column("outcome", ("outcome",), Kind.FLEXIBLE),
     )
 

@@ -27,8 +27,8 @@ class ListWarnings(ListCommand):
     example = "warning list --all"
 
     layout = (
-        Column("host", ("host",)),
-        Column("node", ("nodename",), Kind.TEXT, 3),
+        Column("host", ("host",), Kind.FLEXIBLE),
+        Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
         Column("kind", ("kind",)),
         Column("item", ("item",), Kind.TEXT, 4),
         Column("message", ("message",), Kind.FLEXIBLE, least=48),

@@ -50,6 +50,7 @@ class Column:
         priority: 0 = always shown; the highest is left out first, and those of 1 and
             higher also where all values are missing.
         least: width of a flexible column before others are left out.
+        same_as: title of a column; where both are equal in all rows, this one is left out.
     """
 
     title: str
@@ -57,6 +58,7 @@ class Column:
     kind: Kind = Kind.TEXT
     priority: int = 0
     least: int = 24
+    same_as: str = ""
 
     @property
     def is_right(self) -> bool:

@@ -36,7 +36,7 @@ def draw_table(
     """
     cells = [[draw_cell(column, row, terminal, now) for column in columns] for row in rows]
     if not is_complete:
-        columns, cells = _leave_out_empty(columns, cells)
+        columns, cells = _leave_out(columns, cells)
     needed = [
         max(width_of(piece.text) for piece in (Piece(column.title), *(row[index] for row in cells)))
         for index, column in enumerate(columns)
@@ -53,15 +53,18 @@ def draw_table(
     return lines
 
 
-def _leave_out_empty(
+def _leave_out(
     columns: Sequence[Column], cells: Sequence[Sequence[Piece]]
 ) -> tuple[list[Column], list[list[Piece]]]:
-    """Leave out columns that need not be shown and have no value in any row."""
-    kept = [
-        index
-        for index, column in enumerate(columns)
-        if not column.priority or any(row[index].text != NONE for row in cells)
-    ]
+    """Leave out columns without any value, and those that repeat another one."""
+    indexes = {column.title: index for index, column in enumerate(columns)}
+    kept = []
+    for index, column in enumerate(columns):
+        is_empty = column.priority and all(row[index].text == NONE for row in cells)
+        other = indexes.get(column.same_as)
+        is_same = other is not None and all(row[index].text == row[other].text for row in cells)
+        if not is_empty and not is_same:
+            kept.append(index)
     return [columns[index] for index in kept], [[row[index] for index in kept] for row in cells]
 
 

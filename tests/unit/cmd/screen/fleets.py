@@ -99,3 +99,110 @@ def many_nodes(count: int) -> OverviewRows:
         service = agent(host, 7000.0 if number % 40 == 0 else 3.0, disabled=number % 50 == 0)
         services.append(replace(service, last_audit={}) if number == 11 else service)
     return OverviewRows(NOW, tuple(services), tuple(nodes), (), {ClaimState.CONFIRMED: count})
+
+
+def example() -> OverviewRows:
+    """The fleet of the pictures in the documentation."""
+    amounts = (
+        (20, 66048, 310),
+        (31, 122880, 900),
+        (75, 130048, 1700),
+        (9, 30720, 120),
+        (0.5, 4096, 40),
+    )
+    nodes = [
+        replace(
+            NODE,
+            id=number,
+            host=f"compute-{number}",
+            nodename=f"compute-{number}",
+            cpu_used=float(cpus),
+            memory_mb_used=memory,
+            disk_used=float(disk),
+            running_vms=number * 3,
+            total_containers=number % 2,
+        )
+        for number, (cpus, memory, disk) in enumerate(amounts, 1)
+    ]
+    services = (
+        agent("compute-1"),
+        agent("compute-2"),
+        agent("compute-3"),
+        agent("compute-4", 190.0),
+        agent("compute-5", disabled=True, disabled_reason="new disk"),
+    )
+    unclaimed = (
+        UnclaimedSum(1, WorkloadKind.INSTANCE, 2, 4000, 0, 8192, 40960),
+        UnclaimedSum(4, WorkloadKind.INSTANCE, 2, 3000, 0, 12288, 40960),
+    )
+    warnings = (WarningCount("compute-2", "compute-2", WarningKind.FACT_HELD, 1),)
+    claims = {ClaimState.CONFIRMED: 41, ClaimState.HELD: 2}
+    return OverviewRows(NOW, services, tuple(nodes), unclaimed, claims, warnings)
+
+
+def list_rows(rows: OverviewRows | None = None) -> list[dict]:
+    """A fleet, by default that of `example`, as rows of ``node list``."""
+    lines = view(rows or example()).overview.nodes
+    return [
+        {
+            "host": line.node.host,
+            "nodename": line.node.nodename,
+            "state": line.state,
+            "status": line.status,
+            "vcpus": line.node.vcpus,
+            "vcpus_used": int(line.node.cpu_used) + 2,
+            "memory_mb": line.node.memory_mb,
+            "memory_mb_used": line.node.memory_mb_used,
+            "local_gb": line.node.local_gb,
+            "local_gb_used": int(line.node.disk_used) + 10,
+            "running_vms": line.node.running_vms,
+            "total_containers": line.node.total_containers,
+            "audit_age_seconds": line.audit_age_seconds,
+        }
+        for line in lines
+    ]
+
+
+WARNINGS = [
+    {
+        "host": "compute-2",
+        "kind": "fact_held",
+        "nodename": "compute-2",
+        "item": "numa",
+        "message": "numa: probe timed out after 20 s; the last good value is kept \x1b[31m",
+        "first_seen": "2026-02-28T12:00:00+00:00",
+        "last_seen": "2026-03-01T11:55:00+00:00",
+        "count": 144,
+        "resolved_at": None,
+    },
+    {
+        "host": "compute-4",
+        "kind": "host_down",
+        "nodename": "",
+        "item": "",
+        "message": "the agent has sent no heartbeat since 2026-03-01T11:56:50+00:00: it does not run or hangs, its machine is off, or it cannot reach the database",
+        "first_seen": "2026-03-01T11:57:50+00:00",
+        "last_seen": "2026-03-01T12:00:00+00:00",
+        "count": 1,
+        "resolved_at": None,
+    },
+]
+
+CLAIMS = [
+    {
+        "uuid": f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b1{number}",
+        "workload_uuid": f"7b0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b1{number}",
+        "kind": "create",
+        "state": state,
+        "host": "compute-1",
+        "nodename": "compute-1",
+        "vcpus": vcpus,
+        "memory_mb": 4096,
+        "disk_gb": 20,
+        "expires_at": expires_at,
+        "reason": "",
+    }
+    for number, (state, vcpus, expires_at) in enumerate(
+        (("confirmed", 2, None), ("held", 0.5, "2026-03-01T12:08:00+00:00"))
+    )
+]

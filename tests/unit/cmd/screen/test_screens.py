@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from nodetracker.cmd.commands.claim import ListClaims
+from nodetracker.cmd.commands.node import ListNodes
+from nodetracker.cmd.commands.warning import ListWarnings
 from nodetracker.cmd.fleet_watch import Outage, draw_picture
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.overview import draw_overview
+from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from tests.unit.cmd.screen import fleets
 
@@ -40,6 +44,24 @@ def test_the_overview_is_as_its_file_says(name, rows, height, width):
     check(f"overview-{name}-{width}", lines)
     assert max(map(line_width, lines)) <= width
     assert height is None or len(lines) <= height
+
+
+LISTS = {
+    "node-list": (ListNodes, fleets.list_rows()),
+    "node-list-one": (ListNodes, fleets.list_rows()[:1]),
+    "node-list-300": (ListNodes, fleets.list_rows(fleets.many_nodes(300))[:45]),
+    "warning-list": (ListWarnings, fleets.WARNINGS),
+    "claim-list": (ListClaims, fleets.CLAIMS),
+}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_is_as_its_file_says(name, width):
+    command, rows = LISTS[name]
+    lines = draw_table(command.layout, rows, Terminal(width), fleets.NOW)
+    check(f"{name}-{width}", lines)
+    assert max(map(line_width, lines)) <= width
 
 
 def test_the_overview_needs_no_unicode():

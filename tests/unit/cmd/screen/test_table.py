@@ -66,5 +66,23 @@ def test_what_a_guest_is_called_does_not_reach_the_terminal_as_it_is():
     assert r"\x1b[31mvm\x0aforged" in text
 
 
+def test_columns_without_information_are_left_out():
+    columns = (
+        Column("host", ("host",)),
+        Column("node", ("node",), same_as="host"),
+        Column("reason", ("reason",), priority=1),
+    )
+    row = {"host": "h1", "node": "h1", "reason": None}
+    assert plain_text(draw_table(columns, [row], Terminal(), NOW)) == "HOST\nh1\n"
+    both = [row, row | {"node": "n2", "reason": "full"}]
+    assert plain_text(draw_table(columns, both, Terminal(), NOW)).split()[:3] == [
+        "HOST",
+        "NODE",
+        "REASON",
+    ]
+    everything = plain_text(draw_table(columns, [row], Terminal(), NOW, is_complete=True))
+    assert everything.split() == ["HOST", "NODE", "REASON", "h1", "h1", "-"]
+
+
 def test_all_columns_are_shown_where_there_is_no_limit():
     assert fit_columns(COLUMNS, [36, 4, 60, 14], None) == {0: 36, 1: 4, 2: 60, 3: 14}
