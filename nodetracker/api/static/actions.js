@@ -38,7 +38,7 @@ export function listActions(about, node, service) {
   if (isAllowed(about, "nodetracker:nodes:delete") && node.state === "down") {
     found.push({
       title: "Delete node", method: "DELETE", path, isDangerous: true, leadsTo: "/",
-      effect: "Its row is deleted with its guests and devices. Active claims prevent that; an agent that starts again creates the row anew.",
+      effect: "Its row is deleted with its guests and devices. Active claims prevent that; an agent that starts again creates the row again.",
     });
   }
   return found;

@@ -1,4 +1,5 @@
 // Where would it fit: nodes for a workload with what they have left, and what excludes the others.
+import { nodeColumn, textColumn } from "./columns.js";
 import { ErrorText } from "./dialog.js";
 import { useFollow } from "./follow.js";
 import { amount, number, plural } from "./format.js";
@@ -33,9 +34,8 @@ function columnsOf(wanted) {
     cell: (row) => html`${amount(resource, row[name])}<span class="quiet"> → ${amount(resource, row[name] - (asked[resource] ?? 0))}</span>`,
   });
   return [
-    { id: "node", title: "Node", value: ({ nodename }) => nodename,
-      cell: ({ host, nodename }) => html`<${NodeLink} host=${host} nodename=${nodename} />` },
-    { id: "host", title: "Host", value: ({ host }) => host, cell: ({ host }) => html`<bdi>${host}</bdi>` },
+    nodeColumn("node", "Node", "host", "nodename"),
+    textColumn("host", "Host"),
     column("cpus", "CPUs left", "free_vcpus", "VCPU"),
     column("memory", "Memory left", "free_memory_mb", "MEMORY_MB"),
     column("disk", "Disk left", "free_disk_gb", "DISK_GB"),

@@ -10,7 +10,7 @@ const FIELDS = [
   { name: "password", title: "Password", type: "password", autocomplete: "current-password", required: true },
 ];
 
-// Render the form; after the login, the page starts anew.
+// Render the form; after the login, the page is loaded again.
 export function Login() {
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);

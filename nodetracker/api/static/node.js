@@ -4,6 +4,7 @@ import { abortOf, Ask, listActions } from "./actions.js";
 import { Ago, serverNow } from "./ago.js";
 import { Answer } from "./answer.js";
 import { nextOf, request } from "./api.js";
+import { ageColumn, textColumn } from "./columns.js";
 import { Diff } from "./diff.js";
 import { useFollow } from "./follow.js";
 import { age, number, plural, time } from "./format.js";
@@ -65,12 +66,13 @@ function Warnings({ node }) {
 }
 
 const LEVELS = { fresh: "good", held: "warning", unknown: "bad" };
+const FIXED = { isFixed: true };
 const FACT_COLUMNS = [
-  { id: "fact", title: "Fact", isFixed: true, value: ({ name }) => name },
-  { id: "fact-state", title: "State", isFixed: true, cell: ({ state }) => html`<${Mark} word=${state} level=${LEVELS[state]} />` },
-  { id: "since", title: "Since", isFixed: true, cell: ({ since }) => html`<${Ago} at=${since} />` },
-  { id: "source", title: "Source", isFixed: true, cell: ({ source }) => html`<bdi>${source}</bdi>` },
-  { id: "error", title: "Error", isFixed: true, cell: ({ error }) => html`<bdi>${error}</bdi>` },
+  textColumn("name", "Fact", FIXED),
+  { id: "fact-state", title: "State", ...FIXED, cell: ({ state }) => html`<${Mark} word=${state} level=${LEVELS[state]} />` },
+  { ...ageColumn("since", "Since"), ...FIXED },
+  textColumn("source", "Source", FIXED),
+  textColumn("error", "Error", FIXED),
 ];
 
 function Facts({ facts }) {

@@ -1,12 +1,13 @@
 // Tables of workloads, and links to them.
 import { amount, number } from "./format.js";
+import { Name } from "./name.js";
 import { html } from "./preact.js";
 import { hrefOf } from "./router.js";
 import { Table } from "./table.js";
 
 // Render a workload's name, or its uuid, as a link to where it is.
 export const WorkloadLink = ({ workload: { uuid, name } }) =>
-  html`<a href=${hrefOf("/search", { text: uuid })}><bdi>${name || uuid}</bdi></a>`;
+  html`<a href=${hrefOf("/search", { text: uuid })}><${Name} text=${name || uuid} /></a>`;
 
 // Return shared and pinned CPUs as text.
 export const cpusOf = ({ vcpus, pcpus }) =>
@@ -14,7 +15,7 @@ export const cpusOf = ({ vcpus, pcpus }) =>
 
 const NODE = {
   id: "node", title: "Node", value: ({ nodename }) => nodename,
-  cell: ({ node_uuid, nodename }) => html`<a href=${hrefOf(`/nodes/${node_uuid}`)}><bdi>${nodename}</bdi></a>`,
+  cell: ({ node_uuid, nodename }) => html`<a href=${hrefOf(`/nodes/${node_uuid}`)}><${Name} text=${nodename} /></a>`,
 };
 const COLUMNS = [
   { id: "name", title: "Workload", value: ({ name, uuid }) => name || uuid,
@@ -23,7 +24,7 @@ const COLUMNS = [
   { id: "power", title: "Power", value: ({ power_state }) => power_state ?? "not listed" },
   { id: "claim", title: "Claim", value: ({ claim_state }) => claim_state ?? "unclaimed" },
   { id: "project", title: "Project", value: ({ project_id }) => project_id,
-    cell: ({ project_id }) => project_id && html`<a href=${hrefOf("/search", { text: project_id })}><bdi>${project_id}</bdi></a>` },
+    cell: ({ project_id }) => project_id && html`<a href=${hrefOf("/search", { text: project_id })}><${Name} text=${project_id} /></a>` },
   { id: "cpus", title: "CPUs", isNumeric: true, value: ({ vcpus, pcpus }) => vcpus + pcpus,
     cell: cpusOf },
   { id: "memory", title: "Memory", isNumeric: true, value: ({ memory_mb }) => memory_mb,
