@@ -21,6 +21,7 @@ from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
 LOG = logging.getLogger(__name__)
 
 _STALL_SECONDS = 120.0
+_REMOVAL_SECONDS = 60.0
 
 
 class Sender(Protocol):
@@ -36,6 +37,7 @@ class ApiService:
     Args:
         notifier: sends the store's notifications, None without a broker.
         database: logs when heartbeats and the watch of hosts cannot use the database.
+        remove_providers: called each minute, None = never; it may take long.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class ApiService:
         membership: Membership,
         notifier: Sender | None,
         database: OutageLog,
+        remove_providers: Callable[[], None] | None = None,
     ) -> None:
         self.graceful_shutdown_timeout: float = settings.graceful_shutdown_timeout
         self._settings = settings
@@ -60,6 +63,10 @@ class ApiService:
             PeriodicLoop("heartbeats", self._report_state, interval, self._fail),
             PeriodicLoop("fleet", self._watch_hosts, interval, self._fail),
         )
+        self._slow_loops: Sequence[PeriodicLoop] = ()
+        if remove_providers is not None:
+            name = "placement-removals"
+            self._slow_loops = (PeriodicLoop(name, remove_providers, _REMOVAL_SECONDS, self._fail),)
         self._on_fatal: Callable[[BaseException], None] | None = None
 
     def start(
@@ -72,7 +79,7 @@ class ApiService:
         """
         self._on_fatal = on_fatal
         self._server.start()
-        for loop in self._loops:
+        for loop in (*self._loops, *self._slow_loops):
             loop.start()
             loop.wake()
         on_started()
@@ -80,7 +87,7 @@ class ApiService:
     def stop(self) -> bool:
         """Accept no more requests and let running ones end; return whether all did in time."""
         deadline = time.monotonic() + self.graceful_shutdown_timeout
-        for loop in self._loops:
+        for loop in (*self._loops, *self._slow_loops):
             loop.stop()
         is_answered = self._server.stop(deadline - time.monotonic())
         has_ended = [loop.join(deadline - time.monotonic()) for loop in self._loops]

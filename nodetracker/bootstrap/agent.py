@@ -118,7 +118,7 @@ def build_agent(
     def read_status() -> AgentStatus:
         return _add_others(manager.status(), broker, server, notifier, reporter)
 
-    reporter = build_placement_reporter(conf, store) if is_served else None
+    reporter = build_placement_reporter(conf, settings.host, store) if is_served else None
     observers = [*observers, *([] if reporter is None else [reporter])]
     if is_served and conf.metrics.enabled:
         metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status, claims)

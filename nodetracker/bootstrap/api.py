@@ -22,6 +22,7 @@ from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
 from nodetracker.bootstrap.access import build_access
 from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.placement import build_unserved_removals
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_database_settings,
@@ -93,7 +94,10 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
         )
 
     server = Server(_build_application(conf, parts, read_status), parts.settings)
-    service = ApiService(parts.settings, server, parts.store, membership, parts.notifier, database)
+    service = ApiService(
+        parts.settings, server, parts.store, membership, parts.notifier, database,
+        build_unserved_removals(conf, parts.store),
+    )  # fmt: skip
     return service, server
 
 

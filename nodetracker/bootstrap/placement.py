@@ -1,5 +1,6 @@
 """Build the client of placement from the configuration."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -44,21 +45,41 @@ def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
     )
 
 
-def build_placement_reporter(conf: cfg.ConfigOpts, store: Store) -> "PlacementReporter | None":
+def build_placement_reporter(
+    conf: cfg.ConfigOpts, host: str, store: Store
+) -> "PlacementReporter | None":
     """Return the reporter of an agent's nodes, not started; None if placement is not enabled.
 
     Args:
-        store: finds out what consumers in placement represent.
+        store: finds out what consumers in placement represent, and has removals of providers.
 
     Raises: as `build_placement_client`.
     """
     if not conf.placement.enabled:
         return None
     from nodetracker.placement.ledger import StoreLedger
+    from nodetracker.placement.removal_worker import HostRemovals
+    from nodetracker.placement.remover import ProviderRemover
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.placement.request_counts import RequestCounts
 
     counts = RequestCounts()
     client = build_placement_client(conf, counts)
+    removals = HostRemovals(host, ProviderRemover(client, store), store)
+    settings = build_placement_settings(conf)
+    return PlacementReporter(client, StoreLedger(store), settings, counts, removals=removals)
 
-    return PlacementReporter(client, StoreLedger(store), build_placement_settings(conf), counts)
+
+def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], None] | None:
+    """Return what removes the providers of deleted nodes of hosts without an agent.
+
+    None if placement is not enabled. It is called periodically.
+
+    Raises: as `build_placement_client`.
+    """
+    if not conf.placement.enabled:
+        return None
+    from nodetracker.placement.removal_worker import UnservedRemovals
+    from nodetracker.placement.remover import ProviderRemover
+
+    return UnservedRemovals(ProviderRemover(build_placement_client(conf), store), store).run

@@ -44,6 +44,7 @@ class WarningKind(enum.StrEnum):
     PLACEMENT_FOREIGN = "placement_foreign"
     PLACEMENT_LEAKED = "placement_leaked"
     PROVIDER_CONFIG = "provider_config"
+    PLACEMENT_REMOVAL = "placement_removal"
 
 
 REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})

@@ -30,6 +30,7 @@ from nodetracker.outage import OutageLog
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.listing import Listing
 from nodetracker.placement.reconciler import Ledger, Reconciler
+from nodetracker.placement.removal_worker import HostRemovals
 from nodetracker.placement.request_counts import RequestCounts
 from nodetracker.placement.slots import LAST_RETRY_SECONDS, Slot, Slots, Turn
 from nodetracker.settings import PlacementSettings
@@ -50,6 +51,7 @@ class PlacementReporter:
         counts: of the client's requests.
         monotonic: seconds that never go back.
         splay: a random number from 0 to 1.
+        removals: of the providers of deleted nodes; None = others remove them.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class PlacementReporter:
         counts: RequestCounts,
         monotonic: Callable[[], float] = time.monotonic,
         splay: Callable[[], float] = random.random,
+        removals: HostRemovals | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._counts = counts
+        self._removals = removals
         self._monotonic = monotonic
         self._stopping = threading.Event()
         self._slots = Slots(settings.refresh_interval, splay(), monotonic)
@@ -75,22 +79,30 @@ class PlacementReporter:
         """Put the nodes that changed into their slots, unless the audit was not stored."""
         if report.store_error is None:
             self._slots.update(report.nodes, report.admin.is_excluded)
+            if self._removals is not None:
+                self._removals.audited(report)
 
     def start(self) -> None:
         """Start the threads; return immediately."""
         for number in range(1, self._settings.workers + 1):
             name = f"placement-{number}"
             threading.Thread(target=self._run, name=name, daemon=True).start()
+        if self._removals is not None:
+            self._removals.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Take no further node; return whether the running requests ended in time."""
+        deadline = time.monotonic() + max(0.0, timeout_seconds)
         self._stopping.set()
         self._slots.stop()
-        return self._slots.wait_idle(max(0.0, timeout_seconds))
+        have_ended = self._slots.wait_idle(max(0.0, timeout_seconds))
+        if self._removals is None:
+            return have_ended
+        return self._removals.stop(deadline - time.monotonic()) and have_ended
 
     def list_warnings(self) -> list[HostWarning]:
         """Return the warnings of all nodes as of now."""
-        found: list[HostWarning] = []
+        found = [] if self._removals is None else list(self._removals.list_warnings())
         for slot in self._slots:
             found += slot.warnings
             found += explain_leaks(slot.record.nodename, self._find_leaked(slot))
