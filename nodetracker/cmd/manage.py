@@ -13,7 +13,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.text import make_safe, render_error
+from nodetracker.cmd.screen.text import ErrorFormatter, make_safe, render_error
 from nodetracker.daemon import EXIT_USAGE
 
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
@@ -64,6 +64,11 @@ COMMANDS: dict[str, str] = {
     "node stats": "node:NodeStats",
     "node diff": "node:DiffNode",
     "overview": "overview:ShowOverview",
+    "placement adopt": "placement:AdoptProvider",
+    "placement audit": "placement:AuditPlacement",
+    "placement heal": "placement:HealPlacement",
+    "placement remove": "placement:RemovePlacement",
+    "placement show": "placement:ShowPlacement",
     "service delete": "service:DeleteService",
     "service list": "service:ListServices",
     "service set": "service:SetService",
@@ -76,16 +81,6 @@ COMMANDS: dict[str, str] = {
     "workload show": "workload:ShowWorkload",
 }
 """Name -> module and class of each command; a command is imported when it is run."""
-
-
-class ErrorFormatter(logging.Formatter):
-    """Formats a message as one line of limited length, and a traceback in full."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
-        if record.exc_info:
-            return super().format(record)
-        return render_error(record.getMessage())
 
 
 class ManageApp(App):

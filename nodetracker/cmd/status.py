@@ -10,13 +10,20 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial, wraps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from nodetracker.accounting.placement.readiness import (
+    explain_name_conflicts,
+    explain_old_version,
+)
+from nodetracker.accounting.placement.tree import OWNER_TRAIT
 from nodetracker.accounting.reports import readiness
 from nodetracker.accounting.reports.readiness import Verdict
 from nodetracker.bootstrap.agent import build_driver, build_probes
+from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.program import leave, load_configuration, run_program
@@ -30,6 +37,9 @@ from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import Driver, FleetStore
 from nodetracker.settings import AgentSettings
 from nodetracker.workers import Task, WorkerPool
+
+if TYPE_CHECKING:  # imported late, with keystoneauth
+    from nodetracker.placement.client import PlacementClient
 
 LOG = logging.getLogger(__name__)
 
@@ -70,6 +80,8 @@ def _run(arguments: Sequence[str]) -> int:
     if conf.conductor.use_local:
         database = build_sql_store(conf, is_read_only=True)
         checks.read_schema_differences = lambda: revisions.check(database.engine)
+    if conf.placement.enabled:
+        checks.placement = build_placement_client(conf)
     upgradecheck.CONF = conf  # as the library's own main() does; --json is read from it
     return leave(upgradecheck.run(conf))
 
@@ -102,6 +114,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     host: "HostReader"
     store: FleetStore
+    placement: "PlacementClient | None" = None
     read_schema_differences: Callable[[], Sequence[str]] | None
 
     @_check
@@ -153,6 +166,21 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         """Check whether the user of the units can run this Python."""
         return readiness.evaluate_barrier(find_barrier())
 
+    @_check
+    def check_placement(self) -> Verdict:
+        """Check whether placement accepts what this host reports, if it reports anything."""
+        if self.placement is None:
+            return Verdict()
+        old = explain_old_version(self.placement.read_version())
+        if old is not None:
+            return readiness.failure(old)
+        conflicts = []
+        for node in self.store.list_nodes(self.host.settings.host):
+            held = {provider.uuid for provider in self.placement.list_providers(name=node.nodename)}
+            conflicts += [(node.nodename, node.uuid, other) for other in held - {node.uuid}]
+        self.placement.list_traits([OWNER_TRAIT])
+        return readiness.failures(explain_name_conflicts(conflicts))
+
     _upgrade_checks = (
         ("Database schema", check_schema),
         ("Nodes", check_nodes),
@@ -161,6 +189,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         ("Host name", check_host_name),
         ("Heartbeat interval", check_liveness),
         ("Service user", check_service_user),
+        ("Placement", check_placement),
     )
 
 

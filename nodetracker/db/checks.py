@@ -70,6 +70,32 @@ def check_unclaimed(what: str, claims: Sequence[str]) -> None:
         raise RefusedError(f"{what} holds {len(claims)} claims; move or abort them first: {names}")
 
 
+def check_adoption(
+    host: str, nodename: str, before: str, uuid: str, nodes: Sequence[tuple[str, str, str]]
+) -> None:
+    """Check that a node may get another uuid.
+
+    Args:
+        before: its uuid as its caller knows it.
+        nodes: uuid, host and nodename of the node and of any that has the new uuid.
+
+    Raises:
+        NotFoundError: no such node.
+        ConflictError: the node has another uuid by now.
+        RefusedError: another node has the new uuid.
+    """
+    found = {(row[1], row[2]): row[0] for row in nodes}
+    if (host, nodename) not in found:
+        raise NotFoundError(f"no such node: {nodename} on host {host}")
+    for place, other in found.items():
+        if other == uuid and place != (host, nodename):
+            raise RefusedError(f"node {place[1]} of host {place[0]} has the uuid {uuid}")
+    if found[host, nodename] != before:
+        raise ConflictError(
+            f"node {nodename} of host {host} has the uuid {found[host, nodename]} by now"
+        )
+
+
 def check_rename(
     old: str, new: str, services: Sequence[ServiceRecord], nodes: Sequence[tuple[str, str]]
 ) -> ServiceRecord | None:

@@ -150,6 +150,29 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 
 
+def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str, uuid: str) -> None:
+    """See `Store.adopt_uuid`."""
+    is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    rows = connection.execute(
+        sa.select(
+            _nodes.id, _nodes.uuid, _nodes.host, _nodes.hypervisor_hostname, utc_now().label("now")
+        )
+        .where(sa.or_(is_node, _nodes.uuid == uuid))
+        .order_by(_nodes.id)
+        .with_for_update()
+    ).all()
+    checks.check_adoption(host, nodename, before, uuid, [(row[1], row[2], row[3]) for row in rows])
+    connection.execute(
+        sa.update(tables.compute_nodes)
+        .where(is_node)
+        .values(uuid=uuid, generation=_nodes.generation + 1, updated_at=rows[0].now)
+    )
+    (node_id,) = [row.id for row in rows if (row[2], row[3]) == (host, nodename)]
+    diff = {"uuid": [before, uuid]}
+    line = history.line(rows[0].now, node_id, host, nodename, ChangeKind.UPDATE, diff)
+    history.insert(connection, [line])
+
+
 def delete_rows(
     connection: sa.Connection, ids: Sequence[int], children: Sequence[sa.Table] = CHILDREN
 ) -> None:

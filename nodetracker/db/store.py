@@ -240,6 +240,10 @@ class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
         """See `Store`."""
         self._database.write(lambda c: nodes.delete_node(c, host, nodename))
 
+    def adopt_uuid(self, host: str, nodename: str, before: str, uuid: str) -> None:
+        """See `Store`."""
+        self._database.write(lambda c: nodes.adopt_uuid(c, host, nodename, before, uuid))
+
     def purge(self, before: datetime) -> Mapping[str, int]:
         """See `Store`."""
         return self._database.write(

@@ -50,6 +50,7 @@ class DelegatedStore(DelegatedFleetReader):
     set_service = delegated(OperatorStore.set_service)
     delete_service = delegated(OperatorStore.delete_service)
     rename_host = delegated(OperatorStore.rename_host)
+    adopt_uuid = delegated(OperatorStore.adopt_uuid)
     delete_node = delegated(OperatorStore.delete_node)
     purge = delegated(OperatorStore.purge)
 

@@ -50,6 +50,18 @@ class OperatorStore(FleetStore, FleetReader, LedgerStore, RemovalStore, Protocol
             ConflictError: the services row has changed since; check it again.
         """
 
+    def adopt_uuid(self, host: str, nodename: str, before: str, uuid: str) -> None:
+        """Give a node the uuid of a provider in placement, and record that in the history.
+
+        Args:
+            before: the node's uuid on which the decision rests.
+
+        Raises:
+            NotFoundError: no such node.
+            ConflictError: the node has another uuid by now.
+            RefusedError: another node has the uuid.
+        """
+
     def delete_node(self, host: str, nodename: str) -> None:
         """Delete one row with its guests and devices; record that, and its provider's removal.
 

@@ -388,6 +388,12 @@ WRITES = [
         | rows("claim passed *", "history *", "warning * fact_held n2 *", "removal gone *"),
     ),
     Write(
+        "adopt_uuid",
+        "of one node",
+        lambda scene: scene.store.adopt_uuid("alpha", "n1", node_uuid("a1"), uuid_of("new a1")),
+        rows("node *", "* a1 *", "claim *", "history alpha n1 update *"),
+    ),
+    Write(
         "take_provider_removals",
         "of one host",
         lambda scene: scene.store.take_provider_removals(RemovalQuery(host="alpha")),

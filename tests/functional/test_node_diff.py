@@ -28,13 +28,13 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
             programs.ask("claim", "create", str(request), "--host", "host-1")
         wait_until(lambda: programs.ask("node", "diff", "host-1")[0]["ledger"] == 7)
         assert programs.ask("node", "diff", "host-1", "node-1") == [
-            {"resource": "VCPU", "row_used": 7, "ledger": 7, "hypervisor": 5, "difference": 2,
+            {"resource": "VCPU", "row_used": 7, "ledger": 7, "hypervisor": 5, "placement": None, "difference": 2,
              "workloads": f"{DB} +2"},
-            {"resource": "PCPU", "row_used": 0, "ledger": 0, "hypervisor": None, "difference": 0,
+            {"resource": "PCPU", "row_used": 0, "ledger": 0, "hypervisor": None, "placement": None, "difference": 0,
              "workloads": ""},
-            {"resource": "MEMORY_MB", "row_used": 4864, "ledger": 4864, "hypervisor": 2816,
+            {"resource": "MEMORY_MB", "row_used": 4864, "ledger": 4864, "hypervisor": 2816, "placement": None,
              "difference": 2048, "workloads": f"{DB} +2048"},
-            {"resource": "DISK_GB", "row_used": 21.5, "ledger": 21.5, "hypervisor": 21,
+            {"resource": "DISK_GB", "row_used": 21.5, "ledger": 21.5, "hypervisor": 21, "placement": None,
              "difference": 0.5, "workloads": f"{DB} +0.5"},
         ]  # fmt: skip
         drift = {row["item"]: row["message"] for row in programs.ask("warning", "list")}

@@ -58,6 +58,11 @@ def failure(text: str) -> Verdict:
     return Verdict((Finding(Level.FAILURE, text),))
 
 
+def failures(texts: Iterable[str]) -> Verdict:
+    """Build the verdict of findings that must be resolved; without any it succeeded."""
+    return Verdict(tuple(Finding(Level.FAILURE, text) for text in texts))
+
+
 def warning(text: str) -> Verdict:
     """Build the verdict of one finding that needs attention."""
     return Verdict((Finding(Level.WARNING, text),))

@@ -29,6 +29,7 @@ from nodetracker.cmd.commands.base import (
     parse_since,
 )
 from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.commands.placement_usage import read_usage
 from nodetracker.cmd.screen.advice import draw_advice
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
@@ -49,6 +50,10 @@ _LONG_COLUMNS = (
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
+
+
+_DIFF_COLUMNS = (*DRIFT_COLUMNS[:4], "placement", *DRIFT_COLUMNS[4:])
+"""The columns of ``node diff``: ``placement`` follows ``hypervisor``."""
 
 
 class ListNodes(ListCommand):
@@ -188,9 +193,17 @@ class DiffNode(ListCommand):
         """Read one node with its claims and guests."""
         found = find_node(self.store, parsed_args.host, parsed_args.nodename)
         record = read_consistently(self.store, found)
+        usage = read_usage(self.app, record.uuid)
         lines = compare_usage(record)
         self._sentences = explain_usage(record, lines)
-        return columns_of([line.as_row() for line in lines], DRIFT_COLUMNS)
+        rows = [line.as_row() | {"placement": None} for line in lines]
+        for row in rows:
+            entry = usage.get(row["resource"])
+            if entry is not None:
+                others = [f"{key} in placement +{held}" for key, held in entry.others.items()]
+                causes = ", ".join(filter(None, (row["workloads"], *others)))
+                row |= {"placement": entry.own, "workloads": causes}
+        return columns_of(rows, _DIFF_COLUMNS)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Explain the differences below the table."""

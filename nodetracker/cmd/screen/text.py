@@ -5,6 +5,7 @@ which such text could move the cursor, color the rest of the screen, forge lines
 reverse their order are shown as ``\x1b``.
 """
 
+import logging
 import re
 from typing import IO, TextIO
 
@@ -138,3 +139,13 @@ def unwrap(stream: IO[str]) -> IO[str]:
 def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+class ErrorFormatter(logging.Formatter):
+    """Formats a message as one line of limited length, and a traceback in full."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        if record.exc_info:
+            return super().format(record)
+        return render_error(record.getMessage())

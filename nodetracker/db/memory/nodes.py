@@ -78,6 +78,21 @@ class MemoryNodes(MemoryRows):
                     return
             raise NotFoundError(f"no such node: {nodename} on host {host}")
 
+    def adopt_uuid(self, host: str, nodename: str, before: str, uuid: str) -> None:
+        """See `Store`."""
+        with self._writing() as tables:
+            rows = [(r.uuid, r.host, r.nodename) for r in tables.nodes.values()]
+            concerned = [row for row in rows if row[0] == uuid or row[1:] == (host, nodename)]
+            checks.check_adoption(host, nodename, before, uuid, concerned)
+            now = self._clock()
+            for record in tables.nodes.values():
+                if (record.host, record.nodename) == (host, nodename):
+                    tables.nodes[record.id] = dataclasses.replace(
+                        record, uuid=uuid, generation=record.generation + 1, updated_at=now
+                    )
+            diff = {"uuid": [before, uuid]}
+            tables.add_history(now, host, nodename, ChangeKind.UPDATE, diff)
+
     def apply_changes(
         self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
     ) -> ApplyResult:

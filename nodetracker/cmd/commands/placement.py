@@ -1,0 +1,271 @@
+"""placement show, audit, heal, adopt, remove."""
+
+import argparse
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from nodetracker.accounting.placement.comparison import (
+    NOTHING,
+    compare,
+    list_unexplained,
+)
+from nodetracker.accounting.placement.removal import NOVA_TRAIT
+from nodetracker.accounting.placement.rendering import (
+    draw_consumer,
+    draw_provider,
+    render_consumers,
+    render_provider,
+)
+from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.cmd.commands.base import ListCommand, ShowCommand, columns_of
+from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.commands.node import add_node_arguments, find_agent
+from nodetracker.cmd.commands.placement_base import PlacementCommand
+from nodetracker.errors import PlacementError, RefusedError
+from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.fleet.node_resolution import find_node
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.removal import RemovalQuery
+
+_AUDIT_COLUMNS = ("host", "nodename", "provider", "what", "expected", "found")
+_HEAL_COLUMNS = ("host", "nodename", "provider", "what", "result")
+
+
+class ShowPlacement(PlacementCommand, ShowCommand):
+    """Show what placement has of a node, and whose its consumers are."""
+
+    example = "placement show compute-1"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        return add_node_arguments(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the tree."""
+        found = find_node(self.store, parsed_args.host, parsed_args.nodename)
+        record = read_consistently(self.store, found)
+        placed, wanted = self.read(record.uuid), self.describe(record)
+        rival = self.find_rival(record)
+        providers = [render_provider(placed, uuid) for uuid in sorted(placed.providers)]
+        consumers = render_consumers(placed, wanted)
+        shown = {
+            "host": record.host,
+            "nodename": record.nodename,
+            "uuid": record.uuid,
+            "name_held_by": None if rival is None else rival.uuid,
+            "providers": Lines(providers, [line for p in providers for line in draw_provider(p)]),
+            "consumers": Lines(consumers, map(draw_consumer, consumers)),
+        }
+        return tuple(shown), tuple(shown.values())
+
+
+class AuditPlacement(PlacementCommand, ListCommand):
+    """Compare placement with the ledger; exit with 1 when anything differs. Writes nothing."""
+
+    example = "placement audit --host compute-1"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the filter."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", help="Only the nodes of this host.")
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the differences; return 1 if there are any."""
+        self._rows: list[dict[str, Any]] = []
+        code: int = super().run(parsed_args)
+        return code or int(bool(self._rows))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read each node, from the store and from placement."""
+        for record in self.list_records(parsed_args.host):
+            identity = (record.host, record.nodename)
+            self._rows += [_row(_AUDIT_COLUMNS, *identity, *line) for line in self._audit(record)]
+        for removal in self.store.list_provider_removals(parsed_args.host):
+            values = (removal.host, removal.name, removal.provider_uuid, "removal", NOTHING)
+            self._rows.append(_row(_AUDIT_COLUMNS, *values, removal.error or "waiting"))
+        return columns_of(self._rows, _AUDIT_COLUMNS)
+
+    def _audit(self, record: NodeRecord) -> Iterator[tuple[str, str, str, str]]:
+        """Yield provider, what differs, what is expected and what was found."""
+        placed = self.read(record.uuid)
+        if not placed.providers and (rival := self.find_rival(record)) is not None:
+            yield record.uuid, f"name {record.nodename}", record.uuid, rival.uuid
+            return
+        for difference in compare(placed, self.describe(record)):
+            yield difference.provider, difference.what, difference.expected, difference.found
+
+
+class HealPlacement(PlacementCommand, ListCommand):
+    """Make placement agree with the ledger now: nodes, leaked consumers, deleted nodes.
+
+    An empty provider of another uuid that has a node's name is deleted, unless it is Nova's.
+    """
+
+    example = "placement heal --dry-run"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the filter and the dry run."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", help="Only the nodes of this host.")
+        parser.add_argument("--dry-run", action="store_true", help="Write nothing.")
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print what was done; return 1 if something could not be."""
+        self._is_healed = True
+        code: int = super().run(parsed_args)
+        return code or int(not self._is_healed)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Heal one node after the other, then what deleted nodes left."""
+        is_dry, rows = parsed_args.dry_run, []
+        for record in self.list_records(parsed_args.host):
+            lines = [*self._heal_name(record, is_dry), *self._heal_node(record, is_dry)]
+            identity = (record.host, record.nodename)
+            rows += [_row(_HEAL_COLUMNS, *identity, *line) for line in lines]
+        rows += self._heal_removals(parsed_args.host, is_dry)
+        return columns_of(rows, _HEAL_COLUMNS)
+
+    def _heal_name(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
+        """Delete an empty provider that has the node's name."""
+        rival = self.find_rival(record)
+        if rival is None:
+            return
+        placed = self.read(rival.uuid)
+        result = "would be deleted" if is_dry else "deleted"
+        obstacle: str | None = None
+        if any(NOVA_TRAIT in provider.traits for provider in placed.providers.values()):
+            obstacle = f"it has the trait {NOVA_TRAIT}"
+        elif placed.consumers:
+            obstacle = f"{len(placed.consumers)} consumers have allocations on it"
+        elif not is_dry:
+            obstacle = self.remover.remove(rival.uuid)
+        if obstacle is not None:
+            result = self._fail(f"kept: {obstacle}")
+        yield rival.uuid, f"name {record.nodename}", result
+
+    def _heal_node(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
+        """Report a node, and remove the consumers that its ledger does not know."""
+        wanted = self.describe(record)
+        before = compare(self.read(record.uuid), wanted)
+        error, left = NOTHING, frozenset[tuple[str, str]]()
+        if before and not is_dry:
+            error = self._reconcile(record, wanted)
+            after = compare(self.read(record.uuid), wanted)
+            left = frozenset((difference.provider, difference.what) for difference in after)
+        for difference in before:
+            result = "would be healed" if is_dry else "healed"
+            if (difference.provider, difference.what) in left:
+                result = self._fail(f"not healed: {error or 'it changes all the time'}")
+            yield difference.provider, difference.what, result
+
+    def _reconcile(self, record: NodeRecord, wanted: ProviderTree) -> str:
+        """Report one node; return why that failed, or nothing."""
+        from nodetracker.placement.ledger import StoreLedger
+        from nodetracker.placement.reconciler import NodeState, Reconciler
+
+        healed = frozenset(list_unexplained(self.read(record.uuid), wanted))
+        state = NodeState(healed=healed)
+        try:
+            Reconciler(self.client, StoreLedger(self.app.store), time.sleep).reconcile(
+                state, wanted
+            )
+        except PlacementError as error:
+            return str(error)
+        return "; ".join(sorted(state.refused.values()))
+
+    def _heal_removals(self, host: str | None, is_dry: bool) -> Iterator[dict[str, Any]]:
+        """Remove the providers of deleted nodes."""
+        if is_dry:
+            for removal in self.store.list_provider_removals(host):
+                values = (removal.host, removal.name, removal.provider_uuid, "removal")
+                yield _row(_HEAL_COLUMNS, *values, "would be removed")
+            return
+        for removal in self.remover.remove_due(RemovalQuery(host=host, is_urgent=True)):
+            error = removal.error
+            result = "removed" if error is None else self._fail(f"kept: {error}")
+            values = (removal.host, removal.name, removal.provider_uuid, "removal")
+            yield _row(_HEAL_COLUMNS, *values, result)
+
+    def _fail(self, result: str) -> str:
+        self._is_healed = False
+        return result
+
+
+class AdoptProvider(PlacementCommand, ListCommand):
+    """Give a node the uuid of the provider that has its name, so that it is reported to."""
+
+    example = "placement adopt compute-1 --dry-run"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename, and what may be overridden."""
+        parser = add_node_arguments(super().get_parser(prog_name))
+        parser.add_argument("--force", action="store_true", help="Adopt a provider of Nova's too.")
+        parser.add_argument("--dry-run", action="store_true", help="Write nothing.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Check the provider and the node, and change the row."""
+        record = find_node(self.store, parsed_args.host, parsed_args.nodename)
+        rival = self.find_rival(record)
+        if rival is None:
+            raise RefusedError(f"no other provider has the name of node {record.nodename}")
+        self._check_uuid(record)
+        if not parsed_args.force and NOVA_TRAIT in self.client.read_traits(rival.uuid)[1]:
+            raise RefusedError(
+                f"provider {rival.uuid} has the trait {NOVA_TRAIT}: a nova-compute reports to it; "
+                "--force adopts it"
+            )
+        if not parsed_args.dry_run:
+            self.store.adopt_uuid(record.host, record.nodename, record.uuid, rival.uuid)
+        row = {
+            "host": record.host,
+            "nodename": record.nodename,
+            "before": record.uuid,
+            "uuid": rival.uuid,
+        }
+        return columns_of([row], tuple(row))
+
+    def _check_uuid(self, record: NodeRecord) -> None:
+        """Check that the node's uuid was derived by its agent, and is not its driver's.
+
+        Raises:
+            RefusedError: it was not.
+        """
+        service = find_agent(self.store, record.host)
+        if service is None or record.uuid != str(
+            uuid.uuid5(uuid.UUID(service.incarnation.agent_id), record.nodename)
+        ):
+            raise RefusedError(
+                f"the uuid {record.uuid} of node {record.nodename} is its driver's and stays: "
+                "the other provider has to go, see placement heal"
+            )
+
+
+class RemovePlacement(PlacementCommand, ListCommand):
+    """Remove the provider of a node whose agent no longer reports to placement.
+
+    An agent that still reports creates it again.
+    """
+
+    example = "placement remove compute-1"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        return add_node_arguments(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Remove the tree of a node, with the allocations that claims have on it."""
+        record = find_node(self.store, parsed_args.host, parsed_args.nodename)
+        error = self.remover.remove(record.uuid)
+        if error is not None:
+            raise RefusedError(f"provider {record.uuid} of node {record.nodename} is kept: {error}")
+        row = {"host": record.host, "nodename": record.nodename, "provider": record.uuid}
+        return columns_of([row], ("host", "nodename", "provider"))
+
+
+def _row(columns: tuple[str, ...], *values: str) -> dict[str, Any]:
+    return dict(zip(columns, values, strict=True))

@@ -1,0 +1,222 @@
+"""placement show, audit, heal, adopt and remove against the real placement."""
+
+import json
+import uuid
+
+import pytest
+
+from nodetracker.model.service import COMPUTE_BINARY
+from tests.programs import Programs
+
+NODE = {"vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+
+
+class Cloud:
+    """Programs with a placement, and hosts whose nodes have names of their own."""
+
+    def __init__(self, directory, placement):
+        self.placement = placement
+        self.name = f"n-{uuid.uuid4()}"
+        self.programs = Programs(directory)
+        self.programs.make_schema()
+        self.write(self.name)
+        self.configure()
+
+    def configure(self):
+        self.programs.configure(self.placement.configuration())
+
+    def write(self, *names, **more):
+        nodes = [NODE | more | {"nodename": name} for name in names]
+        self.programs.inventory.write_text(json.dumps({"nodes": nodes}))
+
+    def audit_once(self):
+        """Let an agent store the nodes, without reporting them."""
+        done = self.programs.run("nodetracker-compute", "--once")
+        assert done.returncode == 0, done.stderr
+
+    def manage(self, *arguments, code=0):
+        done = self.programs.manage("placement", *arguments, "-f", "json")
+        assert done.returncode == code, done.stderr + done.stdout
+        return json.loads(done.stdout) if done.stdout.strip() else done.stderr
+
+    @property
+    def uuid(self):
+        return self.programs.ask("node", "show", "host-1", self.name)["uuid"]
+
+    def create_rival(self, *traits):
+        """Create a provider of another uuid with the node's name."""
+        other = str(uuid.uuid4())
+        body = {"uuid": other, "name": self.name}
+        assert self.placement.request("POST", "/resource_providers", body)[0] in (200, 201)
+        if traits:
+            body = {"resource_provider_generation": 0, "traits": list(traits)}
+            path = f"/resource_providers/{other}/traits"
+            assert self.placement.request("PUT", path, body)[0] == 200
+        return other
+
+    def allocate(self, consumer, kind):
+        """Let a consumer of some type have a CPU of the node."""
+        body = {
+            "allocations": {self.uuid: {"resources": {"VCPU": 1}}},
+            "project_id": "p", "user_id": "u", "consumer_type": kind,
+            "consumer_generation": None,
+        }  # fmt: skip
+        assert self.placement.request("PUT", f"/allocations/{consumer}", body)[0] == 204
+
+    def read_consumer(self, consumer):
+        """Return a consumer without the generations of providers, which all writers raise."""
+        document = self.placement.get(f"/allocations/{consumer}")
+        for entry in document["allocations"].values():
+            del entry["generation"]
+        return document
+
+    def read(self, provider):
+        """Return all that placement has of a provider, None without it."""
+        path = f"/resource_providers/{provider}"
+        if self.placement.request("GET", path)[0] == 404:
+            return None
+        parts = ("", "/inventories", "/traits", "/aggregates", "/allocations")
+        return [self.placement.get(path + part) for part in parts]
+
+
+@pytest.fixture
+def cloud(tmp_path, placement):
+    cloud = Cloud(tmp_path, placement)
+    cloud.audit_once()
+    return cloud
+
+
+def test_what_differs_is_listed_healed_and_shown(cloud) -> None:
+    differences = cloud.manage("audit", "--host", "host-1", code=1)
+    assert differences[0] == {
+        "host": "host-1", "nodename": cloud.name, "provider": cloud.uuid, "what": "provider",
+        "expected": cloud.name, "found": "",
+    }  # fmt: skip
+    planned = cloud.manage("heal", "--dry-run")
+    assert {row["result"] for row in planned} == {"would be healed"}
+    assert cloud.read(cloud.uuid) is None
+    healed = cloud.manage("heal")
+    assert {row["result"] for row in healed} == {"healed"}
+    assert [row["what"] for row in healed] == [row["what"] for row in planned]
+    assert cloud.manage("audit") == []
+    shown = cloud.manage("show", "host-1")
+    (provider,) = shown["providers"]
+    assert (provider["uuid"], provider["name"], provider["parent_uuid"]) == (
+        cloud.uuid, cloud.name, None
+    )  # fmt: skip
+    assert provider["inventories"]["VCPU"]["total"] == 16
+    assert "CUSTOM_OWNER_NODETRACKER" in provider["traits"]
+
+
+def test_consumers_are_shown_with_whose_they_are_and_leaked_ones_are_healed(cloud) -> None:
+    cloud.manage("heal")
+    leaked, foreign = str(uuid.uuid4()), str(uuid.uuid4())
+    cloud.allocate(leaked, "NODETRACKER_INSTANCE")
+    cloud.allocate(foreign, "INSTANCE")
+    before = cloud.read_consumer(foreign)
+    owners = {c["uuid"]: c["owner"] for c in cloud.manage("show", "host-1")["consumers"]}
+    assert owners == {leaked: "unknown", foreign: "other"}
+    (difference,) = cloud.manage("audit", code=1)
+    assert (difference["what"], difference["found"]) == (f"allocations of {leaked}", "VCPU 1")
+    cloud.manage("heal")
+    assert cloud.placement.get(f"/allocations/{leaked}")["allocations"] == {}
+    assert cloud.read_consumer(foreign) == before
+    assert cloud.manage("audit") == []
+
+
+def test_an_empty_provider_with_the_nodes_name_is_adopted(cloud) -> None:
+    before, other = cloud.uuid, cloud.create_rival()
+    (difference,) = cloud.manage("audit", code=1)
+    assert (difference["what"], difference["expected"], difference["found"]) == (
+        f"name {cloud.name}", before, other
+    )  # fmt: skip
+    planned = cloud.manage("adopt", "host-1", "--dry-run")
+    assert planned == [{"host": "host-1", "nodename": cloud.name, "before": before, "uuid": other}]
+    assert cloud.uuid == before
+    assert cloud.manage("adopt", "host-1") == planned
+    assert cloud.uuid == other
+    cloud.manage("heal")
+    assert cloud.manage("audit") == []
+    assert "no other provider has the name" in cloud.manage("adopt", "host-1", code=1)
+
+
+def test_an_empty_provider_with_the_nodes_name_is_deleted_by_healing(cloud) -> None:
+    other = cloud.create_rival()
+    planned = cloud.manage("heal", "--dry-run")
+    assert planned[0]["result"] == "would be deleted"
+    assert cloud.read(other) is not None
+    assert cloud.manage("heal")[0]["result"] == "deleted"
+    assert cloud.read(other) is None
+    assert cloud.manage("audit") == []
+
+
+def test_a_provider_of_novas_is_left_alone(cloud) -> None:
+    other = cloud.create_rival("OWNER_NOVA", "COMPUTE_NODE")
+    before = cloud.read(other)
+    (first, *_) = cloud.manage("heal", code=1)
+    assert first["result"] == "kept: it has the trait OWNER_NOVA"
+    assert "has the trait OWNER_NOVA" in cloud.manage("adopt", "host-1", code=1)
+    assert cloud.read(other) == before
+    assert cloud.manage("adopt", "host-1", "--force", "--dry-run")[0]["uuid"] == other
+
+
+def test_the_uuid_of_a_driver_is_not_given_up(cloud) -> None:
+    cloud.name = f"n-{uuid.uuid4()}"
+    cloud.write(cloud.name, uuid=str(uuid.uuid4()))
+    cloud.audit_once()
+    cloud.audit_once()
+    cloud.create_rival()
+    error = cloud.manage("adopt", "host-1", cloud.name, code=1)
+    assert "is its driver's and stays" in error
+
+
+def test_a_node_that_is_no_longer_reported_is_removed_with_its_deleted_ones(cloud) -> None:
+    cloud.manage("heal")
+    first = cloud.uuid
+    assert cloud.manage("remove", "host-1")[0]["provider"] == first
+    assert cloud.read(first) is None
+    cloud.manage("heal")
+    done = cloud.programs.manage("service", "delete", "host-1", COMPUTE_BINARY)
+    assert done.returncode == 0, done.stderr
+    (waiting,) = cloud.manage("audit", code=1)
+    assert (waiting["provider"], waiting["what"], waiting["found"]) == (
+        first, "removal", "waiting"
+    )  # fmt: skip
+    assert cloud.manage("heal", "--dry-run")[0]["result"] == "would be removed"
+    assert cloud.manage("heal")[0]["result"] == "removed"
+    assert cloud.read(first) is None
+    assert cloud.manage("audit") == []
+
+
+def test_a_nodes_differences_have_what_placement_has(cloud) -> None:
+    def diff():
+        rows = cloud.programs.ask("node", "diff", "host-1")
+        assert list(rows[0])[3:5] == ["hypervisor", "placement"]
+        return {row["resource"]: row for row in rows}
+
+    assert {row["placement"] for row in diff().values()} == {None}
+    cloud.manage("heal")
+    assert (diff()["MEMORY_MB"]["placement"], diff()["VCPU"]["placement"]) == (512, 0)
+    foreign = str(uuid.uuid4())
+    cloud.allocate(foreign, "INSTANCE")
+    row = diff()["VCPU"]
+    assert (row["placement"], row["workloads"]) == (0, f"{foreign} in placement +1")
+
+
+def test_the_upgrade_check_names_a_conflict_and_a_service_that_is_away(cloud) -> None:
+    def check():
+        done = cloud.programs.run("nodetracker-status", "upgrade", "check", "--json")
+        checks = json.loads(done.stdout)["checks"]
+        return next(entry for entry in checks if entry["check"] == "Placement")
+
+    assert check()["result"] == 0
+    other = cloud.create_rival()
+    found = check()
+    assert (found["result"], found["details"].split(":")[0]) == (
+        2, f"provider {other} has the name of node {cloud.name}, whose uuid is {cloud.uuid}"
+    )  # fmt: skip
+    cloud.programs.configure(cloud.placement.configuration(port=1))
+    found = check()
+    assert (found["result"], "Connection refused" in found["details"]) == (2, True)
+    cloud.programs.configure(cloud.placement.configuration(token="nobody:nothing"))
+    assert "403" in check()["details"]
