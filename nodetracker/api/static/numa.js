@@ -102,8 +102,10 @@ function layOut(cores) {
   return { squares, height: y + SIZE };
 }
 
-const describe = ({ id, state, users }) =>
-  `CPU ${id}: ${users.length > 0 ? `pinned by ${users.join(", ")}` : STATES[state]}`;
+function describe({ id, state, users }) {
+  if (state !== "pinned") return `CPU ${id}: ${STATES[state]}`;
+  return `CPU ${id}: pinned by ${users.join(", ") || "a guest without a claim"}`;
+}
 
 function Square({ cpu, x, y, isCurrent, onPoint }) {
   return html`<g class=${`cpu cpu-${cpu.state}`} data-cpu=${cpu.id} transform=${`translate(${x} ${y})`}
