@@ -87,6 +87,7 @@ class FleetWatch:
         self._found: SimpleQueue[FleetView | NodetrackerError | None] = SimpleQueue()
         self._view: FleetView | None = None
         self._outage: Outage | None = None
+        self._is_over = threading.Event()
 
     def run(self) -> None:
         """Paint until Ctrl-C.
@@ -102,6 +103,8 @@ class FleetWatch:
                     self._take()
         except KeyboardInterrupt:
             pass
+        finally:
+            self._is_over.set()
         terminal = detect_terminal(self._out)
         Screen(self._out, terminal).show(draw_picture(self._view, self._outage, terminal))
 
@@ -129,12 +132,12 @@ class FleetWatch:
         self._outage = Outage(since, reason)
 
     def _read_all(self) -> None:
-        while True:
+        while not self._is_over.is_set():
             try:
                 self._found.put(self._read())
             except NodetrackerError as error:
                 self._found.put(error)
-            time.sleep(self._seconds)
+            self._is_over.wait(self._seconds)
 
 
 @contextmanager

@@ -153,14 +153,16 @@ class TestFiles:
             for target, sources in project["tool"]["setuptools"]["data-files"].items()
             for source in sources
         }
-        assert {str(path.relative_to("share/nodetracker")) for path in shipped} == {
-            "grafana/nodetracker.json",
-            "prometheus/nodetracker.rules.yml",
-            "systemd/nodetracker-compute.service",
-            "systemd/nodetracker-api.service",
-            "systemd/nodetracker-conductor.service",
-            "sysusers.d/nodetracker.conf",
-            "tmpfiles.d/nodetracker.conf",
+        assert {str(path.relative_to("share")) for path in shipped} == {
+            "bash-completion/completions/nodetracker-manage",
+            *(f"man/man8/{name}.8" for name in project["scripts"]),
+            "nodetracker/grafana/nodetracker.json",
+            "nodetracker/prometheus/nodetracker.rules.yml",
+            "nodetracker/systemd/nodetracker-compute.service",
+            "nodetracker/systemd/nodetracker-api.service",
+            "nodetracker/systemd/nodetracker-conductor.service",
+            "nodetracker/sysusers.d/nodetracker.conf",
+            "nodetracker/tmpfiles.d/nodetracker.conf",
         }
         assert all(source.is_file() for source in shipped.values())
         assert "`/opt/nodetracker/share/nodetracker`" in README

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nodetracker.cmd.screen.values import render_mib
 from tests.functional.servers.process import require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN, Programs, Running, wait_until
@@ -177,7 +177,7 @@ class TestStandalone:
         assert row["memory_mb"] == total_kib // 1024
         assert row["vcpus"] == os.cpu_count()
         assert row["local_gb"] == os.statvfs(state).f_blocks * os.statvfs(state).f_frsize // 2**30
-        assert f"| {row['memory_mb']} |" in re.sub(" +", " ", output)
+        assert f"/{render_mib(row['memory_mb'])} " in output
 
     def test_reads_its_own_file_again(self, tmp_path):
         own = tmp_path / "nodetracker"

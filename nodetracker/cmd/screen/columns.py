@@ -167,6 +167,5 @@ def _without_unit(part: str, whole: str) -> str:
 
 
 def _style_of_share(part: float, whole: float) -> Style:
-    if part > whole:
-        return Style.BAD
+    """Return the style of a share; more than all may be as the operator wants it."""
     return Style.WARNING if part >= _NEARLY_FULL * whole and whole > 0 else Style.PLAIN

@@ -1,0 +1,60 @@
+"""`overview --watch` keeps its picture while the fleet cannot be read."""
+
+import io
+
+import pytest
+
+from nodetracker.cmd.fleet_watch import FleetWatch
+from nodetracker.errors import NotFoundError, StoreUnavailableError
+from tests.unit.cmd.screen import fleets
+
+
+class Terminal(io.StringIO):
+    """A terminal on which somebody presses Ctrl-C when it shows a text."""
+
+    def __init__(self, last: str) -> None:
+        super().__init__()
+        self._last = last
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        super().write(text)
+        if self._last in text:
+            self._last = "\0"
+            raise KeyboardInterrupt
+        return len(text)
+
+
+def test_an_outage_leaves_the_last_picture_until_ctrl_c(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    readings = iter([fleets.view(fleets.one_node())])
+
+    def read():
+        for view in readings:
+            return view
+        raise StoreUnavailableError("the database is away")
+
+    out = Terminal("the database is away")
+    FleetWatch(read, out, 0.01).run()
+    shown = out.getvalue()
+    assert shown.startswith("\x1b[?1049h")  # the other screen, until Ctrl-C
+    painted, _, left = shown.partition("\x1b[?1049l")
+    assert "1 node on 1 host: all fine" in painted
+    for text in (painted, left):
+        assert "this is the last picture: the database is away" in text
+    assert "\x1b" not in left
+
+
+def test_a_host_that_does_not_exist_ends_the_watch(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
+    def read():
+        raise NotFoundError("no such host: h1")
+
+    out = Terminal("\0")
+    with pytest.raises(NotFoundError):
+        FleetWatch(read, out, 0.01).run()
+    assert out.getvalue().endswith("\x1b[?25h\x1b[?1049l")
