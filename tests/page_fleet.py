@@ -1,6 +1,7 @@
 """A fleet of any size for the overview page, made without a database, and a server of it."""
 
 import random
+import time
 import uuid
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -170,7 +171,8 @@ def serve_page(store: MemoryStore, max_age: int = 1, layer=None, **changes):
     backend = replace(
         make_backend(store),
         settings=settings,
-        fleet=FleetCache(store, settings),
+        # Without an age, a clock that stands still: nothing is kept, however long making it takes.
+        fleet=FleetCache(store, settings, time.monotonic if max_age else lambda: 0.0),
         **{"authorizer": AllowAll()} | changes,
     )
     layers: Sequence = (request_id_layer, layer or _let_everybody_in)

@@ -1,7 +1,7 @@
 """A browser for tests of the page: Debian's Chromium, with what went wrong in it."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,9 +37,9 @@ class Tab:
         self.page.emulate_media(color_scheme=theme)
         self.page.set_viewport_size({"width": width, "height": 900})
 
-    def check(self) -> None:
+    def check(self, themes: Sequence[str] = THEMES) -> None:
         """Check that axe finds nothing and that nothing is wider than the window, in all looks."""
-        for theme in THEMES:
+        for theme in themes:
             for width in WIDTHS:
                 self.look(theme, width)
                 found = _AXE.run(self.page)
