@@ -140,8 +140,7 @@ class Reconciler:
                     attempt.note_refusal(state, step, error)
                     break
                 except _AGAIN as error:
-                    attempt.note_conflict(step, error)
-                    if not isinstance(step, WriteConsumers):
+                    if attempt.note_conflict(step, error):
                         self._wait(attempt.jitter_seconds)
                         state.placed, state.refused = self._read(wanted.root.uuid), {}
                     break
@@ -160,9 +159,10 @@ class Reconciler:
             c.uuid for c in rest if c.is_foreign and c.uuid not in wanted.workload_of
         )
         own = [consumer for consumer in rest if not consumer.is_foreign]
-        known = {c.uuid for c in own if self._ledger.has_known(c)}
+        unexplained = [c for c in own if c.uuid not in state.wanted_before]
+        known = {c.uuid for c in unexplained if self._ledger.has_known(c)}
         state.wanted_before |= known
-        state.strangers = frozenset(c.uuid for c in own) - known
+        state.strangers = frozenset(c.uuid for c in unexplained) - known
         return bool(known)
 
     def _read(self, uuid: str, summaries: Sequence[ProviderSummary] | None = None) -> PlacedTree:
@@ -211,6 +211,7 @@ class _Attempt:
         self._conflicts = Counter[str]()
         self._alone: set[str] = set()
         self._unread: set[str] = set()
+        self._has_reread = False
 
     @property
     def jitter_seconds(self) -> float:
@@ -234,8 +235,12 @@ class _Attempt:
         else:
             state.refused[step.writes[0].uuid] = error.reason
 
-    def note_conflict(self, step: Step, error: Exception) -> None:
-        """Note a conflict: consumers are tried alone, then read first.
+    def note_conflict(self, step: Step, error: Exception) -> bool:
+        """Note a conflict; return whether the node is to be read again.
+
+        A request may have been executed later than its answer was waited for,
+        so after the first conflict of several consumers the node is read.
+        After the next one each of them is tried alone, and then read first.
 
         Raises:
             PlacementConflictError: there were too many; so does any other error.
@@ -244,13 +249,15 @@ class _Attempt:
         if isinstance(step, WriteConsumers):
             names = {write.uuid for write in step.writes}
             if len(names) > 1:
-                self._alone |= names
-                return
+                is_first, self._has_reread = not self._has_reread, True
+                self._alone |= set() if is_first else names
+                return is_first
             self._unread |= names
             [subject] = names
         self._conflicts[subject] += 1
         if self._conflicts[subject] > MAX_CONFLICTS:
             raise error
+        return subject == _PROVIDERS
 
     def note_done(self, step: Step) -> None:
         """Note that a step was carried out."""

@@ -67,7 +67,7 @@ def plan_consumers(placed: PlacedTree, wanted: ProviderTree, progress: Progress)
     removals: list[ConsumerWrite] = []
     changes: list[ConsumerWrite] = []
     for uuid, consumer in placed.consumers.items():
-        if uuid in wanted.consumers or own.isdisjoint(consumer.resources):
+        if uuid in wanted.consumers.keys() | progress.refused or own.isdisjoint(consumer.resources):
             continue
         if not consumer.is_whole or uuid in progress.unread:
             reads.append(uuid)  # to learn its type, and what it has elsewhere

@@ -8,7 +8,11 @@ import pytest
 
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider
 from nodetracker.accounting.placement.tree import Inventory
-from nodetracker.errors import PlacementUnavailableError, StoreUnavailableError
+from nodetracker.errors import (
+    PlacementRefusedError,
+    PlacementUnavailableError,
+    StoreUnavailableError,
+)
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.migration import MigrationStatus
@@ -496,3 +500,37 @@ def test_many_nodes_are_listed_at_once(scene) -> None:
     before = len(scene.model.requests)
     scene.refresh()
     assert len(scene.model.requests) - before == 1
+
+
+def test_a_batch_that_was_carried_out_late_is_read_and_not_written_again(scene) -> None:
+    """The server went on with a request whose answer nobody waited for any more."""
+    scene.report()
+    claims = [make_claim(n, memory_mb=64) for n in range(1, 51)]
+    is_late = True
+
+    def fail(method, subject):
+        nonlocal is_late
+        if method == "POST" and is_late:
+            is_late = False
+            for claim in claims:
+                scene.model.allocate(claim.workload.uuid, {"MEMORY_MB": 64}, "NODETRACKER_INSTANCE")
+
+    scene.model.fail = fail
+    requests = scene.report(claims)
+    assert [method for method, _ in requests] == ["POST", "GET", "GET", "GET", "GET"]
+    assert scene.held() == {c.workload.uuid: {NODE: {"MEMORY_MB": 64}} for c in claims}
+
+
+def test_a_removal_that_placement_refuses_is_not_tried_for_ever(scene) -> None:
+    scene.report([WEB])
+
+    def fail(method, subject):
+        if method == "POST":
+            raise PlacementRefusedError(method, "not now")
+
+    scene.model.fail = fail
+    assert len(scene.report([])) <= 2
+    assert WarningKind.PLACEMENT_REFUSED in scene.warnings()
+    scene.model.fail = lambda method, subject: None
+    scene.report([])
+    assert scene.held() == {}
