@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+import uuid
 
 import pytest
 
-from tests.programs import Programs
+from tests.programs import Programs, wait_until
 
 LIBRARIES = ("keystoneauth1", "nodetracker.placement")
 
@@ -49,3 +50,28 @@ def test_an_agent_without_a_way_into_placement_does_not_start(programs, options,
     assert (done.returncode, done.stdout) == (78, "")
     assert problem in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_a_disabled_host_has_the_trait_after_the_next_audit(programs, placement) -> None:
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    programs.inventory.write_text(
+        f"nodes:\n  - {{nodename: {name}, vcpus: 4, memory_mb: 4096, disk_gb: 40}}\n"
+    )
+    programs.configure(extra=placement.configuration(), update_resources_interval=1)
+
+    def read_traits():
+        found = placement.get(f"/resource_providers?name={name}")["resource_providers"]
+        path = f"/resource_providers/{found[0]['uuid']}/traits" if found else ""
+        return set(placement.get(path)["traits"]) if found else set()
+
+    with programs.start() as agent:
+        wait_until(lambda: "CUSTOM_OWNER_NODETRACKER" in read_traits())
+        for option, is_disabled in (("--disable", True), ("--enable", False)):
+            assert programs.manage("host", "set", "host-1", option).returncode == 0
+            wait_until(
+                lambda is_disabled=is_disabled: (
+                    ("COMPUTE_STATUS_DISABLED" in read_traits()) == is_disabled
+                )
+            )
+        assert agent.stop() == 0
+        assert "Traceback" not in agent.output()
