@@ -61,6 +61,7 @@ class NodeState:
         foreign: consumers of other types that represent no workload of the node.
         strangers: consumers of nodetracker's types that the ledger does not know.
         healed: those of them that are to be deleted.
+        is_dropped: the node exists no longer, so that nothing more is written.
     """
 
     placed: PlacedTree | None = None
@@ -69,6 +70,7 @@ class NodeState:
     foreign: frozenset[str] = frozenset()
     strangers: frozenset[str] = frozenset()
     healed: frozenset[str] = frozenset()
+    is_dropped: bool = False
 
     def forget(self) -> None:
         """Read everything again the next time."""
@@ -132,6 +134,8 @@ class Reconciler:
             if not steps and not self._find_strangers(state, wanted):
                 return
             for step in steps:
+                if state.is_dropped:  # what removes its provider must not meet a new one
+                    return
                 try:
                     state.placed = self._send(state.placed, step)
                 except PlacementRefusedError as error:

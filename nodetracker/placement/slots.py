@@ -82,10 +82,12 @@ class Slots:
         now = self._monotonic()
         with self._changed:
             for name in self._slots.keys() - records.keys():
-                del self._slots[name]
+                self._slots.pop(name).state.is_dropped = True
             for name, record in records.items():
                 slot = self._slots.get(name)
-                if slot is None or slot.record.uuid != record.uuid:
+                if slot is not None and slot.record.uuid != record.uuid:
+                    slot.state.is_dropped, slot = True, None
+                if slot is None:
                     self._slots[name] = Slot(record, is_disabled, waiting_since=now)
                 elif _version(slot.record) != _version(record) or slot.is_disabled != is_disabled:
                     slot.record, slot.is_disabled = record, is_disabled

@@ -534,3 +534,16 @@ def test_a_removal_that_placement_refuses_is_not_tried_for_ever(scene) -> None:
     scene.model.fail = lambda method, subject: None
     scene.report([])
     assert scene.held() == {}
+
+
+def test_nothing_more_is_written_of_a_node_that_is_deleted_meanwhile(scene) -> None:
+    def fail(method, subject):
+        if method == "POST":
+            scene.reporter.audited(AuditReport(nodes={}))
+
+    scene.model.fail = fail
+    scene.audit([WEB])
+    wait_until(lambda: scene.model.providers)
+    assert scene.reporter._slots.wait_idle(10)
+    assert scene.model.requests[-1] == ("POST", f"provider {NODE}")
+    assert scene.model.providers[NODE].traits == frozenset()
