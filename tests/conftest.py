@@ -22,7 +22,7 @@ LONGEST = (
     "test_programs", "test_api", "test_api_outages",
     "test_api_statements", "test_api_storms", "test_takeover", "test_libvirt", "test_agent_outages", "test_budgets",
     "test_moves", "test_store", "test_notifications", "test_database_outages", "test_install",
-    "test_daemon", "test_status", "test_local_faults",
+    "test_daemon", "test_placement_faults", "test_placement_walk", "test_status", "test_local_faults",
 )  # fmt: skip
 """Modules that take longest, the longest first."""
 

@@ -588,6 +588,18 @@ class TestActiveWarnings:
         assert report.warnings == (full,)
         assert [r.warning for r in agent.store.list_warnings(HOST)] == [full]
 
+    def test_known_warnings_of_nodes_are_kept_by_audits_of_all_and_of_some(self, agent):
+        """What placement refuses does not follow from what an audit reads."""
+        refused = [
+            HostWarning(WarningKind.PLACEMENT_REFUSED, f"node-{n}", "", "full") for n in (1, 2)
+        ]
+        agent.path.write_text(yaml.safe_dump({"nodes": [node(1), node(2)]}))
+        assert agent.tracker.audit(agent.key, known_warnings=refused).warnings == (*refused,)
+        report = agent.tracker.audit_nodes(agent.key, ["node-1"], refused)
+        assert report.warnings == (*refused,)
+        report = agent.tracker.audit_nodes(agent.key, ["node-1"], refused[1:])
+        assert report.warnings == (refused[1],)
+
 
 def test_a_report_has_the_duration_of_its_audit(agent, clock):
     agent.audit(node(1))
