@@ -58,7 +58,7 @@ COMMANDS: dict[str, str] = {
     "migration show": "migration:ShowMigration",
     "node audit": "node:AuditNode",
     "node delete": "node:DeleteNode",
-    "node history": "node:NodeHistory",
+    "node history": "history:NodeHistory",
     "node list": "node:ListNodes",
     "node show": "node:ShowNode",
     "node stats": "node:NodeStats",

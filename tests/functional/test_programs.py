@@ -284,6 +284,9 @@ class TestManage:
         assert updated["diff"]["guests"] == {"removed": [GUEST["uuid"]]}
         assert audited.ask("node", "history", "host-1", "--since", updated["at"]) == [updated]
         assert len(audited.ask("node", "history", "host-1", "--since", "1h")) == 2
+        assert audited.ask("node", "history", "host-1", "--until", "1h") == []
+        manage = ("nodetracker-manage", "node", "history", "host-1", "--since", updated["at"])
+        assert "- guest vm-1\n" in audited.run(*manage).stdout
 
     def test_service_show_tells_the_agents_identity(self, audited):
         shown = audited.ask("service", "show", "host-1", "nodetracker-compute")
@@ -337,6 +340,7 @@ class TestErrors:
             (["host", "show", "nowhere"], 1, "no such host: nowhere"),
             (["service", "show", "host-1", "x"], 1, "no such service: x on host host-1"),
             (["node", "history", "host-1", "--since", "soon"], 1, "--since: invalid value 'soon'"),
+            (["node", "history", "host-1", "--until", "soon"], 1, "--until: invalid value 'soon'"),
             (["db", "sync", "9999"], 1, "9999"),
             (["no", "such"], 2, "no such"),
             (["node", "show"], 2, "host"),

@@ -13,6 +13,7 @@ from nodetracker.cmd.commands.formats import make_list_formats, make_show_format
 from nodetracker.cmd.help_text import fail_usage
 from nodetracker.cmd.screen.columns import Column
 from nodetracker.cmd.screen.fields import Summaries
+from nodetracker.cmd.screen.output import Screen
 from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
@@ -80,6 +81,14 @@ class StoreCommand:
         agents: AgentDirectory = self.app.agents
         return agents
 
+    def find_screen(self, parsed_args: argparse.Namespace) -> Screen:
+        """Return the output for people, with the width of the command line."""
+        out, formats = self.app.stdout, self._load_formatter_plugins()
+        return Screen(out, formats["table"].obj.detect(out, parsed_args))
+
+    def _load_formatter_plugins(self) -> Any:
+        raise NotImplementedError  # only of commands with formats
+
     @property
     def service_down_time(self) -> int:
         """Seconds without a heartbeat after which a service is down."""
@@ -137,10 +146,13 @@ def delete_queues(app: Any, host: str, binary: str) -> None:
         app.stderr.write(f"its queues are left in the message broker: {error}\n")
 
 
-def parse_since(text: str, now: datetime) -> datetime:
+def parse_time(text: str, now: datetime, option: str) -> datetime:
     """Parse a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
 
     A time without an offset is UTC.
+
+    Args:
+        option: that has it, for the message of an error.
 
     Raises:
         RefusedError: the text is neither.
@@ -152,7 +164,7 @@ def parse_since(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise RefusedError(
-            f"--since: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
+            f"{option}: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
             "or an age such as 12h"
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

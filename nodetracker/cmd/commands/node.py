@@ -1,4 +1,4 @@
-"""node list, show, stats, audit, diff, history, delete."""
+"""node list, show, stats, audit, diff, delete."""
 
 import argparse
 import dataclasses
@@ -10,7 +10,6 @@ from cliff.command import Command
 from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
 from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage
 from nodetracker.accounting.reports.drift_advice import explain_usage
-from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.accounting.reports.summary import (
     SUMMARY_COLUMNS,
@@ -26,7 +25,6 @@ from nodetracker.cmd.commands.base import (
     StoreCommand,
     columns_of,
     find_compute_service,
-    parse_since,
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.placement_usage import read_usage
@@ -38,11 +36,10 @@ from nodetracker.cmd.screen.terminal import detect_terminal
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.fleet import FleetQuery
-from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.ports import FleetStore
-from nodetracker.ports.fleet import read_items, read_pages
+from nodetracker.ports.fleet import read_pages
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (
@@ -212,32 +209,6 @@ class DiffNode(ListCommand):
             terminal = detect_terminal(self.app.stdout)
             Screen(self.app.stdout, terminal).show(draw_advice(self._sentences, terminal))
         return code
-
-
-class NodeHistory(ListCommand):
-    """Show the changes of a host's rows, oldest first."""
-
-    example = "node history compute-1 --since 12h"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host, nodename and time."""
-        parser = add_node_arguments(super().get_parser(prog_name))
-        parser.add_argument(
-            "--since",
-            metavar="TIME",
-            help="Only changes since a time (ISO 8601, UTC) or an age such as 90m, 12h, 7d.",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the history."""
-        since = parsed_args.since and parse_since(parsed_args.since, self.store.now())
-        query = HistoryQuery(
-            host=parsed_args.host, nodename=parsed_args.nodename, since=since or None
-        )
-        newest_first = list(read_items(self.store.list_history_page, query))
-        rows = [render_history_entry(entry) for entry in reversed(newest_first)]
-        return columns_of(rows, ("at", "host", "nodename", "what", "diff"))
 
 
 class DeleteNode(StoreCommand, Command):

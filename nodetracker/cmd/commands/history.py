@@ -1,0 +1,79 @@
+"""node history."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from nodetracker.accounting.reports.history import render_history_entry
+from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_time
+from nodetracker.cmd.commands.node import add_node_arguments
+from nodetracker.cmd.screen.changes import collect_names, find_unnamed
+from nodetracker.cmd.screen.history import draw_history
+from nodetracker.model.change import HistoryEntry
+from nodetracker.model.listing import HistoryQuery
+from nodetracker.ports import OperatorStore
+from nodetracker.ports.fleet import read_items
+
+COLUMNS = ("at", "host", "nodename", "what", "diff")
+_MOST_OLDER = 1000
+
+
+class NodeHistory(ListCommand):
+    """Show what changed on a host's nodes, a line for each thing, the newest last.
+
+    Times are in UTC. --long shows the columns of the history instead.
+    """
+
+    example = "node history compute-1 --since 12h"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host, nodename and times."""
+        parser = add_node_arguments(super().get_parser(prog_name))
+        for option, which in (("--since", "since"), ("--until", "until")):
+            parser.add_argument(
+                option,
+                metavar="TIME",
+                help=f"Only changes {which} a time (ISO 8601, UTC) or an age such as 90m, 12h, 7d.",
+            )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Draw the table format, unless columns are selected; other formats have the data."""
+        if parsed_args.formatter != "table" or parsed_args.columns or parsed_args.long:
+            return int(super().run(parsed_args))
+        query = self._make_query(parsed_args)
+        entries = self._read(query)
+        names = collect_names([*read_older(self.store, query, entries), *entries])
+        screen = self.find_screen(parsed_args)
+        screen.show(draw_history(entries, names, self.store.now(), screen.terminal))
+        return 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the history."""
+        rows = [render_history_entry(entry) for entry in self._read(self._make_query(parsed_args))]
+        return columns_of(rows, COLUMNS)
+
+    def _make_query(self, parsed_args: argparse.Namespace) -> HistoryQuery:
+        since, until = (
+            parse_time(text, self.store.now(), option) if text else None
+            for option, text in (("--since", parsed_args.since), ("--until", parsed_args.until))
+        )
+        return HistoryQuery(
+            host=parsed_args.host, nodename=parsed_args.nodename, since=since, until=until
+        )
+
+    def _read(self, query: HistoryQuery) -> list[HistoryEntry]:
+        """Return the entries, oldest first."""
+        return list(read_items(self.store.list_history_page, query))[::-1]
+
+
+def read_older(
+    store: OperatorStore, query: HistoryQuery, entries: Sequence[HistoryEntry]
+) -> list[HistoryEntry]:
+    """Return earlier entries that name the guests of these, oldest first; [] if not needed."""
+    if query.since is None or not find_unnamed(entries, collect_names(entries)):
+        return []
+    older = replace(query, since=None, until=query.since)
+    return list(islice(read_items(store.list_history_page, older), _MOST_OLDER))[::-1]
