@@ -181,12 +181,14 @@ class PlacementSettings:
         refresh_interval: seconds between checks of the providers' generations; 0 = never.
         leak_grace: seconds after which a consumer that the ledger does not know is leaked.
         heals_leaks: whether leaked consumers are deleted.
+        reports_devices: whether managed PCI devices have providers.
     """
 
     workers: int = 4
     refresh_interval: float = 300.0
     leak_grace: float = 3600.0
     heals_leaks: bool = False
+    reports_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)

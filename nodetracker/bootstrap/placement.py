@@ -42,6 +42,7 @@ def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
         refresh_interval=group.resource_provider_association_refresh,
         leak_grace=group.leak_grace,
         heals_leaks=group.heal_leaks,
+        reports_devices=conf.pci.report_in_placement,
     )
 
 

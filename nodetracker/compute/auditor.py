@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nodetracker.accounting.audit.provider_config import check_configs, list_unused_configs
+from nodetracker.accounting.audit.provider_config import list_unused_configs
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
@@ -12,7 +12,7 @@ from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.orphans import NOT_REACHABLE, OrphanTracker
 from nodetracker.compute.reading import NodeReading, ReadingBatch
 from nodetracker.compute.row_writer import RowWriter
-from nodetracker.compute.start_check import require_online_cpus
+from nodetracker.compute.start_check import require_consistent, require_online_cpus
 from nodetracker.compute.warning_registry import WarningRegistry
 from nodetracker.errors import DriverUnavailableError
 from nodetracker.loops import Progress
@@ -67,7 +67,7 @@ class Auditor:
             self._reconcile_orphans(run, listing)
         run.warnings += known_warnings
         if startup is not None:
-            check_configs(startup.providers, self.rows.values())
+            require_consistent(startup, self.rows.values())
         run.warnings += list_unused_configs(self.writer.policy.providers, self.rows.values())
         run.warnings += self.warnings.list_host_warnings(self._listing_error)
         self._errors = run.errors

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from nodetracker.accounting.audit.provider_config import check_configs
 from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.compute.audit_queue import AuditQueue
@@ -14,6 +13,7 @@ from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.row_writer import RowWriter
+from nodetracker.compute.start_check import require_consistent
 from nodetracker.compute.warning_registry import WarningRegistry
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.loops import Progress
@@ -91,9 +91,9 @@ class ResourceTracker:
         """Check other settings against the nodes as they are known.
 
         Raises:
-            ConfigError: two entries of provider.yaml files are for one node.
+            ConfigError: as `start_check.require_consistent`.
         """
-        check_configs(settings.policy.providers, self._rows.list_records())
+        require_consistent(settings.policy, self._rows.list_records())
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings from the next audit on."""

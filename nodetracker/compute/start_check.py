@@ -1,11 +1,14 @@
 """Check the configuration against the nodes when the agent starts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nodetracker.accounting.audit.inventory import unusable_cpu_sets
+from nodetracker.accounting.audit.provider_config import check_configs
+from nodetracker.accounting.pci.reported import check_reported_specs
 from nodetracker.compute.reading import NodeReading
 from nodetracker.cpuset import render_cpu_set
 from nodetracker.errors import ConfigError
+from nodetracker.model.node import NodeRecord
 from nodetracker.settings import Policy
 
 
@@ -25,3 +28,16 @@ def require_online_cpus(readings: Sequence[NodeReading], policy: Policy) -> None
                     f"[compute] {option}: none of {render_cpu_set(lacking)} is online "
                     f"on node {reading.nodename}"
                 )
+
+
+def require_consistent(policy: Policy, nodes: Iterable[NodeRecord]) -> None:
+    """Check the policy against all nodes of the host.
+
+    Raises:
+        ConfigError: two entries of provider.yaml files are for one node, or device
+            specs contradict each other on a card that is reported to placement.
+    """
+    for node in nodes:
+        check_configs(policy.providers, [node])
+        if policy.pci.report_in_placement:
+            check_reported_specs(policy.pci.specs, node.devices.values())

@@ -47,15 +47,20 @@ def resource_class_of(device: TrackedDevice) -> str:
     return normalize_resource_class(name or f"{_CUSTOM}PCI_{device.vendor_id}_{device.product_id}")
 
 
-def has_traits(device: TrackedDevice, traits: Iterable[str]) -> bool:
-    """Return whether a managed device has all of these traits, by its tags."""
+def list_traits_of(device: TrackedDevice) -> tuple[str, ...]:
+    """Return the traits of a managed device by its tags, sorted."""
     tags = device.tags or {}
     found = {"COMPUTE_MANAGED_PCI_DEVICE", *normalize_traits(tags.get("traits") or "")}
     if tags.get("live_migratable") == "true":
         found.add("HW_PCI_LIVE_MIGRATABLE")
     if tags.get("one_time_use") == "true":
         found.add("HW_PCI_ONE_TIME_USE")
-    return found.issuperset(traits)
+    return tuple(sorted(found))
+
+
+def has_traits(device: TrackedDevice, traits: Iterable[str]) -> bool:
+    """Return whether a managed device has all of these traits, by its tags."""
+    return set(list_traits_of(device)).issuperset(traits)
 
 
 def _custom(upper: str) -> str:

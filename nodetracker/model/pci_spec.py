@@ -36,6 +36,11 @@ class AddressGlob:
     slot: str | None = None
     function: str | None = None
 
+    def __str__(self) -> str:
+        """Return the address with its wildcards, ``*`` for any."""
+        parts = [part or "*" for part in (self.domain, self.bus, self.slot, self.function)]
+        return "*" if parts == ["*"] * 4 else "{}:{}:{}.{}".format(*parts)
+
     @property
     def is_single(self) -> bool:
         """Whether it is the full address of one function."""
@@ -61,6 +66,11 @@ class AddressPatterns:
     bus: re.Pattern[str]
     slot: re.Pattern[str]
     function: re.Pattern[str]
+
+    def __str__(self) -> str:
+        """Return the patterns of the four parts."""
+        parts = (self.domain, self.bus, self.slot, self.function)
+        return "{}:{}:{}.{}".format(*(part.pattern for part in parts))
 
     @property
     def is_single(self) -> bool:
@@ -96,6 +106,13 @@ class DeviceSpec:
     devname: str | None = None
     tags: Tags = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return what the spec has, as operators write it."""
+        named = {"vendor_id": self.vendor_id, "product_id": self.product_id}
+        named |= {"address": str(self.address), "devname": self.devname, **self.tags}
+        found = (f'"{key}": "{value}"' for key, value in named.items() if value not in (None, "*"))
+        return "{" + ", ".join(found) + "}"
+
     def matches(self, device: PciDevice, netdevs: Mapping[str, str]) -> bool:
         """Return whether the spec matches a device.
 
@@ -122,6 +139,13 @@ class DeviceSpec:
         )
 
 
+def find_spec(
+    device: PciDevice, specs: Sequence[DeviceSpec], netdevs: Mapping[str, str]
+) -> DeviceSpec | None:
+    """Return the first spec that matches a device, None when none does."""
+    return next((spec for spec in specs if spec.matches(device, netdevs)), None)
+
+
 def find_tags(
     device: PciDevice, specs: Sequence[DeviceSpec], netdevs: Mapping[str, str]
 ) -> Tags | None:
@@ -130,7 +154,7 @@ def find_tags(
     A PF cannot be managed remotely: a PF whose first matching spec has
     ``remote_managed`` is not managed at all.
     """
-    spec = next((spec for spec in specs if spec.matches(device, netdevs)), None)
+    spec = find_spec(device, specs, netdevs)
     if spec is None:
         return None
     is_remote = spec.tags.get(REMOTE_MANAGED_TAG) == "true"

@@ -151,7 +151,8 @@ class PlacementReporter:
 
     def _reconcile(self, slot: Slot, record: NodeRecord, is_disabled: bool) -> None:
         """Report one node, and set its warnings."""
-        wanted, state = describe_tree(record, is_disabled), slot.state
+        wanted = describe_tree(record, is_disabled, self._settings.reports_devices)
+        state = slot.state
         state.healed = self._find_leaked(slot) if self._settings.heals_leaks else frozenset()
         try:
             summaries = self._listing.take(record.uuid) if slot.is_unread else None

@@ -220,3 +220,38 @@ def test_the_upgrade_check_names_a_conflict_and_a_service_that_is_away(cloud) ->
     assert (found["result"], "Connection refused" in found["details"]) == (2, True)
     cloud.programs.configure(cloud.placement.configuration(token="nobody:nothing"))
     assert "403" in check()["details"]
+
+
+def test_cards_are_providers_below_the_node_until_no_spec_matches_them(cloud) -> None:
+    devices = [
+        {"address": "0000:81:00.0", "vendor_id": "8086", "product_id": "10fb",
+         "dev_type": "type-PF"},
+        *(
+            {"address": f"0000:81:10.{number}", "vendor_id": "8086", "product_id": "10ed",
+             "dev_type": "type-VF", "parent_addr": "0000:81:00.0"}
+            for number in range(2)
+        ),
+    ]  # fmt: skip
+    cloud.write(cloud.name, pci_devices=devices)
+    spec = '{"product_id": "10ed", "resource_class": "fast nic", "traits": "gold"}'
+    reported = f"{cloud.placement.configuration()}[pci]\nreport_in_placement = true\n"
+    cloud.programs.configure(f"{reported}device_spec = {spec}\n")
+    cloud.audit_once()
+    cloud.manage("heal")
+    assert cloud.manage("audit") == []
+    child = next(p for p in cloud.manage("show", "host-1")["providers"] if p["parent_uuid"])
+    assert (child["name"], child["uuid"]) == (
+        f"{cloud.name}_0000:81:00.0", str(uuid.uuid5(uuid.UUID(cloud.uuid), "0000:81:00.0"))
+    )  # fmt: skip
+    assert child["traits"] == ["COMPUTE_MANAGED_PCI_DEVICE", "CUSTOM_GOLD"]
+    assert child["inventories"]["CUSTOM_FAST_NIC"]["total"] == 2
+    both = f'{reported}device_spec = {spec}\ndevice_spec = {{"product_id": "10fb"}}\n'
+    cloud.programs.configure(both)
+    done = cloud.programs.run("nodetracker-compute", "--once")
+    assert (done.returncode, "both the function and its virtual" in done.stderr) == (78, True)
+    cloud.programs.configure(reported)
+    cloud.audit_once()
+    (difference,) = cloud.manage("audit", code=1)
+    assert (difference["provider"], difference["what"]) == (child["uuid"], "provider")
+    cloud.manage("heal")
+    assert [p["uuid"] for p in cloud.manage("show", "host-1")["providers"]] == [cloud.uuid]

@@ -40,7 +40,11 @@ def compare(placed: PlacedTree, wanted: ProviderTree) -> list[Difference]:
         placed: with each of its consumers whole.
     """
     expected = settle(placed, wanted)
-    return [
+    obsolete = [
+        Difference(uuid, "provider", NOTHING, placed.providers[uuid].name)
+        for uuid in sorted(placed.providers.keys() - expected.providers.keys())
+    ]
+    return obsolete + [
         difference
         for uuid in [provider.uuid for provider in wanted.providers]
         for difference in _compare_provider(placed, expected, uuid)

@@ -8,6 +8,7 @@ from nodetracker.accounting.ledger.capacity import (
     capacity_of_class,
     list_capacities,
 )
+from nodetracker.accounting.placement.devices import DeviceProviders, describe_devices
 from nodetracker.accounting.placement.tree import (
     DISABLED_TRAIT,
     NIL_UUID,
@@ -42,24 +43,30 @@ _TYPES = {
 }
 
 
-def describe_tree(record: NodeRecord, is_disabled: bool) -> ProviderTree:
+def describe_tree(
+    record: NodeRecord, is_disabled: bool, reports_devices: bool = False
+) -> ProviderTree:
     """Describe what placement should have of a node.
 
     Args:
         is_disabled: its service is disabled or in maintenance.
+        reports_devices: whether its managed PCI devices have providers.
     """
     claims = [claim for claim in record.claims.values() if claim.is_active]
     sources = _find_sources(record)
     workload_of = dict.fromkeys(record.guests) | {claim.workload.uuid: None for claim in claims}
     released = {claim.workload.uuid for claim in record.claims.values() if not claim.is_active}
     classes = _describe_classes(record, claims) if record.values.tracks_resources else {}
+    devices = DeviceProviders()
+    if reports_devices and record.values.tracks_resources:
+        devices = describe_devices(record)
     root = Provider(
         record.uuid, record.nodename, None, classes, _describe_traits(record.values, is_disabled)
     )
     return ProviderTree(
         nodename=record.nodename,
-        providers=(root,),
-        consumers=_describe_consumers(record, claims, sources, classes),
+        providers=(root, *devices.providers),
+        consumers=_describe_consumers(record, claims, sources, classes, devices),
         workload_of={uuid: uuid for uuid in workload_of}
         | {uuid: record.claims[source].workload.uuid for source, uuid in sources.items()},
         released=frozenset(released - {claim.workload.uuid for claim in claims}),
@@ -179,6 +186,7 @@ def _describe_consumers(
     claims: Iterable[Claim],
     sources: Mapping[str, str],
     classes: Mapping[str, LedgerClass],
+    devices: DeviceProviders,
 ) -> dict[str, Consumer]:
     """Describe a consumer for each workload with claims, and one for the source of each move."""
     overhead_mb = int(record.values.overhead.get("memory_mb", 0))
@@ -189,8 +197,9 @@ def _describe_consumers(
     consumers = {}
     for uuid, mine in by_consumer.items():
         resources = _whole_amounts(mine, overhead_mb, classes)
-        if resources:
-            consumers[uuid] = _describe_consumer(uuid, mine, {record.uuid: resources})
+        parts = ({record.uuid: resources} if resources else {}) | devices.amounts_of(mine)
+        if parts:
+            consumers[uuid] = _describe_consumer(uuid, mine, parts)
     return consumers
 
 

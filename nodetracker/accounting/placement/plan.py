@@ -7,12 +7,20 @@ reservation is lowered for the duration of that request.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from nodetracker.accounting.placement.consumers import NO_PROGRESS, Progress, plan_consumers
+from nodetracker.accounting.placement.consumers import (
+    NO_PROGRESS,
+    ConsumerPlan,
+    Progress,
+    plan_consumers,
+)
+from nodetracker.accounting.placement.devices import is_device_provider
 from nodetracker.accounting.placement.placed import PlacedProvider, PlacedTree
 from nodetracker.accounting.placement.reservations import Inventories, plan_reservations
 from nodetracker.accounting.placement.steps import (
     CreateProvider,
+    DeleteProvider,
     ReadConsumer,
     RenameProvider,
     SetInventories,
@@ -60,11 +68,35 @@ def plan(placed: PlacedTree, wanted: ProviderTree, progress: Progress = NO_PROGR
         last = [
             *_plan_inventories(provider.uuid, reservations.before, reservations.after), *last
         ]  # fmt: skip
+    obsolete = _list_obsolete(placed, wanted)
+    first += [step for known in obsolete for step in _plan_kept(known, consumers)]
+    last += [DeleteProvider(known.uuid) for known in obsolete if not _is_used(known, consumers)]
     if consumers.reads:
         return [*first, *map(ReadConsumer, consumers.reads)]
     writes: list[Step] = [WriteConsumers(batch) for batch in consumers.batches]
     doubtful: list[Step] = [WriteConsumers((write,)) for write in consumers.doubtful]
     return [*first, *writes, *last, *doubtful]
+
+
+def _list_obsolete(placed: PlacedTree, wanted: ProviderTree) -> list[PlacedProvider]:
+    """Return the providers of devices that the node no longer has, or no longer reports."""
+    root = wanted.root.uuid
+    return [
+        provider
+        for uuid, provider in sorted(placed.providers.items())
+        if uuid not in wanted.uuids and is_device_provider(provider, root)
+    ]
+
+
+def _is_used(known: PlacedProvider, consumers: ConsumerPlan) -> bool:
+    return any(consumers.after[known.uuid, name] for name in known.inventories)
+
+
+def _plan_kept(known: PlacedProvider, consumers: ConsumerPlan) -> Iterator[Step]:
+    """Reserve all of an obsolete provider until nobody uses it."""
+    if _is_used(known, consumers):
+        kept = {n: replace(entry, reserved=entry.total) for n, entry in known.inventories.items()}
+        yield from _plan_inventories(known.uuid, dict(known.inventories), kept)
 
 
 def _plan_identity(placed: PlacedTree, provider: Provider) -> Iterator[Step]:

@@ -49,7 +49,7 @@ class PlacementCommand(StoreCommand):
         admin = AdminState()
         if service is not None:
             admin = AdminState(service.disabled, service.maintenance)
-        return describe_tree(record, admin.is_excluded)
+        return describe_tree(record, admin.is_excluded, self.app.conf.pci.report_in_placement)
 
     def read(self, provider: str) -> PlacedTree:
         """Read what placement has of a node."""
