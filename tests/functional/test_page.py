@@ -211,6 +211,13 @@ class TestOverview:
             assert page.get_by_label("Status").input_value() == "disabled"
             assert tab.problems == []
 
+    def test_it_fits_windows_of_every_width(self, browser, url):
+        with open_tab(browser, url) as tab:
+            tab.page.locator("td a").first.wait_for()
+            for width in range(360, 1600, 60):
+                tab.look(THEMES[0], width)
+                assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+
     def test_order_filter_and_page_are_in_the_address(self, browser, url):
         with open_tab(browser, f"{url}#/?sort=-node&page=2") as tab:
             page = tab.page
