@@ -12,7 +12,6 @@ from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.conf import scheduler
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.conf.provider_files import read_provider_files
 from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.errors import ConfigError
 from nodetracker.host.address import read_own_address
@@ -190,6 +189,9 @@ def read_host_name(conf: cfg.ConfigOpts) -> str:
 
 
 def _build_policy(conf: cfg.ConfigOpts) -> Policy:
+    # Only agents need it, and it needs yaml.
+    from nodetracker.conf.provider_files import read_provider_files
+
     group = conf.compute
     shared = _cpu_set("cpu_shared_set", group.cpu_shared_set)
     dedicated = _cpu_set("cpu_dedicated_set", group.cpu_dedicated_set)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.bootstrap.settings import build_admission_policy, build_scheduler_settings
 from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
 from nodetracker.cmd.help_text import fail_usage
 from nodetracker.cmd.screen.columns import Column
@@ -60,6 +59,7 @@ class StoreCommand:
     @property
     def scheduler(self) -> "Scheduler":
         """The scheduler of requests that name no host."""
+        from nodetracker.bootstrap.settings import build_scheduler_settings
         from nodetracker.scheduler.scheduler import Scheduler
 
         store: SchedulerStore = self.app.store
@@ -69,6 +69,8 @@ class StoreCommand:
     @property
     def policy(self) -> AdmissionPolicy:
         """The policy of ledger transactions."""
+        from nodetracker.bootstrap.settings import build_admission_policy
+
         return build_admission_policy(self.app.conf)
 
     @property
