@@ -155,7 +155,7 @@ class TestFiles:
         }
         assert {str(path.relative_to("share")) for path in shipped} == {
             "bash-completion/completions/nodetracker-manage",
-            *(f"man/man8/{name}.8" for name in project["scripts"]),
+            *(f"man/man8/{name}.8" for name in project["project"]["scripts"]),
             "nodetracker/grafana/nodetracker.json",
             "nodetracker/prometheus/nodetracker.rules.yml",
             "nodetracker/systemd/nodetracker-compute.service",
