@@ -58,6 +58,7 @@ COMMANDS: dict[str, str] = {
     "migration show": "migration:ShowMigration",
     "node audit": "node:AuditNode",
     "node delete": "node:DeleteNode",
+    "node describe": "describe:DescribeNode",
     "node history": "history:NodeHistory",
     "node list": "node:ListNodes",
     "node show": "node:ShowNode",

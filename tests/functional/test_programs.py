@@ -271,6 +271,14 @@ class TestManage:
             "disk_gb": 20,
         }
 
+    def test_node_describe_shows_who_uses_the_node(self, audited):
+        text = audited.run("nodetracker-manage", "node", "describe", "host-1").stdout
+        assert "Why used" in text
+        assert "vm-1" in text
+        described = audited.ask("node", "describe", "host-1")
+        assert described["resources"]["MEMORY_MB"]["unclaimed"] == 2048
+        assert described["history"][0]["what"] == "create"
+
     def test_node_stats_adds_up(self, audited):
         stats = audited.ask("node", "stats")
         assert (stats["count"], stats["vcpus"], stats["running_vms"]) == (1, 16, 1)

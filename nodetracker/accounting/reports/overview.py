@@ -248,19 +248,11 @@ def _node_line(
 
 
 def _amounts_of(node: OverviewNode, sums: Iterable[UnclaimedSum]) -> dict[str, ResourceUse]:
-    """Return a node's amounts; what its row does not use is not unclaimed, so that they add up."""
+    """Return a node's amounts."""
     overhead = int(node.overhead.get("memory_mb", 0))
-    total = sum_charges(_charge_of(found, overhead) for found in sums)
-    unclaimed = {
-        VCPU: total.vcpu_milli,
-        PCPU: total.pcpus,
-        MEMORY: total.memory_mb,
-        DISK: total.disk_mb,
-    }
-    return {
-        resource: _resource_use(capacity, unclaimed[resource])
-        for resource, capacity in list_capacities(node.values).items()
-    }
+    unclaimed = amounts_of_charge(sum_charges(_charge_of(found, overhead) for found in sums))
+    capacities = list_capacities(node.values)
+    return {name: split_capacity(found, unclaimed[name]) for name, found in capacities.items()}
 
 
 def _charge_of(found: UnclaimedSum, overhead_mb: int) -> Charge:
@@ -269,7 +261,14 @@ def _charge_of(found: UnclaimedSum, overhead_mb: int) -> Charge:
     return Charge(found.vcpu_milli, found.memory_mb + overhead, found.disk_mb, found.pcpus)
 
 
-def _resource_use(capacity: Capacity, unclaimed: int) -> ResourceUse:
+def amounts_of_charge(charge: Charge) -> dict[str, int]:
+    """Return a charge by resource class, in parts."""
+    parts = (charge.vcpu_milli, charge.pcpus, charge.memory_mb, charge.disk_mb)
+    return dict(zip(PARTS, parts, strict=True))
+
+
+def split_capacity(capacity: Capacity, unclaimed: int) -> ResourceUse:
+    """Return a capacity by user; what is not used is not unclaimed, so that the parts add up."""
     used = capacity.used - capacity.reserved
     shown = min(unclaimed, max(0, used))
     return ResourceUse(capacity.total, capacity.reserved, used - shown, shown, capacity.own_limit)
@@ -294,7 +293,7 @@ def _service_line(
         state=state_of(service, now, service_down_time, outage),
         status=status_of(service),
         heartbeat_age_seconds=None if seen is None else max(0.0, (now - seen).total_seconds()),
-        # No node has this name, so the age is that of the host's last audit.
+        # No node has this name: the age of the host's last audit.
         audit_age_seconds=audit_age_seconds(service, WHOLE_HOST, now) if is_agent else None,
         clock_skew_seconds=None if skew is None else skew / 1000,
     )

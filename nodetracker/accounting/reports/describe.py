@@ -1,0 +1,189 @@
+"""Describe one node: its capacity by user, its workloads, CPUs, PCI pools and warnings."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nodetracker.accounting.ledger.capacity import capacity_of_class, list_capacities
+from nodetracker.accounting.reports.node_hardware import (
+    CellLine,
+    DevicePool,
+    count_host_devices,
+    list_cells,
+    list_pools,
+)
+from nodetracker.accounting.reports.overview import (
+    PARTS,
+    ResourceUse,
+    amounts_of_charge,
+    split_capacity,
+)
+from nodetracker.accounting.reports.summary import audit_age_seconds, state_of
+from nodetracker.accounting.usage import (
+    Charge,
+    charge_of_claims,
+    charge_of_guest,
+    charge_of_workload,
+    sum_charges,
+)
+from nodetracker.model.change import HistoryEntry
+from nodetracker.model.claim import DISK, MEMORY, VCPU
+from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import ServiceRecord
+from nodetracker.model.warning import WHOLE_HOST, WarningRecord
+
+_ORIGINS = {VCPU: "cpu", MEMORY: "ram", DISK: "disk"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLine:
+    """Capacity and usage of one resource class.
+
+    Attributes:
+        parts: of one unit in `use`.
+        origin: where the ratio is from: ``configured``, ``existing`` or ``initial``;
+            "" for classes without an option.
+    """
+
+    resource: str
+    parts: int
+    use: ResourceUse
+    ratio: float
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadUse:
+    """What one workload uses of a node.
+
+    Attributes:
+        state: of its claim, or ``unclaimed``.
+        charge: the larger of its claims and its guest.
+    """
+
+    uuid: str
+    name: str
+    state: str
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """One node at one time.
+
+    Attributes:
+        record: with guests, claims and devices.
+        audit_age_seconds: since the last good reading, None = never.
+        workloads: the largest first.
+        warnings: unresolved ones about the node or its whole host.
+        changes: newest first.
+    """
+
+    record: NodeRecord
+    service: ServiceRecord | None
+    now: datetime
+    state: str
+    audit_age_seconds: float | None
+    resources: tuple[ResourceLine, ...]
+    workloads: tuple[WorkloadUse, ...]
+    cells: tuple[CellLine, ...]
+    pools: tuple[DevicePool, ...]
+    host_devices: int
+    warnings: tuple[WarningRecord, ...]
+    changes: tuple[HistoryEntry, ...]
+
+
+def describe_node(
+    record: NodeRecord,
+    service: ServiceRecord | None,
+    now: datetime,
+    service_down_time: int,
+    outage_since: datetime | None,
+    warnings: Iterable[WarningRecord] = (),
+    changes: Sequence[HistoryEntry] = (),
+) -> NodeDescription:
+    """Describe a node.
+
+    Args:
+        record: all of its columns, with guests, claims and devices.
+        service: of its host's agent.
+        outage_since: see `state_of`.
+        warnings: unresolved ones of the host.
+        changes: the most recent ones, newest first.
+    """
+    return NodeDescription(
+        record=record,
+        service=service,
+        now=now,
+        state=state_of(service, now, service_down_time, outage_since),
+        audit_age_seconds=audit_age_seconds(service, record.nodename, now),
+        resources=tuple(list_resources(record)),
+        workloads=tuple(list_uses(record)),
+        cells=tuple(list_cells(record)),
+        pools=tuple(list_pools(record)),
+        host_devices=count_host_devices(record),
+        warnings=tuple(
+            found for found in warnings if found.warning.nodename in (WHOLE_HOST, record.nodename)
+        ),
+        changes=tuple(changes),
+    )
+
+
+def list_resources(record: NodeRecord) -> list[ResourceLine]:
+    """Return a line for each resource class, those with columns first."""
+    values, overhead_mb = record.values, _overhead_of(record)
+    unclaimed = sum_charges(
+        charge_of_guest(guest, overhead_mb)
+        for guest in record.guests.values()
+        if guest.claim_uuid is None
+    )
+    amounts = amounts_of_charge(unclaimed)
+    lines = [
+        ResourceLine(
+            resource,
+            PARTS[resource],
+            split_capacity(capacity, amounts[resource]),
+            capacity.ratio,
+            values.ratio_origins.get(_ORIGINS.get(resource, ""), ""),
+        )
+        for resource, capacity in list_capacities(values).items()
+    ]
+    held = [claim.amounts.resources for claim in record.claims.values() if claim.is_active]
+    for resource in sorted(values.inventory):
+        used = sum(amounts.get(resource, 0) for amounts in held)
+        capacity = capacity_of_class(values, resource, {resource: used})
+        assert capacity is not None
+        lines.append(ResourceLine(resource, 1, split_capacity(capacity, 0), capacity.ratio))
+    return lines
+
+
+def list_uses(record: NodeRecord) -> list[WorkloadUse]:
+    """Return what each workload uses, the largest share of the node first."""
+    overhead_mb = _overhead_of(record)
+    claims = [claim for claim in record.claims.values() if claim.is_active]
+    uses = []
+    for uuid in {claim.workload.uuid for claim in claims} | record.guests.keys():
+        mine = [claim for claim in claims if claim.workload.uuid == uuid]
+        guest = record.guests.get(uuid)
+        names = [*(claim.workload.name for claim in mine), guest.name if guest else ""]
+        charge = charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb)
+        uses.append(
+            WorkloadUse(
+                uuid,
+                next(filter(None, names), uuid),
+                mine[0].state.value if mine else "unclaimed",
+                charge,
+            )
+        )
+    return sorted(uses, key=lambda use: (-_share_of(use.charge, record), use.name, use.uuid))
+
+
+def _overhead_of(record: NodeRecord) -> int:
+    return int(record.values.overhead.get("memory_mb", 0))
+
+
+def _share_of(charge: Charge, record: NodeRecord) -> float:
+    """Return the largest share of the node that a charge takes of any resource."""
+    capacities = list_capacities(record.values)
+    amounts = amounts_of_charge(charge)
+    return max(amounts[name] / max(1, capacities[name].total) for name in amounts)

@@ -1,0 +1,63 @@
+"""node describe."""
+
+import argparse
+from typing import Any
+
+from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.reports.describe import NodeDescription, describe_node
+from nodetracker.accounting.reports.describe_rendering import render_description
+from nodetracker.cmd.commands.base import ShowCommand
+from nodetracker.cmd.commands.history import read_older
+from nodetracker.cmd.commands.node import add_node_arguments, find_agent
+from nodetracker.cmd.screen.changes import collect_names
+from nodetracker.cmd.screen.describe import MOST_CHANGES, draw_description
+from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.fleet.node_resolution import find_node
+from nodetracker.model.listing import HistoryQuery, WarningQuery
+from nodetracker.model.service import CONDUCTOR_BINARY
+from nodetracker.ports.fleet import read_items
+
+
+class DescribeNode(ShowCommand):
+    """Describe one node: its state, machine, amounts, workloads, devices and problems."""
+
+    example = "node describe compute-1"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add host and nodename."""
+        return add_node_arguments(super().get_parser(prog_name))
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Draw the table format, unless columns are selected; other formats have the data."""
+        if parsed_args.formatter != "table" or parsed_args.columns:
+            return int(super().run(parsed_args))
+        described = self._read(parsed_args)
+        node = described.record
+        oldest = min((entry.at for entry in described.changes), default=None)
+        query = HistoryQuery(host=node.host, nodename=node.nodename, since=oldest)
+        changes = described.changes[::-1]
+        names = collect_names([*read_older(self.store, query, changes), *changes])
+        screen = self.find_screen(parsed_args)
+        screen.show(draw_description(described, names, screen.terminal))
+        return 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read the node."""
+        shown = render_description(self._read(parsed_args))
+        return tuple(shown), tuple(shown.values())
+
+    def _read(self, parsed_args: argparse.Namespace) -> NodeDescription:
+        found = find_node(self.store, parsed_args.host, parsed_args.nodename)
+        record = read_consistently(self.store, found)
+        host, nodename = record.host, record.nodename
+        warnings = read_items(
+            self.store.list_warning_page, WarningQuery(host=host, is_resolved=False)
+        )
+        query = HistoryQuery(host=host, nodename=nodename, limit=MOST_CHANGES)
+        changes = self.store.list_history_page(query).items
+        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
+        now = self.store.now()
+        down_time = self.service_down_time
+        outage = find_broker_outage(conductors, now, down_time)
+        service = find_agent(self.store, host)
+        return describe_node(record, service, now, down_time, outage, tuple(warnings), changes)

@@ -1,0 +1,102 @@
+"""One node on one screen, compared with files."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.accounting.reports.describe import describe_node
+from nodetracker.accounting.reports.describe_rendering import render_description
+from nodetracker.cmd.screen.changes import collect_names
+from nodetracker.cmd.screen.describe import MOST_WORKLOADS, draw_description
+from nodetracker.cmd.screen.lines import line_width, plain_text
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.db.memory import MemoryStore
+from nodetracker.model.listing import HistoryQuery, WarningQuery
+from nodetracker.model.node import NodeRecord, NodeValues
+from tests.page_node import RICH, add_rich_node
+from tests.unit.cmd.screen.golden import check
+
+DOWN_TIME = 60
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """The rich node as it is read: record, service, time, warnings and changes."""
+    store = MemoryStore()
+    add_rich_node(store)
+    (record,) = store.load_nodes(RICH[0])
+    (service,) = store.list_services(RICH[0])
+    warnings = store.list_warning_page(WarningQuery(host=RICH[0])).items
+    changes = store.list_history_page(HistoryQuery(host=RICH[0], limit=5)).items
+    load = {"load_average": [0.2, 0.12, 0.14], **service.last_audit}
+    service = replace(service, last_audit=load)
+    return record, service, store.now() + timedelta(seconds=4), warnings, changes
+
+
+def describe(parts, **changes):
+    record, service, now, warnings, entries = parts
+    node = replace(record, **changes)
+    return describe_node(node, service, now, DOWN_TIME, None, warnings, entries)
+
+
+def draw(parts, terminal, **changes):
+    described = describe(parts, **changes)
+    return draw_description(described, collect_names(parts[4]), terminal)
+
+
+def steady(lines):
+    """Replace ages of seconds, which depend on the speed of the test."""
+    return [tuple(piece._replace(text=re.sub(r"\b\d s\b", "N s", piece.text)) for piece in line)
+            for line in lines]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_description_is_as_its_file_says(parts, width):
+    lines = draw(parts, Terminal(width))
+    check(f"describe-{width}", steady(lines))
+    assert max(map(line_width, lines)) <= width
+    assert len(lines) <= 60
+
+
+def test_the_description_needs_no_unicode(parts):
+    assert plain_text(draw(parts, Terminal(80, has_unicode=False))).isascii()
+
+
+def test_a_dead_and_disabled_host_does_not_look_healthy(parts):
+    record, service, now, warnings, changes = parts
+    dead = replace(service, disabled=True, disabled_reason="broken fan", maintenance=True)
+    later = now + timedelta(hours=2)
+    text = plain_text(draw((record, dead, later, warnings, changes), Terminal(100)))
+    assert "✖ down, disabled, in maintenance" in text
+    assert "broken fan" in text
+    assert "fresh" not in text
+    assert "as last known, read 2 h ago" in text
+
+
+def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
+    record = parts[0]
+    guest = next(iter(record.guests.values()))
+    guests = {str(n): replace(guest, uuid=str(n), name=f"vm-{n}", memory_mb=n, claim_uuid=None)
+              for n in range(100, 152)}  # fmt: skip
+    lines = draw(parts, Terminal(100), guests=guests, claims={})
+    text = plain_text(lines)
+    assert "… 42 more" in text
+    assert text.count("unclaimed  ") >= MOST_WORKLOADS
+    assert len(lines) <= 60
+
+
+def test_a_node_of_which_nothing_is_known_is_described():
+    record = NodeRecord(1, "0b9c", "host-1", "node-1", 1, 1, NodeValues())
+    now = MemoryStore().now()
+    described = describe_node(record, None, now, DOWN_TIME, None)
+    text = plain_text(draw_description(described, {}, Terminal(80)))
+    assert "the host has no agent" in text
+
+
+def test_amounts_for_programs_have_the_units_of_their_classes(parts):
+    shown = render_description(describe(parts))
+    assert shown["resources"]["MEMORY_MB"]["total"] == 131_072
+    assert shown["resources"]["DISK_GB"]["total"] == 2000
+    assert {use["name"] for use in shown["workloads"]} >= {"web-1", "db-1", "legacy-vm"}
