@@ -40,7 +40,7 @@ class ReportedHost:
         self.settings = PlacementSettings(**({"refresh_interval": 0} | settings))
         agent_id = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{directory}/{host}"))
         self.tracked = TrackedHost(
-            store, directory / f"{host}.yaml", clock, host=host, agent_id=agent_id
+            store, directory / f"{host}.yaml", clock, host=host, agent_id=agent_id, probe_timeout=30
         )
         self.store = store
         self.reporter: PlacementReporter | None = None
