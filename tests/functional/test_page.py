@@ -211,10 +211,10 @@ class TestOverview:
             assert page.get_by_label("Status").input_value() == "disabled"
             assert tab.problems == []
 
-    def test_it_fits_windows_of_every_width(self, browser, url):
+    def test_it_fits_windows_of_many_widths(self, browser, url):
         with open_tab(browser, url) as tab:
             tab.page.locator("td a").first.wait_for()
-            for width in range(360, 1600, 60):
+            for width in (360, 600, 900, 1024, 1150, 1280):
                 tab.look(THEMES[0], width)
                 assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
 
