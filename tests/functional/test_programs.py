@@ -354,7 +354,7 @@ class TestErrors:
             (["node", "show"], 2, "host"),
             (["db", "purge"], 2, "--before"),
             (["db", "purge", "--before", "-3"], 2, "--before"),
-            ([], 2, "usage"),
+            ([], 2, "a command is required"),
         ],
     )
     def test_of_the_command_line(self, audited, arguments, code, text):
