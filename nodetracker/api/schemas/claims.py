@@ -96,6 +96,7 @@ _VERDICT = answer(
         "free": NUMBER_OR_NULL,
         "requested": NUMBER,
         "excess": NUMBER_OR_NULL,
+        "max_unit": NUMBER_OR_NULL,
         "fits": BOOLEAN,
     }
 )
