@@ -5,7 +5,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.ledger.exclusions import Exclusions, render_exclusions
+from nodetracker.accounting.ledger.exclusions import (
+    Exclusions,
+    render_exclusions,
+    render_nearest,
+)
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
@@ -33,20 +37,27 @@ def refuse(
     others: Exclusions,
     refused: Sequence[RefusedNode] = (),
 ) -> ClaimRefusedError:
-    """Return the error to raise when no node accepts a claim.
+    """Return the error to raise when no node accepts a claim; its last reason is the nearest node.
 
     Args:
         others: why other nodes are no candidates.
         refused: the candidates that were asked.
     """
     explanation = render_exclusions(others, request)
-    checks = () if others.nearest is None else others.nearest.checks
+    nearest = others.nearest
+    checks = () if nearest is None else nearest.checks
+    asked = {(candidate.host, candidate.nodename) for candidate, _ in refused}
+    last = (
+        []
+        if nearest is None or (nearest.host, nearest.nodename) in asked
+        else [render_nearest(nearest)]
+    )
     if not refused:
-        return ClaimRefusedError([f"no candidate: {explanation}"], checks)
+        return ClaimRefusedError([f"no candidate: {explanation}", *last], checks)
     reasons = [
         f"{candidate.host}/{candidate.nodename}: {reason}"
         for candidate, of_node in refused
         for reason in of_node
     ]
     reasons += [f"others: {explanation}"] if explanation else []
-    return ClaimRefusedError(reasons, checks)
+    return ClaimRefusedError([*reasons, *last], checks)

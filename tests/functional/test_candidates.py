@@ -63,15 +63,18 @@ def test_no_candidate_explains_itself_in_one_line(programs: Programs) -> None:
     listed = ("candidate", "list", "--resource", "VCPU=9", "--resource", "MEMORY_MB=40000")
     assert told(programs, *listed, "--trait", "CUSTOM_T", "--resource", "DISK_GB=501") == (
         "no candidate: traits: 3 of 3 nodes, cpu: 2 of 3 nodes, ram: 2 of 3 nodes, "
-        "disk: 3 of 3 nodes"
+        "disk: 3 of 3 nodes; nearest: host-1/large: trait CUSTOM_T is missing, "
+        "Free disk 500.00 GB < requested 501 GB"
     )
-    reasons = "no candidate: cpu: 3 of 3 nodes"
+    reasons = "no candidate: cpu: 3 of 3 nodes; nearest: host-1/large lacks 1 VCPU"
     assert told(programs, "candidate", "list", "--resource", "VCPU=17") == reasons
     request = ask(programs, resources={"VCPU": 17})
     assert told(programs, "claim", "create", request) == reasons
     assert told(programs, "claim", "create", request, "--dry-run") == reasons
     assert programs.manage("service", "set", "host-1", "nodetracker-compute", "--disable")
-    assert told(programs, "candidate", "list") == "no candidate: enabled: 3 of 3 nodes"
+    assert told(programs, "candidate", "list") == (
+        "no candidate: enabled: 3 of 3 nodes; nearest: host-1/large: host host-1 is disabled"
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_of_two_that_race_for_the_last_slot_one_gets_it_and_the_other_is_told_wh
     assert (won.returncode, lost.returncode) == (0, 1)
     assert lost.stderr.strip() in (
         "host-1/large: Free vcpu 0.00 VCPU < requested 8 VCPU; others: cpu: 2 of 3 nodes",
-        "no candidate: cpu: 3 of 3 nodes",
+        "no candidate: cpu: 3 of 3 nodes; nearest: host-1/large lacks 8 VCPU",
     )
     used = {row["nodename"]: row["vcpus_used"] for row in programs.ask("node", "list")}
     assert used == {"large": 16, "middle": 8, "small": 1}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.units import render_amount
 
 MOST_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
@@ -132,6 +133,22 @@ def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:
         for check in AdmissionCheck
         if exclusions.counts.get(check)
     )
+
+
+def render_nearest(miss: NearMiss) -> str:
+    """Return what the nearest node lacks: the amounts, or every reason if there are others.
+
+    >>> checks = (AdmissionCheck.CPU,)
+    >>> render_nearest(NearMiss("h7", "n1", checks, 0.5, {"VCPU": 2.0}, ("Free vcpu ...",)))
+    'nearest: h7/n1 lacks 2 VCPU'
+    >>> render_nearest(NearMiss("h7", "n1", (AdmissionCheck.UP,), 1.0, {}, ("host h7 is down",)))
+    'nearest: h7/n1: host h7 is down'
+    """
+    place = f"nearest: {miss.host}/{miss.nodename}"
+    if not miss.missing or len(miss.missing) != len(miss.reasons):
+        return f"{place}: {', '.join(miss.reasons)}"
+    amounts = [f"{render_amount(amount)} {name}" for name, amount in miss.missing.items()]
+    return f"{place} lacks {', '.join(amounts)}"
 
 
 def _missing_of(verdict: ResourceVerdict) -> float:

@@ -65,7 +65,10 @@ class TestCreate:
                 "Free memory 8192.00 MB < requested 9000 MB",
             ]
         else:
-            assert error["reasons"] == ["no candidate: cpu: 1 of 1 nodes, ram: 1 of 1 nodes"]
+            assert error["reasons"] == [
+                "no candidate: cpu: 1 of 1 nodes, ram: 1 of 1 nodes",
+                "nearest: host-1/node-1 lacks 1 VCPU, 808 MEMORY_MB",
+            ]
         assert store.list_claims() == []
 
     @pytest.mark.parametrize("place", [{}, {"host": HOST, "nodename": NODE}])
@@ -120,7 +123,10 @@ class TestDryRun:
         assert found.json["reasons"] == ["Free vcpu 8.00 VCPU < requested 9 VCPU"]
         anywhere = claim(api, make_body(9), "?dry_run=true")
         assert (anywhere.status_code, anywhere.json["fits"]) == (200, False)
-        assert anywhere.json["reasons"] == ["no candidate: cpu: 1 of 1 nodes"]
+        assert anywhere.json["reasons"] == [
+            "no candidate: cpu: 1 of 1 nodes",
+            "nearest: host-1/node-1 lacks 1 VCPU",
+        ]
         assert anywhere.json["nodename"] is None
 
     def test_false_claims(self, api):

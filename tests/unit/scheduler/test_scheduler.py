@@ -111,7 +111,7 @@ def test_without_a_candidate_the_filters_say_why(scheduler):
     for call in (scheduler.create_claim, scheduler.try_claim):
         with pytest.raises(ClaimRefusedError, match="no candidate: cpu: 3 of 3 nodes") as caught:
             call(ask(VCPU=9))
-        assert len(caught.value.reasons) == 1
+        assert caught.value.reasons[1:] == ("nearest: h1/large lacks 1 VCPU",)
 
 
 @pytest.mark.parametrize("call", ["create_claim", "try_claim"])
@@ -185,7 +185,9 @@ class TestPages:
             fake_fleet.store.create_claim(request, f"f{number}", "n", ADMISSION_POLICY)
         assert scheduler.create_claim(ask(CUSTOM_FPGA=1, VCPU=1)).host == "f3"
         assert len(raced.asked) == 1
-        with pytest.raises(ClaimRefusedError, match="^no candidate: classes: 7 of 7 nodes$"):
+        with pytest.raises(
+            ClaimRefusedError, match="^no candidate: classes: 7 of 7 nodes; nearest"
+        ):
             scheduler.create_claim(ask(CUSTOM_FPGA=1))
 
     def test_the_next_page_is_asked_when_others_filled_the_first(
@@ -308,6 +310,7 @@ class TestMoves:
         assert caught.value.reasons == (
             "h1/large: node large of host h1 already has the workload",
             "others: cpu: 2 of 3 nodes",
+            "nearest: h2/middle lacks 1 VCPU",
         )
 
     def test_a_source_that_cannot_be_moved_is_refused_by_the_first_candidate(
