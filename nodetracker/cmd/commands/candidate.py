@@ -10,6 +10,7 @@ from nodetracker.cmd.commands.base import (
     ListCommand,
     columns_of,
 )
+from nodetracker.cmd.screen.candidates import draw_candidates
 from nodetracker.errors import RequestError
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.rendering import render_value
@@ -46,6 +47,16 @@ class ListCandidates(ListCommand):
             "--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."
         )
         return self._parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Draw the table format, unless columns are selected; other formats have the data."""
+        if parsed_args.formatter != "table" or parsed_args.columns or parsed_args.long:
+            return int(super().run(parsed_args))
+        names, found = self.take_action(parsed_args)
+        screen = self.find_screen(parsed_args)
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        screen.show(draw_candidates(rows, screen.terminal))
+        return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Evaluate all nodes."""

@@ -1,9 +1,15 @@
 """Show the result of a dry run: the amounts of each resource, cell and pool."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.lines import plain_text
+from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.values import render_gib, render_mib
+from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.units import render_amount
 
 
@@ -14,15 +20,56 @@ def show_admission(row: Mapping[str, Any]) -> tuple[Any, Any]:
         row: from `render_admission`.
     """
     cells = [] if row["numa"] is None else row["numa"]["cells"]
-    verdicts = [verdict | {"excess": None} for verdict in row["resources"]]  # the reasons have it
     shown = dict(row) | {
         "reasons": Lines(row["reasons"]),
         "numa": Lines(row["numa"], map(_render_line, cells)),
         "numa_reasons": Lines(row["numa_reasons"]),
-        "resources": Lines(row["resources"], map(_render_line, verdicts)),
+        "resources": Lines(row["resources"], _draw_verdicts(row["resources"])),
         "pci": Lines(row["pci"], map(_render_line, row["pci"])),
     }
     return tuple(shown), tuple(shown.values())
+
+
+def _draw_verdicts(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table of what the claim requests: requested and free amounts, and whether they fit.
+
+    >>> amounts = {"resource": "VCPU", "requested": 9.0, "free": 8.0, "limit": 8.0, "excess": None}
+    >>> _draw_verdicts([amounts | {"fits": False}])[1]
+    'VCPU          9     8      8  lacks 1'
+    """
+    rows = [_row_of(verdict) for verdict in verdicts if verdict["requested"]]
+    columns = [
+        Column("resource", ("resource",)),
+        *(Column(name, (name,), Kind.NUMBER) for name in ("asked", "free", "limit")),
+        Column("verdict", ("verdict",)),
+    ]
+    return plain_text(draw_table(columns, rows, Terminal(), None, is_complete=True)).splitlines()
+
+
+def _row_of(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    resource, asked, free = verdict["resource"], verdict["requested"], verdict["free"]
+    lacking = 0.0 if free is None else asked - free
+    if verdict["fits"]:
+        text = "fits"
+    elif lacking > 0:
+        text = f"lacks {_render_size(resource, lacking)}"
+    else:
+        text = f"larger than one claim may be, by {_render_size(resource, verdict['excess'])}"
+    return {
+        "resource": resource,
+        "asked": _render_size(resource, asked),
+        "free": _render_size(resource, free),
+        "limit": _render_size(resource, verdict["limit"]),
+        "verdict": text,
+    }
+
+
+def _render_size(resource: str, amount: float | None) -> str:
+    if amount is None:
+        return "unlimited"
+    if resource in (MEMORY, DISK):
+        return render_mib(amount) if resource == MEMORY else render_gib(amount)
+    return render_amount(amount)
 
 
 def _render_line(values: Mapping[str, Any]) -> str:

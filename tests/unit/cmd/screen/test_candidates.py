@@ -1,0 +1,33 @@
+"""Candidates are drawn with what is left on each node."""
+
+import pytest
+
+from nodetracker.cmd.screen.candidates import draw_candidates
+from nodetracker.cmd.screen.lines import line_width, plain_text
+from nodetracker.cmd.screen.terminal import Terminal
+from tests.unit.cmd.screen.golden import check
+
+
+def row(host, weight, cpus, memory_mb, disk_gb):
+    return {
+        "host": host, "nodename": f"{host}.example.org", "weight": weight, "free_vcpus": cpus,
+        "free_memory_mb": memory_mb, "free_disk_gb": disk_gb,
+    }  # fmt: skip
+
+
+ROWS = [
+    row("compute-1", 3.0, 64, 131_072, 2000),
+    row("compute-2", 1.6666667, 8.5, 65_536, 500),
+    row("網站", 0.0, 0, -512, 20),
+]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_candidates_are_drawn_as_their_file_says(width):
+    lines = draw_candidates(ROWS, Terminal(width))
+    check(f"candidates-{width}", lines)
+    assert max(map(line_width, lines)) <= width
+
+
+def test_candidates_need_no_unicode():
+    assert plain_text(draw_candidates(ROWS, Terminal(120, has_unicode=False))).isascii()
