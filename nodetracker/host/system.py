@@ -133,6 +133,7 @@ def read_system_info(roots: Roots) -> SystemInfo:
         product_version=_read_dmi(roots, "product_version"),
         serial=_read_dmi(roots, "product_serial"),
         uuid=_read_dmi(roots, "product_uuid").lower(),
+        firmware_version=_read_dmi(roots, "bios_version"),
         problems=problems.list_all(),
     )
 

@@ -136,6 +136,7 @@ class SystemInfo:
         booted_at: when it booted (UTC, whole seconds), None when unknown.
         vendor, product, product_version, serial, uuid: DMI identity, "" where
             unknown or not readable.
+        firmware_version: of the BIOS or UEFI firmware as DMI has it, "" when unknown.
         problems: files that could not be used.
     """
 
@@ -150,6 +151,7 @@ class SystemInfo:
     product_version: str = ""
     serial: str = ""
     uuid: str = ""
+    firmware_version: str = ""
     problems: tuple[HostProblem, ...] = ()
 
 

@@ -174,6 +174,7 @@ def system_columns(system: SystemInfo) -> dict[str, Any]:
             "product": system.product,
             "product_version": system.product_version,
             "serial": system.serial,
+            "firmware_version": system.firmware_version,
         },
     }
 

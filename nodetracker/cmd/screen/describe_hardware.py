@@ -35,6 +35,7 @@ def draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
     system = values.system
     product = " ".join(filter(None, (system.get("vendor"), system.get("product"))))
     serial = f"serial {system['serial']}" if system.get("serial") else ""
+    firmware = system.get("firmware_version")
     engine = " ".join(filter(None, (values.engine.get("name"), values.engine.get("version"))))
     hypervisor = " ".join(
         filter(None, (values.hypervisor_type, _render_version(values.hypervisor_version)))
@@ -45,6 +46,7 @@ def draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
     return draw_labeled(
         [
             ("Product", ", ".join(filter(None, (product, serial)))),
+            ("Firmware", firmware or ""),
             ("CPU", _render_cpu(values)),
             ("Memory", f"{render_mib(values.memory_mb)}{f'; disks {disks}' if disks else ''}"),
             ("System", ", ".join(filter(None, (values.os, values.kernel_version)))),

@@ -34,6 +34,7 @@ def test_every_name_is_read(make_roots: MakeRoots) -> None:
         f"{dmi}/product_name": "PowerEdge R910 \n",
         f"{dmi}/product_version": "1\n",
         f"{dmi}/product_serial": "ABC\n",
+        f"{dmi}/bios_version": "2.12.0\n",
         f"{dmi}/product_uuid": "4C4C4544-0042\n",
     }
     assert read_system_info(make_roots(files)) == SystemInfo(
@@ -48,6 +49,7 @@ def test_every_name_is_read(make_roots: MakeRoots) -> None:
         product_version="1",
         serial="ABC",
         uuid="4c4c4544-0042",
+        firmware_version="2.12.0",
     )
 
 
