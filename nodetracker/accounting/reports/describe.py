@@ -1,10 +1,10 @@
 """Describe one node: its capacity by user, its workloads, CPUs, PCI pools and warnings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodetracker.accounting.ledger.capacity import capacity_of_class, list_capacities
+from nodetracker.accounting.ledger.capacity import Capacity, capacity_of_class, list_capacities
 from nodetracker.accounting.reports.node_hardware import (
     CellLine,
     DevicePool,
@@ -27,7 +27,7 @@ from nodetracker.accounting.usage import (
     sum_charges,
 )
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import DISK, MEMORY, VCPU
+from nodetracker.model.claim import DISK, MEMORY, VCPU, Claim
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
@@ -160,10 +160,14 @@ def list_resources(record: NodeRecord) -> list[ResourceLine]:
 def list_uses(record: NodeRecord) -> list[WorkloadUse]:
     """Return what each workload uses, the largest share of the node first."""
     overhead_mb = _overhead_of(record)
-    claims = [claim for claim in record.claims.values() if claim.is_active]
+    claims: dict[str, list[Claim]] = {}
+    for claim in record.claims.values():
+        if claim.is_active:
+            claims.setdefault(claim.workload.uuid, []).append(claim)
+    capacities = list_capacities(record.values)
     uses = []
-    for uuid in {claim.workload.uuid for claim in claims} | record.guests.keys():
-        mine = [claim for claim in claims if claim.workload.uuid == uuid]
+    for uuid in claims.keys() | record.guests.keys():
+        mine = claims.get(uuid, [])
         guest = record.guests.get(uuid)
         names = [*(claim.workload.name for claim in mine), guest.name if guest else ""]
         charge = charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb)
@@ -175,15 +179,14 @@ def list_uses(record: NodeRecord) -> list[WorkloadUse]:
                 charge,
             )
         )
-    return sorted(uses, key=lambda use: (-_share_of(use.charge, record), use.name, use.uuid))
+    return sorted(uses, key=lambda use: (-_share_of(use.charge, capacities), use.name, use.uuid))
 
 
 def _overhead_of(record: NodeRecord) -> int:
     return int(record.values.overhead.get("memory_mb", 0))
 
 
-def _share_of(charge: Charge, record: NodeRecord) -> float:
+def _share_of(charge: Charge, capacities: Mapping[str, Capacity]) -> float:
     """Return the largest share of the node that a charge takes of any resource."""
-    capacities = list_capacities(record.values)
     amounts = amounts_of_charge(charge)
     return max(amounts[name] / max(1, capacities[name].total) for name in amounts)
