@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from nodetracker.accounting.placement.describe import describe_tree
+from nodetracker.accounting.placement.tree import ProviderTree
 from nodetracker.accounting.placement.warnings import (
     explain_foreign,
     explain_leaks,
@@ -28,6 +29,7 @@ from nodetracker.model.status import PlacementStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.outage import OutageLog
 from nodetracker.placement.client import PlacementClient
+from nodetracker.placement.exchange import exchange_moves
 from nodetracker.placement.listing import Listing
 from nodetracker.placement.reconciler import Ledger, Reconciler
 from nodetracker.placement.removal_worker import HostRemovals
@@ -129,10 +131,30 @@ class PlacementReporter:
 
     def _run(self) -> None:
         while (turn := self._slots.take()) is not Turn.STOP:
-            if isinstance(turn, Slot):
-                self._report(turn)
-            else:
+            if turn is Turn.REFRESH:
                 self._refresh()
+                continue
+            if len(turn) == 1 or self._exchange(turn):
+                for slot in turn:
+                    self._report(slot)
+            else:
+                for slot in turn:  # as soon as placement answers
+                    self._slots.end(slot, slot.record, slot.is_disabled, self._monotonic())
+
+    def _exchange(self, slots: Sequence[Slot]) -> bool:
+        """Write moves between some nodes; return False when placement is unavailable.
+
+        What else fails is left to each node's own report.
+        """
+        if any(slot.is_unread for slot in slots):
+            return True
+        states = [slot.state for slot in slots]
+        wanted = [self._describe(slot.record, slot.is_disabled) for slot in slots]
+        try:
+            return self._call(partial(exchange_moves, self._client, states, wanted))
+        except Exception:  # the nodes are read and reported all the same
+            LOG.exception("Moves between nodes cannot be reported to placement together")
+            return True
 
     def _report(self, slot: Slot) -> None:
         record, is_disabled = slot.record, slot.is_disabled
@@ -151,7 +173,7 @@ class PlacementReporter:
 
     def _reconcile(self, slot: Slot, record: NodeRecord, is_disabled: bool) -> None:
         """Report one node, and set its warnings."""
-        wanted = describe_tree(record, is_disabled, self._settings.reports_devices)
+        wanted = self._describe(record, is_disabled)
         state = slot.state
         state.healed = self._find_leaked(slot) if self._settings.heals_leaks else frozenset()
         try:
@@ -170,6 +192,9 @@ class PlacementReporter:
             *explain_refusals(record.nodename, state.refused, state.placed, wanted),
             *explain_foreign(record.nodename, state.foreign),
         )
+
+    def _describe(self, record: NodeRecord, is_disabled: bool) -> ProviderTree:
+        return describe_tree(record, is_disabled, self._settings.reports_devices)
 
     def _explain_conflict(
         self, record: NodeRecord, error: PlacementNameError

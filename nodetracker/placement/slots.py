@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nodetracker.accounting.placement.moves import list_joint_nodes
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import HostWarning
 from nodetracker.placement.reconciler import NodeState
@@ -97,8 +98,12 @@ class Slots:
                     slot.record = record
             self._changed.notify_all()
 
-    def take(self) -> Slot | Turn:
-        """Wait for the slot whose turn it is, a refresh, or the end of the process."""
+    def take(self) -> tuple[Slot, ...] | Turn:
+        """Wait for the slot whose turn it is, a refresh, or the end of the process.
+
+        Returns:
+            The slot first, then those that wait too of nodes with which it has moves.
+        """
         with self._changed:
             while not self._is_stopping:
                 now = self._monotonic()
@@ -110,9 +115,11 @@ class Slots:
                         return Turn.REFRESH
                     slot, wakes_at = self._find_due(now)
                     if slot is not None:
-                        slot.is_busy = True
-                        self._busy += 1
-                        return slot
+                        taken = (slot, *self._list_joint(slot))
+                        for one in taken:
+                            one.is_busy = True
+                        self._busy += len(taken)
+                        return taken
                     wakes_at = min(wakes_at, self._refresh_at)
                 elif not self._busy:
                     wakes_at = self._retry_at
@@ -209,6 +216,10 @@ class Slots:
         if due:
             return min(due, key=lambda slot: slot.waiting_since or 0.0), now
         return None, min((slot.due_at for slot in waiting), default=float("inf"))
+
+    def _list_joint(self, slot: Slot) -> list[Slot]:
+        found = [self._slots.get(name) for name in sorted(list_joint_nodes(slot.record))]
+        return [s for s in found if s and not s.is_busy and s.waiting_since is not None]
 
     def _next_refresh(self, fraction: float) -> float:
         return self._monotonic() + self._interval * fraction if self._interval else float("inf")

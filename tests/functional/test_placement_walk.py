@@ -5,7 +5,8 @@ import math
 import os
 import random
 import uuid
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -25,8 +26,21 @@ SEEDS = [int(seed) for seed in os.environ.get("NODETRACKER_PLACEMENT_SEEDS", "1"
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
 
 
+@dataclass
+class WalkNode:
+    """A node of one of the hosts; it has this size and these guests now."""
+
+    host: ReportedHost
+    name: str
+    size: dict
+    guests: dict = field(default_factory=dict)
+
+    def entry(self):
+        return {"nodename": self.name, "guests": list(self.guests.values())} | self.size
+
+
 class Walk:
-    """Two hosts, the workloads on them, and random changes."""
+    """Two hosts, one of them with two nodes, the workloads on them, and random changes."""
 
     def __init__(self, tmp_path, placement, seed):
         self.rng = random.Random(seed)
@@ -39,23 +53,20 @@ class Walk:
             ReportedHost(tmp_path, placement.configuration(), self.store, self.clock, name)
             for name in ("host-1", "host-2")
         ]
-        self.sizes = [
-            {"vcpus": 8, "memory_mb": 16384, "disk_gb": 100},
-            {"vcpus": 4, "memory_mb": 8192, "disk_gb": 40},
+        small = {"vcpus": 4, "memory_mb": 8192, "disk_gb": 40}
+        self.nodes = [
+            WalkNode(self.hosts[0], f"{self.prefix}-1", small | {"vcpus": 8}),
+            WalkNode(self.hosts[0], f"{self.prefix}-2", dict(small)),
+            WalkNode(self.hosts[1], f"{self.prefix}-3", dict(small)),
         ]
-        self.guests = [{}, {}]
         self.moves = []
 
     def new_uuid(self):
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
-    def node_of(self, host):
-        return f"{self.prefix}-{host.tracked.key.host}"
-
     def audit(self):
-        for host, size, guests in zip(self.hosts, self.sizes, self.guests, strict=True):
-            node = {"nodename": self.node_of(host), "guests": list(guests.values())} | size
-            host.audit(node)
+        for host in self.hosts:
+            host.audit(*(node.entry() for node in self.nodes if node.host is host))
 
     def settle(self):
         """Audit until no row changes any more: an audit of one host may end a claim of the other."""
@@ -74,12 +85,12 @@ class Walk:
 
     # The changes.
 
-    def claim(self, migration=None, workload=None, host=None):
+    def claim(self, migration=None, workload=None, node=None):
         rng = self.rng
-        host = host or rng.choice(self.hosts)
+        node = node or rng.choice(self.nodes)
         kind = rng.choice(("instance", "container"))
         cpus = rng.choice((1, 2, 4, 0.5, 1.5) if kind == "container" else (1, 2, 4))
-        guest_uuids = [u for guests in self.guests for u in guests]
+        guest_uuids = [u for other in self.nodes for u in other.guests]
         body = {
             "uuid": self.new_uuid(),
             "workload": {
@@ -94,7 +105,7 @@ class Walk:
             body["migration"] = migration
         request = parse_claim_request(body, self.new_uuid)
         create = self.store.create_claim if migration is None else self.store.create_migration
-        return create(request, host.tracked.key.host, self.node_of(host), POLICY)
+        return create(request, node.host.tracked.key.host, node.name, POLICY)
 
     def end_claim(self):
         claims = self.active()
@@ -116,7 +127,7 @@ class Walk:
             self.rng.choice((self.store.confirm_migration, self.store.revert_migration))(uuid)
 
     def change_guests(self):
-        guests, rng = self.rng.choice(self.guests), self.rng
+        guests, rng = self.rng.choice(self.nodes).guests, self.rng
         if guests and rng.random() < 0.4:
             del guests[rng.choice(sorted(guests))]
         else:
@@ -128,7 +139,7 @@ class Walk:
             }  # fmt: skip
 
     def resize_node(self):
-        size = self.rng.choice(self.sizes)
+        size = self.rng.choice(self.nodes).size
         size["vcpus"] = self.rng.choice((2, 4, 8))
         size["memory_mb"] = self.rng.choice((4096, 16384))
 
@@ -219,6 +230,30 @@ def test_after_each_change_placement_agrees_with_the_ledger(tmp_path, placement,
         before = [host.count() for host in walk.hosts]
         walk.settle()
         assert [host.count() for host in walk.hosts] == before
+    finally:
+        for host in walk.hosts:
+            host.stop()
+
+
+def test_a_move_between_two_nodes_of_a_host_is_one_request(tmp_path, placement) -> None:
+    walk = Walk(tmp_path, placement, 1)
+    first, second, _ = walk.nodes
+    try:
+        walk.settle()
+        source = walk.claim(node=first)
+        walk.settle()
+        before = walk.hosts[0].counts.read()
+        move = {"type": "migration", "source_claim": source.uuid}
+        migration = walk.claim(move, source.workload.uuid, second)
+        walk.settle()
+        walk.check()
+        sent = Counter(walk.hosts[0].counts.read()) - Counter(before)
+        assert {key[0]: count for key, count in sent.items() if key[0] == "POST"} == {"POST": 1}
+        held = walk.placement.get(f"/allocations/{migration.uuid}")
+        assert held["consumer_type"] == "NODETRACKER_MIGRATION"
+        walk.store.confirm_migration(migration.uuid)
+        walk.settle()
+        walk.check()
     finally:
         for host in walk.hosts:
             host.stop()
