@@ -7,6 +7,7 @@ list of paths has to be kept in step with the readers.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -24,6 +25,9 @@ from nodetracker.host.system import read_system_info
 _MAX_LINKS = 40
 
 T = TypeVar("T")
+Report = Callable[[int, int, str], None]
+"""Receives how many readers have run, how many there are, and what is read now."""
+
 Name = tuple[str, ...]
 """Parts of a path in the capture: rootfs, with procfs and sysfs in ``proc`` and ``sys``."""
 
@@ -45,12 +49,15 @@ class Capture:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-def capture_machine(roots: Roots) -> Capture:
+def capture_machine(roots: Roots, report: Report = lambda done, total, doing: None) -> Capture:
     """Run all readers on a machine and return the files that they read.
 
     The roots are read as those of a captured machine. Readers then use files
     where they would otherwise query this machine's kernel. Data that only a
     running machine provides (NVML, filesystem sizes) is not in the capture.
+
+    Args:
+        report: called before each reader.
 
     Raises:
         NotFoundError: no file could be read.
@@ -58,21 +65,38 @@ def capture_machine(roots: Roots) -> Capture:
     recorder = _Recorder(roots)
     foreign = replace(roots, is_captured=True)
     with observe_reads(recorder):
-        cpu = _try(lambda: read_cpu_info(foreign))
-        _try(lambda: read_memory_info(foreign))
-        _try(lambda: read_numa_topology(foreign, cpu))
-        pci = _try(lambda: read_pci_devices(foreign))
-        _try(lambda: read_netdevs(foreign))
-        _try(lambda: read_mdev_types(foreign))
-        _try(lambda: read_gpus(foreign, pci.value if pci else ()))
-        _try(lambda: read_disks(foreign))
-        _try(lambda: read_mount(Path("/"), foreign))
-        _try(lambda: read_system_info(foreign))
+        for number, (name, read) in enumerate(_READERS.items()):
+            report(number, len(_READERS), name)
+            _try(partial(read, foreign))
     if not recorder.files:
         raise NotFoundError(
             f"no machine found below {roots.procfs}, {roots.sysfs} and {roots.rootfs}"
         )
     return Capture(recorder.files, recorder.links, frozenset(recorder.folders), recorder.unreadable)
+
+
+def _read_numa(roots: Roots) -> object:
+    return read_numa_topology(roots, _try(partial(read_cpu_info, roots)))
+
+
+def _read_gpus(roots: Roots) -> object:
+    pci = _try(partial(read_pci_devices, roots))
+    return read_gpus(roots, pci.value if pci else ())
+
+
+_READERS: Mapping[str, Callable[[Roots], object]] = {
+    "CPUs": read_cpu_info,
+    "memory": read_memory_info,
+    "NUMA cells": _read_numa,
+    "PCI functions": read_pci_devices,
+    "network interfaces": read_netdevs,
+    "mediated devices": read_mdev_types,
+    "GPUs": _read_gpus,
+    "disks": read_disks,
+    "mounts": partial(read_mount, Path("/")),
+    "system": read_system_info,
+}
+"""What is read, by name."""
 
 
 class _Recorder:

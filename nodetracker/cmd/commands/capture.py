@@ -8,6 +8,7 @@ from cliff.command import Command
 
 from nodetracker.bootstrap.settings import build_roots
 from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
 
@@ -34,8 +35,10 @@ class CaptureHost(StoreCommand, Command):
         """Read the machine, write the archive, and print what it contains and lacks."""
         path, stdout = parsed_args.file, self.app.stdout
         folder = name_folder(path)
-        capture = capture_machine(build_roots(self.app.conf))
-        size = write_archive(capture, path, parsed_args.force, time.time())
+        with show_progress("capturing the machine", self.app.stderr) as progress:
+            capture = capture_machine(build_roots(self.app.conf), progress.report)
+            progress.report(0, 0, f"writing {path}")
+            size = write_archive(capture, path, parsed_args.force, time.time())
         amounts = f"{len(capture.files)} files and {len(capture.links)} links"
         stdout.write(f"{path}: {amounts} in the folder {folder}, {size} bytes\n")
         for name, reason in sorted(capture.unreadable.items()):

@@ -6,10 +6,8 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    StoreCommand,
-)
+from nodetracker.cmd.commands.base import ListCommand, StoreCommand
+from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
 from nodetracker.errors import NotFoundError, SchemaError
 
@@ -33,7 +31,9 @@ class SyncSchema(StoreCommand, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Migrate, and print the revisions before and after."""
         before = revisions.version(self.app.sql_store.engine)
-        revisions.sync(self.app.sql_store.engine, parsed_args.revision)
+        with show_progress("migrating the schema", self.app.stderr) as progress:
+            engine = self.app.sql_store.engine
+            revisions.sync(engine, parsed_args.revision, progress.report)
         after = revisions.version(self.app.sql_store.engine)
         self.app.stdout.write(f"schema: {before or 'none'} -> {after or 'none'}\n")
 
@@ -83,7 +83,9 @@ class PurgeRows(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Delete rows and return their number per table."""
-        deleted = self.store.purge(self.store.now() - timedelta(days=parsed_args.before))
+        before = self.store.now() - timedelta(days=parsed_args.before)
+        with show_progress("deleting old rows", self.app.stderr):
+            deleted = self.store.purge(before)
         return ("table", "deleted"), sorted(deleted.items())
 
 

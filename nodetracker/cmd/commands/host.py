@@ -22,6 +22,7 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
 )
 from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
 from nodetracker.errors import ConfigError, ConflictError, RefusedError
 from nodetracker.fleet.host_usage import read_host_usage
@@ -159,17 +160,21 @@ class RenameHost(StoreCommand, Command):
         if not has_recent_heartbeat(service, self.store.now(), self.service_down_time):
             return
         interval = service.incarnation.report_interval
+        total = get_watch_seconds(interval)
         self.app.stderr.write(
             f"host {service.host} sent a heartbeat recently; watching its heartbeats for "
-            f"{get_watch_seconds(interval)} s\n"
+            f"{total} s\n"
         )
-        if HeartbeatWatch(self.store, _wait).find_alive(service, interval) is not None:
+        with show_progress("watching heartbeats", self.app.stderr) as progress:
+
+            def wait(seconds: float) -> bool:
+                progress.report(progress.elapsed_seconds, total)
+                time.sleep(seconds)
+                return False
+
+            alive = HeartbeatWatch(self.store, wait).find_alive(service, interval)
+        if alive is not None:
             raise RefusedError(f"host {service.host} is alive; stop its agent first")
-
-
-def _wait(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
 
 
 def _read_name(text: str) -> str:

@@ -16,7 +16,9 @@ from nodetracker.cmd.commands.base import (
     delete_queues,
 )
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.errors import NotFoundError
+from nodetracker.cmd.screen.progress import show_progress
+from nodetracker.cmd.screen.text import render_error
+from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange
 from nodetracker.rendering import render_time
 
@@ -146,12 +148,37 @@ class SetService(ServiceCommand, Command):
         self.store.set_service(parsed_args.host, parsed_args.binary, change)
 
 
-class DeleteService(ServiceCommand, Command):
-    """Delete a service that is not alive, with its nodes, warnings and queues in the broker."""
+class DeleteService(StoreCommand, Command):
+    """Delete a service that is not alive, with its nodes, warnings and queues in the broker.
+
+    Of several hosts, those whose service cannot be deleted are printed and left.
+    """
 
     example = "service delete compute-1 nodetracker-compute"
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add hosts and binary."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("hosts", metavar="host", nargs="+", help="As service list shows it.")
+        parser.add_argument("binary", help="nodetracker-compute or nodetracker-conductor.")
+        return parser
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete the service, unless it sent a heartbeat recently."""
-        self.store.delete_service(parsed_args.host, parsed_args.binary, self.service_down_time)
-        delete_queues(self.app, parsed_args.host, parsed_args.binary)
+        """Delete the services, unless they sent a heartbeat recently."""
+        hosts, errors = parsed_args.hosts, []
+        with show_progress("deleting services", self.app.stderr) as progress:
+            for number, host in enumerate(hosts):
+                progress.report(number, len(hosts), host)
+                try:
+                    self._delete(host, parsed_args.binary)
+                except (NotFoundError, RefusedError) as error:
+                    errors.append(error)
+        if errors and len(hosts) == 1:
+            raise errors[0]
+        self.app.stderr.write("".join(f"{render_error(found)}\n" for found in errors))
+        if errors:
+            raise RefusedError(f"{len(errors)} of {len(hosts)} services were not deleted")
+
+    def _delete(self, host: str, binary: str) -> None:
+        self.store.delete_service(host, binary, self.service_down_time)
+        delete_queues(self.app, host, binary)

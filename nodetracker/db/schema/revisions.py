@@ -3,8 +3,9 @@
 Only these functions import alembic; the agent does not need it.
 """
 
+import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
 
 HEAD = "head"
 
+Report = Callable[[int, int, str], None]
+"""Receives how many revisions are done, how many there are, and which one runs now."""
 
-def sync(engine: sa.Engine, revision: str = HEAD) -> None:
+
+def sync(
+    engine: sa.Engine, revision: str = HEAD, report: Report = lambda done, total, doing: None
+) -> None:
     """Upgrade the schema to `revision`, or downgrade it to an older one or ``base``.
+
+    Args:
+        report: called before the first revision and after each one.
 
     Raises:
         SchemaError: no such revision, or the schema has one that this version
@@ -36,10 +45,38 @@ def sync(engine: sa.Engine, revision: str = HEAD) -> None:
 
     with translated(engine.url), _known_revisions(), engine.begin() as connection:
         config = _config(connection)
-        if _is_older(_scripts(config), revision, _read_revision(connection)):
+        scripts, current = _scripts(config), _read_revision(connection)
+        is_older = _is_older(scripts, revision, current)
+        steps = _list_steps(scripts, revision, current, is_older)
+        config.attributes["on_version_apply"] = _reporting(steps, report)
+        if is_older:
             command.downgrade(config, revision)
         else:
             command.upgrade(config, revision)
+
+
+def _list_steps(
+    scripts: "ScriptDirectory", revision: str, current: str | None, is_older: bool
+) -> list[str]:
+    """Return what each revision that will be run does, in order."""
+    if is_older:
+        found = scripts.iterate_revisions(current, revision)
+        return [f"undo {script.revision}: {script.doc}" for script in found]
+    found = scripts.iterate_revisions(revision, current or "base")
+    return [f"{script.revision}: {script.doc}" for script in found][::-1]
+
+
+def _reporting(steps: list[str], report: Report) -> Callable[..., None]:
+    """Return alembic's callback after each revision, after a report of the first one."""
+    doings = iter([*steps[1:], ""])
+    done = itertools.count(1)
+    if steps:
+        report(0, len(steps), steps[0])
+
+    def on_version_apply(**_: object) -> None:
+        report(next(done), len(steps), next(doings))
+
+    return on_version_apply
 
 
 def version(engine: sa.Engine) -> str | None:

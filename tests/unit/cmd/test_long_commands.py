@@ -1,0 +1,85 @@
+"""Long commands: what they report, and the deletion of several services."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.cmd.commands.service import DeleteService
+from nodetracker.db.memory import MemoryStore
+from nodetracker.db.schema import revisions
+from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.host.capture import capture_machine
+from nodetracker.host.roots import Roots
+from nodetracker.model.service import COMPUTE_BINARY
+from tests.builders import make_incarnation, take_service
+
+
+class Reports(list):
+    def __call__(self, done, total, doing):
+        self.append((done, total, doing))
+
+
+def test_a_migration_reports_each_revision(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'n.sqlite'}")
+    up, down, nothing = Reports(), Reports(), Reports()
+    revisions.sync(engine, report=up)
+    revisions.sync(engine, report=nothing)
+    revisions.sync(engine, "0004", down)
+    count = up[0][1]
+    assert [done for done, _, _ in up] == list(range(count + 1))
+    assert up[0][2].startswith("0001: ")
+    assert up[-1] == (count, count, "")
+    assert nothing == []
+    assert [done for done, _, _ in down] == list(range(count - 4 + 1))
+    assert down[-2][2].startswith("undo 0005: ")
+
+
+def test_a_capture_reports_each_reader(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\n")
+    reports = Reports()
+    capture_machine(Roots(tmp_path / "proc", tmp_path / "sys", tmp_path), reports)
+    assert [done for done, _, _ in reports] == list(range(reports[0][1]))
+    assert {"CPUs", "PCI functions"} <= {doing for _, _, doing in reports}
+
+
+class TestDeletionOfServices:
+    @pytest.fixture
+    def store(self):
+        store = MemoryStore()
+        for host in ("alpha", "beta"):
+            take_service(store, host, make_incarnation())
+        return store
+
+    def delete(self, store, hosts, service_down_time=-1):
+        broker = SimpleNamespace(delete_service_queues=lambda host, binary: None)
+        app = SimpleNamespace(
+            store=store,
+            stderr=io.StringIO(),
+            broker=broker,
+            conf=SimpleNamespace(service_down_time=service_down_time),
+        )
+        try:
+            DeleteService(app, None).take_action(
+                SimpleNamespace(hosts=hosts, binary=COMPUTE_BINARY)
+            )
+        finally:
+            self.printed = app.stderr.getvalue()
+
+    def test_several_are_deleted(self, store):
+        self.delete(store, ["alpha", "beta"])
+        assert store.list_services() == []
+
+    def test_one_that_is_refused_does_not_keep_the_others(self, store):
+        with pytest.raises(RefusedError, match="1 of 3 services were not deleted"):
+            self.delete(store, ["alpha", "gamma", "beta"])
+        assert store.list_services() == []
+        assert self.printed.splitlines() == ["no such service: nodetracker-compute on host gamma"]
+
+    def test_a_single_error_is_raised_as_it_is(self, store):
+        with pytest.raises(NotFoundError, match="gamma"):
+            self.delete(store, ["gamma"])
+        with pytest.raises(RefusedError):
+            self.delete(store, ["alpha"], service_down_time=600)
