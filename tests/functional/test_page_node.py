@@ -103,8 +103,7 @@ class TestNumaMap:
             assert pinned == set(pins)
             for cpu, (name, guest) in pins.items():
                 text = f"CPU {cpu}: pinned by {name} (its CPU {guest})"
-                title = page.locator(f".cpu[data-cpu='{cpu}'] title")
-                title.get_by_text(text, exact=True).wait_for(state="attached")
+                page.locator(f".cpu[data-cpu='{cpu}'][title='{text}']").wait_for()
             page.locator(".cpus").first.focus()
             page.keyboard.press("ArrowRight")
             page.locator(".cell p").get_by_text("CPU 0: for the host alone").wait_for()

@@ -1,27 +1,28 @@
-// Requests to the REST API. Errors are values: {status, title, detail, reasons}.
+// The REST API: requests, whose errors are values, and answers that are asked for again.
+import { useEffect, useUpdates } from "./preact.js";
 
 const TIMEOUT_MS = 30_000;
+const INTERVAL_MS = 5000;
+const LONGEST_MS = 60_000;
+const KEPT = 30; // answers of views that were left
 
-// Send a request to a path such as /v1/nodes; return {error}, or {data, tag}, with data null for an
-// answer without a body. With the tag of an answer that is known, {tag} says that it is still true.
+const polls = new Map(); // path -> Poll
+const watchers = new Set(); // called when any poll changes
+
+// Send a request to a path such as /v1/nodes. Return {error: {status, title, detail, reasons}}, or
+// {data, tag}: data is null for an answer without a body, and missing if the given tag still holds.
 export async function request(path, { method = "GET", body, tag } = {}) {
   const headers = { Accept: "application/json" };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (body) headers["Content-Type"] = "application/json";
   if (tag) headers["If-None-Match"] = tag;
-  let response;
   try {
-    response = await fetch(`..${path}`, {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+    const response = await fetch(`..${path}`, {
+      method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     const text = await response.text(); // of 304 too, or the browser reports that it failed
     if (response.status === 304) return { tag };
-    if (response.ok) {
-      return { data: text ? JSON.parse(text) : null, tag: response.headers.get("ETag") };
-    }
-    return { error: explain(response.status, text) };
+    if (!response.ok) return { error: explain(response.status, text) };
+    return { data: text ? JSON.parse(text) : null, tag: response.headers.get("ETag") };
   } catch (error) {
     const detail = error.name === "TimeoutError" ? "The server does not answer." : error.message;
     return { error: { status: 0, title: "No answer", detail, reasons: [] } };
@@ -29,12 +30,10 @@ export async function request(path, { method = "GET", body, tag } = {}) {
 }
 
 function explain(status, text) {
-  const known = { status, title: `HTTP ${status}`, detail: "", reasons: [] };
   try {
-    const { title, detail, reasons = [] } = JSON.parse(text).errors[0];
-    return { ...known, title, detail, reasons };
+    return { reasons: [], ...JSON.parse(text).errors[0], status };
   } catch {
-    return known; // a proxy's own page
+    return { status, title: `HTTP ${status}`, detail: "", reasons: [] }; // a proxy's own page
   }
 }
 
@@ -45,3 +44,108 @@ export function nextOf(data) {
   const { pathname, search } = new URL(link.href, location);
   return pathname.slice(pathname.lastIndexOf("/v1/")) + search;
 }
+
+// Return an answer equal to the fresh one, made of the old one's equal parts, so that only what
+// changed is rendered again; fresh is changed.
+function keepIdentity(old, fresh) {
+  if (typeof old !== "object" || typeof fresh !== "object" || !old || !fresh) return fresh;
+  if (Array.isArray(old) !== Array.isArray(fresh)) return fresh;
+  const names = Object.keys(fresh);
+  let isEqual = names.length === Object.keys(old).length;
+  let known = null; // items by key, made when one is not where it was
+  for (const name of names) {
+    const key = fresh[name]?.uuid ?? fresh[name]?.id;
+    let before = old[name];
+    if (key && (before?.uuid ?? before?.id) !== key) {
+      known ??= new Map(Object.values(old).map((item) => [item?.uuid ?? item?.id, item]));
+      before = known.get(key);
+    }
+    fresh[name] = keepIdentity(before, fresh[name]);
+    isEqual &&= fresh[name] === old[name] && name in old;
+  }
+  return isEqual ? old : fresh;
+}
+
+class Poll {
+  data = null;
+  error = null; // of the last request
+  answeredAt = null; // Date of the last good answer
+  listeners = new Set();
+  failures = 0;
+
+  constructor(path) {
+    this.path = path;
+  }
+
+  get isActive() {
+    return this.listeners.size > 0 && !document.hidden;
+  }
+
+  async ask() {
+    this.isWanted = true;
+    if (this.isAsking) return;
+    clearTimeout(this.timer);
+    this.isAsking = true;
+    while (this.isWanted) {
+      this.isWanted = false;
+      this.take(await request(this.path, { tag: this.tag }));
+    }
+    this.isAsking = false;
+    if (this.key !== undefined && !this.error) return;
+    const wait = Math.min(LONGEST_MS, INTERVAL_MS * 2 ** Math.max(0, this.failures - 1));
+    this.timer = setTimeout(() => this.isActive && this.ask(), wait);
+  }
+
+  take({ data, tag, error = null }) {
+    const before = this.data;
+    const isNews = error || this.error;
+    this.error = error;
+    this.failures = error ? this.failures + 1 : 0;
+    if (!error) Object.assign(this, { tag, answeredAt: new Date() });
+    if (data !== undefined) this.data = keepIdentity(before, data);
+    if (isNews || this.data !== before) for (const update of [...this.listeners, ...watchers]) update();
+  }
+}
+
+function pollOf(path) {
+  if (!polls.has(path)) {
+    polls.set(path, new Poll(path));
+    for (const [known, { listeners }] of polls) {
+      if (polls.size <= KEPT) break;
+      if (listeners.size === 0 && known !== path) polls.delete(known);
+    }
+  }
+  return polls.get(path);
+}
+
+// Return {data, error, answeredAt} of a GET; data is null before the first good answer. It is asked
+// again every few seconds while the page is visible; with a key, when that changes and after errors.
+export function usePoll(path, key) {
+  const poll = pollOf(path);
+  useUpdates(poll.listeners);
+  useEffect(() => {
+    const isKnown = poll.key === key && poll.listeners.size > 1;
+    poll.key = key;
+    if (!isKnown) poll.ask();
+  }, [poll, key]);
+  return poll;
+}
+
+// Ask for everything that is shown again, e.g. after a change.
+export function refreshAll() {
+  for (const poll of polls.values()) if (poll.isActive) poll.ask();
+}
+
+document.addEventListener("visibilitychange", refreshAll);
+
+// Return the first answer on the page that is out of date, if any.
+export function useOutage() {
+  useUpdates(watchers);
+  return [...polls.values()].find(({ isActive, error }) => isActive && error && (error.status === 0 || error.status >= 500));
+}
+
+// Return {version, user, rules, …}: who the user is and may do what; null before the answer.
+export const useAbout = () => usePoll("/v1/about", 0).data;
+
+// Return whether a rule such as nodetracker:services:update allows the user.
+export const isAllowed = (about, rule) => about?.rules.includes(rule) ?? false;

@@ -1,30 +1,49 @@
 // The page around its views: header, menu, banner, and the title and icon of the tab.
-import { useAbout } from "./about.js";
-import { setNow } from "./ago.js";
-import { clock } from "./format.js";
-import { countNodes, findProblems, levelOf, praise, setIcon } from "./health.js";
-import { announce } from "./live.js";
-import { Login, Logout } from "./login.js";
-import { useOutage, usePoll } from "./poll.js";
-import { html, render, useEffect, useErrorBoundary, useMemo, useRef } from "./preact.js";
+import { request, useAbout, useOutage, usePoll } from "./api.js";
+import { Fit } from "./fit.js";
+import { join, time } from "./format.js";
+import { Changes, Moves, Services, Warnings } from "./lists.js";
+import { NodePage } from "./node.js";
+import { countNodes, findProblems, Overview, praise } from "./overview.js";
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
-import { findRoute, MENU } from "./routes.js";
-import { ThemeSwitch } from "./theme.js";
+import { announce, RequestForm, setNow } from "./widgets.js";
+import { Search } from "./workloads.js";
 
-function Menu({ path }) {
-  return html`<nav aria-label="Views">
-    ${MENU.map(
-      (route) => html`<a href=${hrefOf(route.path)}
-        aria-current=${route.path === path ? "page" : undefined}>${route.name ?? route.title}</a>`,
-    )}
-  </nav>`;
+// The views of the menu, by path; the title is the heading, the name (by default the same) in the menu.
+const VIEWS = {
+  "/": { title: "Overview", view: Overview },
+  "/services": { title: "Services", view: Services },
+  "/warnings": { title: "Warnings", view: Warnings },
+  "/moves": { title: "Moves", view: Moves },
+  "/changes": { title: "Changes", view: Changes },
+  "/search": { title: "Search", view: Search },
+  "/fit": { title: "Where would it fit?", name: "Fit", view: Fit },
+};
+const LOGIN_FIELDS = [
+  { title: "User", name: "user", autocomplete: "username", required: true },
+  { title: "Domain", name: "domain", defaultValue: "Default", required: true },
+  { title: "Project", name: "project", placeholder: "empty: the whole system" },
+  { title: "Password", name: "password", type: "password", autocomplete: "current-password", required: true },
+];
+const THEME_KEY = "nodetracker.theme";
+const THEMES = ["system", "light", "dark"];
+const ICONS = {
+  bad: ["▲", "#b3261e"], warning: ["◆", "#b26a00"], good: ["✔", "#1a7f37"], unknown: ["–", "#4a5560"],
+};
+
+// Return the view of a path, undefined without one. That of a node has a heading of its own.
+function findView(path) {
+  const [, uuid] = path.match(/^\/nodes\/([^/]+)$/) ?? [];
+  return uuid ? { title: "Node", view: NodePage, hasHeading: true, uuid } : VIEWS[path];
 }
 
-function Banner({ outage }) {
-  const { error, answeredAt } = outage;
-  const since = answeredAt ? `No answer since ${clock(answeredAt)}` : "No answer";
-  const why = [error.title, error.detail].filter((text) => text && text !== "No answer").join(": ");
-  return html`<p class="banner" role="alert">${since}${why && ` (${why})`}; trying again.</p>`;
+// Show a level in the icon of the tab.
+function setIcon(level) {
+  const [sign, color] = ICONS[level];
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="${color}"/>
+    <text x="8" y="12" text-anchor="middle" font-size="11" fill="#fff">${sign}</text></svg>`;
+  document.querySelector('link[rel="icon"]').href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
 }
 
 // Say the fleet's health in the tab, and to screen readers when it changes. Return whether the
@@ -32,29 +51,76 @@ function Banner({ outage }) {
 function useTab(title) {
   const { data, error } = usePoll("/v1/overview");
   const problems = useMemo(() => (data ? findProblems(data) : []), [data]);
-  const now = data?.now;
-  useMemo(() => now && setNow(now), [now]);
-  const words = data ? problems.map(({ text }) => text).join(", ") || praise(countNodes(data)) : "";
-  const level = data && !error ? levelOf(problems) : "unknown";
+  useMemo(() => data && setNow(data.now), [data?.now]);
+  const words = data ? join(problems.map(({ text }) => text)) || praise(countNodes(data)) : "";
+  const level = data && !error ? problems[0]?.level ?? "good" : "unknown";
   useEffect(() => {
-    document.title = [words, title, "nodetracker"].filter(Boolean).join(" – ");
+    document.title = join([words, title, "nodetracker"], " – ");
   }, [words, title]);
   useEffect(() => setIcon(level), [level]);
   useEffect(() => announce(words), [words]);
   return error?.status === 401;
 }
 
+function Banner({ outage: { error, answeredAt } }) {
+  const since = answeredAt ? `No answer since ${time(answeredAt).slice(11)}` : "No answer";
+  const why = join([error.title !== "No answer" && error.title, error.detail], ": ");
+  return html`<p class="banner" role="alert">${since}${why && ` (${why})`}; trying again.</p>`;
+}
+
 // Render a view; if that fails, say so and keep the rest of the page.
-function View({ view, params }) {
+function View({ view, uuid }) {
   const [error] = useErrorBoundary();
-  if (!error) return html`<${view} ...${params} />`;
+  if (!error) return html`<${view} uuid=${uuid} />`;
   return html`<p class="error" role="alert">This view failed: ${error.message}. Reload the page to try again.</p>`;
+}
+
+// Render the form of a session.
+function Login() {
+  const send = (form) => {
+    const filled = [...form].filter(([, value]) => value);
+    return request("/v1/session", { method: "POST", body: Object.fromEntries(filled) });
+  };
+  return html`<${RequestForm} class="login" button="Log in" send=${send} onDone=${() => location.reload()}>
+    <h1>Log in</h1>${LOGIN_FIELDS.map(({ title, ...field }) => html`<label>${title} <input ...${field} /></label>`)}
+  <//>`;
+}
+
+async function logOut() {
+  await request("/v1/session", { method: "DELETE" });
+  location.reload();
+}
+
+function loadTheme() {
+  try {
+    return localStorage.getItem(THEME_KEY) ?? THEMES[0];
+  } catch {
+    return THEMES[0]; // storage is switched off
+  }
+}
+
+// Render the switch between light and dark, by default the system's choice.
+function ThemeSwitch() {
+  const [name, setName] = useState(loadTheme);
+  useLayoutEffect(() => {
+    document.documentElement.dataset.theme = name;
+    try {
+      localStorage.setItem(THEME_KEY, name);
+    } catch {
+      // it lasts until the page is left
+    }
+  }, [name]);
+  return html`<label class="theme">Theme
+    <select value=${name} onChange=${({ target }) => setName(target.value)}>
+      ${THEMES.map((each) => html`<option value=${each}>${each}</option>`)}
+    </select>
+  </label>`;
 }
 
 function App() {
   const { path } = useLocation();
-  const found = findRoute(path);
-  const title = found?.route.title ?? "Not found";
+  const found = findView(path);
+  const title = found?.title ?? "Not found";
   const outage = useOutage();
   const about = useAbout();
   const main = useRef(null);
@@ -71,14 +137,19 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header>
       <a class="brand" href=${hrefOf("/")}>nodetracker</a>
-      ${!isLoggedOut && html`<${Menu} path=${path} />`}
-      <span class="user">${about && html`<bdi>${about.user}</bdi>`}${about?.has_session && html`<${Logout} />`}<${ThemeSwitch} /></span>
+      ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, { title, name = title }]) => html`
+        <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${name}</a>`)}</nav>`}
+      <span class="user">
+        ${about && html`<bdi>${about.user}</bdi>`}
+        ${about?.has_session && html`<button type="button" onClick=${logOut}>Log out</button>`}
+        <${ThemeSwitch} />
+      </span>
     </header>
     ${outage && html`<${Banner} outage=${outage} />`}
-    <main id="main" tabindex="-1" ref=${main} class=${outage ? "old" : ""}>${isLoggedOut ? html`<${Login} />` : html`
-      ${!found?.route.hasOwnTitle && html`<h1 class=${path === "/" ? "hidden-text" : ""}>${title}</h1>`}
+    <main id="main" tabindex="-1" ref=${main} class=${outage && "old"}>${isLoggedOut ? html`<${Login} />` : html`
+      ${!found?.hasHeading && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
       ${found
-        ? html`<${View} key=${path} view=${found.route.view} params=${found.params} />`
+        ? html`<${View} key=${path} ...${found} />`
         : html`<p>No view has this address. <a href=${hrefOf("/")}>Go to the overview.</a></p>`}`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;

@@ -3,80 +3,59 @@ import { html } from "./preact.js";
 
 const FEW = 6;
 const KEYS = ["id", "size_kb", "uuid", "address", "name"]; // by which items of lists are matched
-const ITEMS = { guests: "guest", devices: "device" };
+const NOUNS = { guests: "guest", devices: "device" };
 
 const isObject = (value) => value !== null && typeof value === "object";
 
 function render(value) {
-  if (value === null || value === undefined || value === "") return "none";
-  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(render).join(", ");
-  return isObject(value) ? JSON.stringify(value) : String(value);
+  if (Array.isArray(value)) return value.map(render).join(", ") || "none";
+  return isObject(value) ? JSON.stringify(value) : String(value ?? "") || "none";
 }
 
-// Return the parts of a value by name; items of a list by what identifies them.
+// Return the parts of a value by name, items of a list by what identifies them; null without parts.
 function partsOf(value) {
-  if (!Array.isArray(value)) return Object.entries(value ?? {});
-  return value.map((item) => {
-    const key = KEYS.find((name) => item[name] !== undefined);
-    return [`[${key ? item[key] : JSON.stringify(item)}]`, item];
-  });
+  if (!isObject(value)) return null;
+  if (!Array.isArray(value)) return new Map(Object.entries(value).map(([name, part]) => [`.${name}`, part]));
+  if (value.length === 0 || !value.every(isObject)) return null;
+  return new Map(value.map((item) => [`[${item[KEYS.find((key) => key in item)] ?? JSON.stringify(item)}]`, item]));
 }
 
-const hasParts = (value) =>
-  Array.isArray(value) ? value.length > 0 && value.every(isObject) : isObject(value);
-
-function compare(path, before, after, lines) {
-  if (hasParts(before) || hasParts(after)) {
-    const old = new Map(partsOf(hasParts(before) ? before : null));
-    const fresh = new Map(partsOf(hasParts(after) ? after : null));
-    for (const name of new Set([...old.keys(), ...fresh.keys()])) {
-      const part = name.startsWith("[") ? path + name : `${path}.${name}`;
-      compare(part, old.get(name), fresh.get(name), lines);
-    }
-  } else if (render(before) !== render(after)) {
-    lines.push({ name: path, before: render(before), after: render(after) });
+function compare(name, before, after) {
+  const [old, fresh] = [partsOf(before), partsOf(after)];
+  if (old || fresh) {
+    const names = new Set([...(old?.keys() ?? []), ...(fresh?.keys() ?? [])]);
+    return [...names].flatMap((part) => compare(name + part, old?.get(part), fresh?.get(part)));
   }
+  const line = { name, before: render(before), after: render(after) };
+  return line.before === line.after ? [] : [line];
 }
 
-function compareItems(noun, { added = [], changed = [], removed = [] }, lines) {
-  const nameOf = (item) => item.name || item.uuid || item.address || String(item);
-  for (const item of added) {
-    const size = item.uuid
-      ? `${item.vcpu_milli / 1000} CPUs, ${item.memory_mb} MiB, ${item.power_state}`
-      : `${item.vendor_id}:${item.product_id}, ${item.status}`;
-    lines.push({ name: `${noun} ${nameOf(item)}`, text: `appeared: ${size}` });
-  }
-  for (const { uuid, address, ...fields } of changed) {
-    const name = `${noun} ${uuid ?? address}`;
-    for (const [field, [before, after]] of Object.entries(fields)) {
-      compare(`${name}.${field}`, before, after, lines);
-    }
-  }
-  for (const item of removed) lines.push({ name: `${noun} ${nameOf(item)}`, text: "disappeared" });
+function compareItems(noun, { added = [], changed = [], removed = [] }) {
+  const nameOf = (item) => `${noun} ${item.name || item.uuid || item.address || item}`;
+  const sizeOf = (item) => (item.uuid
+    ? `${item.vcpu_milli / 1000} CPUs, ${item.memory_mb} MiB, ${item.power_state}`
+    : `${item.vendor_id}:${item.product_id}, ${item.status}`);
+  return [
+    ...added.map((item) => ({ name: nameOf(item), text: `appeared: ${sizeOf(item)}` })),
+    ...changed.flatMap(({ uuid, address, ...fields }) => Object.entries(fields)
+      .flatMap(([field, change]) => compare(`${noun} ${uuid ?? address}.${field}`, ...change))),
+    ...removed.map((item) => ({ name: nameOf(item), text: "disappeared" })),
+  ];
 }
 
-// Return the lines of an entry's diff: {name, before, after}, or {name, text}.
-export function linesOf(diff) {
-  const lines = [];
-  for (const [column, change] of Object.entries(diff)) {
-    if (ITEMS[column] && !Array.isArray(change)) compareItems(ITEMS[column], change, lines);
-    else if (Array.isArray(change)) compare(column, change[0], change[1], lines);
-    else lines.push({ name: column, text: render(change) });
-  }
-  return lines;
+// Return the lines of a column's change: {name, before, after}, or {name, text}.
+function linesOf([column, change]) {
+  if (Array.isArray(change)) return compare(column, ...change);
+  return NOUNS[column] ? compareItems(NOUNS[column], change) : [{ name: column, text: render(change) }];
 }
 
-const Line = ({ name, text, before, after }) => html`<li>
-  <code>${name}</code> ${text ?? html`<del>${before}</del> → <ins>${after}</ins>`}
-</li>`;
+const Lines = ({ lines }) => html`<ul class="diff">${lines.map(({ name, text, before, after }) => html`<li>
+  <code>${name}</code> ${text ?? html`<del>${before}</del> → <ins>${after}</ins>`}</li>`)}</ul>`;
 
-// Render a diff; what is more than a few lines is folded.
-export function Diff({ diff }) {
-  const lines = linesOf(diff);
+// Render the diff of an entry of the history; what is more than a few lines is folded.
+export function DiffList({ diff }) {
+  const lines = Object.entries(diff).flatMap(linesOf);
   const rest = lines.slice(FEW);
-  return html`<ul class="diff">${lines.slice(0, FEW).map((line) => html`<${Line} ...${line} />`)}</ul>
-    ${rest.length > 0 && html`<details>
-      <summary>${rest.length} more</summary>
-      <ul class="diff">${rest.map((line) => html`<${Line} ...${line} />`)}</ul>
-    </details>`}`;
+  return html`<${Lines} lines=${lines.slice(0, FEW)} />
+    ${rest.length > 0 && html`<details><summary>${rest.length} more</summary><${Lines} lines=${rest} /></details>`}`;
 }

@@ -1,18 +1,16 @@
 // Where would it fit: nodes for a workload with what they have left, and what excludes the others.
-import { nodeColumn, textColumn } from "./columns.js";
-import { ErrorText } from "./dialog.js";
-import { useFollow } from "./follow.js";
+import { usePoll } from "./api.js";
 import { amount, number, plural } from "./format.js";
-import { NodeLink } from "./node_link.js";
 import { html } from "./preact.js";
-import { setQuery, useLocation } from "./router.js";
-import { Table } from "./table.js";
+import { useLocation } from "./router.js";
+import { NODE, Table } from "./table.js";
+import { ErrorText, NodeLink, QueryForm, Section } from "./widgets.js";
 
 const FIELDS = [
-  { name: "cpus", title: "CPUs", resource: "VCPU", factor: 1 },
-  { name: "pinned", title: "Pinned CPUs", resource: "PCPU", factor: 1 },
+  { name: "cpus", title: "CPUs", resource: "VCPU" },
+  { name: "pinned", title: "Pinned CPUs", resource: "PCPU" },
   { name: "memory", title: "Memory (GiB)", resource: "MEMORY_MB", factor: 1024 },
-  { name: "disk", title: "Disk (GiB)", resource: "DISK_GB", factor: 1 },
+  { name: "disk", title: "Disk (GiB)", resource: "DISK_GB" },
 ];
 const CHECKS = {
   service: "have no agent", enabled: "are disabled", maintenance: "are in maintenance",
@@ -23,64 +21,52 @@ const CHECKS = {
 };
 const LIMIT = 100;
 
-const amountsOf = (query) => FIELDS
-  .map(({ name, resource, factor }) => [resource, Math.round(Number(query[name] || 0) * factor)])
-  .filter(([, value]) => value > 0);
-
-function columnsOf(wanted) {
-  const asked = Object.fromEntries(wanted);
-  const column = (id, title, name, resource) => ({
-    id, title, isNumeric: true, value: (row) => row[name],
-    cell: (row) => html`${amount(resource, row[name])}<span class="quiet"> → ${amount(resource, row[name] - (asked[resource] ?? 0))}</span>`,
+function columnsFor(wanted) {
+  const leftColumn = (id, title, resource) => ({
+    id, title, isNumeric: true,
+    cell: (free) => html`${amount(resource, free)}<span class="quiet"> → ${amount(resource, free - (wanted.get(resource) ?? 0))}</span>`,
   });
   return [
-    nodeColumn("node", "Node", "host", "nodename"),
-    textColumn("host", "Host"),
-    column("cpus", "CPUs left", "free_vcpus", "VCPU"),
-    column("memory", "Memory left", "free_memory_mb", "MEMORY_MB"),
-    column("disk", "Disk left", "free_disk_gb", "DISK_GB"),
+    NODE,
+    { id: "host", title: "Host" },
+    leftColumn("free_vcpus", "CPUs left", "VCPU"),
+    leftColumn("free_memory_mb", "Memory left", "MEMORY_MB"),
+    leftColumn("free_disk_gb", "Disk left", "DISK_GB"),
   ];
 }
 
-function Excluded({ excluded: { total_nodes: total, checks, nearest } }) {
-  return html`<section aria-labelledby="others"><h2 id="others">What excludes the others</h2>
-    ${checks.length === 0
-      ? html`<p class="quiet">${total === 0 ? "The fleet has no node." : "Nothing: every node fits."}</p>`
-      : html`<ul>${checks.map(({ check, nodes, is_lower_bound }) => html`<li>
-          ${is_lower_bound && "at least "}${number(nodes)} of ${plural(total, "node")} ${CHECKS[check] ?? check}</li>`)}</ul>`}
-    ${nearest && html`<p>The nearest is <${NodeLink} ...${nearest} /> of <bdi>${nearest.host}</bdi>:</p>
-      <ul>${nearest.reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`}
-  </section>`;
-}
+const Excluded = ({ excluded: { total_nodes: total, checks, nearest } }) => html`<${Section} title="What excludes the others">
+  ${checks.length === 0
+    ? html`<p class="quiet">${total === 0 ? "The fleet has no node." : "Nothing: every node fits."}</p>`
+    : html`<ul>${checks.map(({ check, nodes, is_lower_bound }) => html`<li>
+        ${is_lower_bound && "at least "}${number(nodes)} of ${plural(total, "node")} ${CHECKS[check] ?? check}</li>`)}</ul>`}
+  ${nearest && html`<p>The nearest is <${NodeLink} ...${nearest} /> of <bdi>${nearest.host}</bdi>:</p>
+    <ul>${nearest.reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`}
+<//>`;
 
 function Candidates({ wanted, traits }) {
-  const resources = wanted.map(([name, value]) => `${name}:${value}`).join(",");
-  const required = traits ? `&required=${encodeURIComponent(traits)}` : "";
-  const { data, error } = useFollow(`/v1/candidates?limit=${LIMIT}&resources=${resources}${required}`, 0);
+  const resources = [...wanted].map(([name, value]) => `${name}:${value}`);
+  const required = traits && `&required=${encodeURIComponent(traits)}`;
+  const { data, error } = usePoll(`/v1/candidates?limit=${LIMIT}&resources=${resources}${required}`, 0);
   if (error) return html`<${ErrorText} error=${error} />`;
   if (!data) return html`<p class="quiet">Looking…</p>`;
   const { candidates, excluded } = data;
-  return html`<section aria-labelledby="fit"><h2 id="fit">${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it</h2>
-      ${candidates.length > 0 && html`<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsOf(wanted)}
-        keyOf=${({ host, nodename }) => `${host} ${nodename}`} />`}
-    </section>
+  return html`<${Section} id="fit" title=${`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`}>
+      ${candidates.length > 0 && html`<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsFor(wanted)} />`}
+    <//>
     ${excluded && html`<${Excluded} excluded=${excluded} />`}`;
 }
 
 // Render the view.
 export function Fit() {
   const { query } = useLocation();
-  const wanted = amountsOf(query);
-  const traits = (query.traits ?? "").split(/[\s,]+/).filter(Boolean).join(",");
-  const search = (event) => {
-    event.preventDefault();
-    setQuery({ ...Object.fromEntries(new FormData(event.target)), page: "", sort: "" });
-  };
-  return html`<form class="filters" onSubmit=${search}>
+  const amounts = FIELDS.map(({ name, resource, factor = 1 }) => [resource, Math.round(Number(query[name] ?? 0) * factor)]);
+  const wanted = amounts.filter(([, value]) => value > 0);
+  const traits = (query.traits ?? "").split(/[\s,]+/).filter(Boolean).join();
+  return html`<${QueryForm} button="Find nodes">
       ${FIELDS.map(({ name, title }) => html`<label>${title}
-        <input type="number" name=${name} min="0" step="any" defaultValue=${query[name] ?? ""} /></label>`)}
-      <label class="grow">Traits <input name="traits" placeholder="HW_CPU_X86_AVX2, CUSTOM_…" defaultValue=${query.traits ?? ""} /></label>
-      <button class="primary">Find nodes</button>
-    </form>
-    ${wanted.length > 0 && html`<${Candidates} key=${JSON.stringify([wanted, traits])} wanted=${wanted} traits=${traits} />`}`;
+        <input type="number" name=${name} min="0" step="any" defaultValue=${query[name]} /></label>`)}
+      <label class="grow">Traits <input name="traits" placeholder="HW_CPU_X86_AVX2, CUSTOM_…" defaultValue=${query.traits} /></label>
+    <//>
+    ${wanted.length > 0 && html`<${Candidates} key=${[wanted, traits]} wanted=${new Map(wanted)} traits=${traits} />`}`;
 }

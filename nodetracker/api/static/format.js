@@ -1,52 +1,50 @@
 // Numbers, amounts, times and ages as text.
 
-const MINUS = "\u2212";
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const DECIMAL = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const UNITS = ["MiB", "GiB", "TiB", "PiB"];
-const RESOURCES = {
-  VCPU: { name: "CPU", unit: "" },
-  PCPU: { name: "Pinned CPU", unit: "" },
-  MEMORY_MB: { name: "Memory", unit: "MiB" },
-  DISK_GB: { name: "Disk", unit: "GiB" },
+const AGES = [["s", 1, 100], ["min", 60, 6000], ["h", 3600, 172_800], ["d", 86_400, Infinity]];
+
+// The resource classes that all nodes have, in order.
+export const RESOURCES = {
+  VCPU: { name: "CPU", noun: "CPUs" },
+  PCPU: { name: "Pinned CPU", noun: "pinned CPUs" },
+  MEMORY_MB: { name: "Memory", noun: "memory", unit: "MiB" },
+  DISK_GB: { name: "Disk", noun: "disk", unit: "GiB" },
 };
 
-// Return the name of a resource class for people.
-export const nameOf = (resource) => RESOURCES[resource]?.name ?? resource;
-
-const signed = (text) => text.replace("-", MINUS);
+// Return what is not empty or false of some words, as a list.
+export const join = (words, separator = ", ") => words.filter(Boolean).join(separator);
 
 // Return a number: "1,235", and below 100 with one decimal, "12.5".
-export const number = (value) => signed((Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value));
+export const number = (value) => (Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value).replace("-", "\u2212");
 
 // Return "1 node", "2 nodes".
-export const plural = (count, noun, nouns = `${noun}s`) =>
-  `${number(count)} ${count === 1 ? noun : nouns}`;
+export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-// Return {factor, unit} with which amounts up to a value are shown: 1024 MiB -> GiB.
-function scaleOf(value, unit) {
-  let index = UNITS.indexOf(unit);
-  if (index < 0) return { factor: 1, unit };
-  let factor = 1;
-  while (Math.abs(value) / factor >= 1024 && index < UNITS.length - 1) {
-    factor *= 1024;
-    index++;
-  }
-  return { factor, unit: UNITS[index] };
+// Return the factor and the unit with which amounts up to a value are shown: 1024 MiB -> GiB.
+function scaleOf(resource, value) {
+  const first = UNITS.indexOf(RESOURCES[resource]?.unit);
+  if (first < 0) return [1, ""];
+  const steps = Math.floor(Math.log2(Math.abs(value)) / 10);
+  const step = Math.min(Math.max(steps, 0), UNITS.length - 1 - first);
+  return [1024 ** step, ` ${UNITS[first + step]}`];
 }
 
 // Return an amount of a resource class with its unit: "1.5 GiB", "12".
 export function amount(resource, value) {
-  const { factor, unit } = scaleOf(value, RESOURCES[resource]?.unit ?? "");
-  return `${number(value / factor)}${unit && ` ${unit}`}`;
+  const [factor, unit] = scaleOf(resource, value);
+  return number(value / factor) + unit;
 }
+
+export const memory = (mb) => amount("MEMORY_MB", mb);
+export const disk = (gb) => amount("DISK_GB", gb);
 
 // Return "12.5 of 64 GiB", or "17 GiB of 4.9 TiB" where the first is small.
 export function amountOf(resource, value, whole) {
-  const { factor, unit } = scaleOf(whole, RESOURCES[resource]?.unit ?? "");
-  const isSmall = value > 0 && value / factor < 1 && factor > 1;
-  const part = isSmall ? amount(resource, value) : number(value / factor);
-  return `${part} of ${number(whole / factor)}${unit && ` ${unit}`}`;
+  const [factor] = scaleOf(resource, whole);
+  const isSmall = value > 0 && value < factor && factor > 1;
+  return `${isSmall ? amount(resource, value) : number(value / factor)} of ${amount(resource, whole)}`;
 }
 
 // Return a share of 1 as "83 %".
@@ -55,19 +53,9 @@ export const percent = (share) => `${WHOLE.format(Math.floor(share * 100))}\u00a
 // Return seconds as "12 s", "5 min", "3 h", "2 d".
 export function age(seconds) {
   const value = Math.max(0, seconds);
-  if (value < 100) return `${Math.floor(value)} s`;
-  if (value < 6000) return `${Math.floor(value / 60)} min`;
-  if (value < 172_800) return `${Math.floor(value / 3600)} h`;
-  return `${WHOLE.format(Math.floor(value / 86_400))} d`;
+  const [unit, length] = AGES.find(([, , end]) => value < end);
+  return `${WHOLE.format(Math.floor(value / length))} ${unit}`;
 }
 
-// Return a Date, or a time of the API, as "2026-01-31 12:00:00" in the browser's zone.
-export function time(value) {
-  if (!value) return "never";
-  const date = new Date(value);
-  const shifted = new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
-  return shifted.toISOString().slice(0, 19).replace("T", " ");
-}
-
-// Return the time of day of a Date: "12:00:00".
-export const clock = (date) => time(date).slice(11);
+// Return a Date, or a time of the API, as "2026-01-31 12:00:00" in the browser's zone, as Swedes write it.
+export const time = (value) => new Date(value).toLocaleString("sv");

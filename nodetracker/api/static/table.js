@@ -1,14 +1,30 @@
 // Tables: sorted by the address, 100 lines at a time, cards on narrow screens.
 //
-// A column is {id, title, value(row), cell(row), isNumeric, isFixed}: value is sorted by, unless it
-// is fixed, and cell is shown (default: the value). Rows whose object is the same are not rendered again.
+// A column is {id, title, value, cell, isNumeric}: value(row) is sorted by (default: the row's value of
+// that id) and cell(value, row) shown (default: its text). Equal rows are not rendered again.
 import { number, plural } from "./format.js";
 import { Component, html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
+import { Ago, Name, NodeLink } from "./widgets.js";
 
-export const LINES = 100;
+const LINES = 100;
+const ORDERS = { ascending: "▲", descending: "▼" };
 
 const collator = new Intl.Collator("en", { numeric: true });
+
+// Return a cell of a time of the API.
+export const ago = (at) => html`<${Ago} at=${at} />`;
+
+// Return a cell of a text.
+export const text = (value) => html`<${Name} text=${value} />`;
+
+// The column of the nodes of rows with host and nodename, or with host alone.
+export const NODE = {
+  id: "node", title: "Node", value: ({ nodename }) => nodename,
+  cell: (nodename, row) => (nodename ? html`<${NodeLink} uuid=${row.node_uuid} host=${row.host} nodename=${nodename} />` : "whole host"),
+};
+
+const valueOf = ({ id, value }, row) => (value ? value(row) : row[id]);
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
@@ -16,12 +32,12 @@ function compare(a, b) {
 }
 
 // Return the rows in the order of a column: "cpu", or "-cpu" for descending.
-export function sortRows(rows, columns, sort) {
+function sortRows(rows, columns, sort) {
   const column = columns.find(({ id }) => id === sort.replace("-", ""));
   if (!column) return rows;
   const sign = sort.startsWith("-") ? -1 : 1;
   return rows
-    .map((row) => [column.value(row), row])
+    .map((row) => [valueOf(column, row), row])
     .sort(([a], [b]) => sign * compare(a, b))
     .map(([, row]) => row);
 }
@@ -32,64 +48,51 @@ class Row extends Component {
   }
 
   render({ row, columns, classOf }) {
-    return html`<tr class=${classOf?.(row)}>
-      ${columns.map(
-        ({ title, value, cell, isNumeric }) => html`<td data-title=${title}
-          class=${isNumeric ? "number" : ""}>${(cell ?? value)(row)}</td>`,
-      )}
-    </tr>`;
+    return html`<tr class=${classOf?.(row)}>${columns.map((column) => html`<td data-title=${column.title}
+      class=${column.isNumeric && "number"}>${(column.cell ?? text)(valueOf(column, row), row)}</td>`)}</tr>`;
   }
 }
 
-function Heading({ column, sort }) {
-  const { id, title, isNumeric, isFixed } = column;
-  const className = isNumeric ? "number" : "";
-  if (isFixed) return html`<th scope="col" class=${className}>${title}</th>`;
-  const order = sort === id ? "ascending" : sort === `-${id}` ? "descending" : "none";
-  const sign = { ascending: "▲", descending: "▼", none: "" }[order];
+function Heading({ column: { id, title, isNumeric }, sort }) {
+  const order = { [id]: "ascending", [`-${id}`]: "descending" }[sort];
   // Amounts are sorted from the largest first.
-  const next = order === "none" ? (isNumeric ? `-${id}` : id) : order === "ascending" ? `-${id}` : id;
-  return html`<th scope="col" class=${className} aria-sort=${order}>
-    <button type="button" class="sort" onClick=${() => setQuery({ sort: next, page: "" })}>
-      ${title}<span aria-hidden="true" class="sign">${sign}</span>
+  const next = order === "ascending" || (isNumeric && !order) ? `-${id}` : id;
+  return html`<th scope="col" class=${isNumeric && "number"} aria-sort=${order ?? "none"}>
+    <button type="button" class="sort" onClick=${() => setQuery({ sort: next })}>
+      ${title}<span aria-hidden="true" class="sign">${ORDERS[order]}</span>
     </button>
   </th>`;
 }
 
-function Pager({ page, count }) {
-  const pages = Math.ceil(count / LINES);
+function Pager({ page, pages, count }) {
   if (pages < 2) return null;
-  const go = (wanted) => () => setQuery({ page: wanted > 1 ? String(wanted) : "" });
-  const last = Math.min(count, page * LINES);
+  const step = (title, wanted) => html`<button type="button" disabled=${wanted < 1 || wanted > pages}
+    onClick=${() => setQuery({ page: wanted > 1 && wanted })}>${title}</button>`;
   return html`<nav class="pager" aria-label="Pages of the table">
-    <button type="button" disabled=${page === 1} onClick=${go(page - 1)}>Previous</button>
-    <span>${number((page - 1) * LINES + 1)}–${number(last)} of ${number(count)}</span>
-    <button type="button" disabled=${page === pages} onClick=${go(page + 1)}>Next</button>
+    ${step("Previous", page - 1)}
+    <span>${number((page - 1) * LINES + 1)}–${number(Math.min(count, page * LINES))} of ${number(count)}</span>
+    ${step("Next", page + 1)}
   </nav>`;
 }
 
 // Render a table.
-// isShown(row): the filter, changed only when it filters otherwise; keyOf(row): its identity;
-// sort: the order without one in the address; classOf(row): the class of a line.
-export function Table({ caption, columns, rows, isShown, keyOf, classOf, sort = "", empty }) {
+// isFixed: it cannot be sorted; isShown(row): the filter, changed only when it filters otherwise;
+// keyOf(row): its identity; sort: the order without one in the address; classOf(row): of a line.
+export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ uuid, id }) => uuid ?? id, classOf, sort = "", empty }) {
   const { query } = useLocation();
-  const order = query.sort ?? sort;
+  const order = isFixed ? "" : query.sort ?? sort;
   const sorted = useMemo(() => sortRows(rows, columns, order), [rows, columns, order]);
   const shown = useMemo(() => (isShown ? sorted.filter(isShown) : sorted), [sorted, isShown]);
   const pages = Math.max(1, Math.ceil(shown.length / LINES));
   const page = Math.min(Math.max(1, Number.parseInt(query.page, 10) || 1), pages);
-  const lines = shown.slice((page - 1) * LINES, page * LINES);
   return html`<table>
       <caption class="hidden-text">${caption}: ${plural(shown.length, "line")}</caption>
-      <thead><tr>
-        ${columns.map((column) => html`<${Heading} column=${column} sort=${order} />`)}
-      </tr></thead>
-      <tbody>
-        ${lines.map(
-          (row) => html`<${Row} key=${keyOf(row)} row=${row} columns=${columns} classOf=${classOf} />`,
-        )}
-      </tbody>
+      <thead><tr>${columns.map((column) => (isFixed
+        ? html`<th scope="col" class=${column.isNumeric && "number"}>${column.title}</th>`
+        : html`<${Heading} column=${column} sort=${order} />`))}</tr></thead>
+      <tbody>${shown.slice((page - 1) * LINES, page * LINES).map((row) => html`<${Row} key=${keyOf(row)} row=${row}
+        columns=${columns} classOf=${classOf} />`)}</tbody>
     </table>
-    ${lines.length === 0 && html`<p class="quiet empty">${empty}</p>`}
-    <${Pager} page=${page} count=${shown.length} />`;
+    ${shown.length === 0 && html`<p class="quiet empty">${empty}</p>`}
+    <${Pager} page=${page} pages=${pages} count=${shown.length} />`;
 }

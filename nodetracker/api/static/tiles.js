@@ -1,39 +1,36 @@
 // Tiles: every node a small square, coloured by its fullest resource.
 //
 // All squares of a kind are one path, so that 10,000 nodes are a few elements.
-import { fillOf } from "./bars.js";
-import { percent, plural } from "./format.js";
+import { fillOf, listResources } from "./amounts.js";
+import { join, percent, plural } from "./format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { navigate } from "./router.js";
-import { wordsOf } from "./state.js";
-import { listResources } from "./totals.js";
+import { Legend, wordsOf } from "./widgets.js";
 
-const STEPS = [0.25, 0.5, 0.75, 0.9];
+const STEPS = [0, 0.25, 0.5, 0.75, 0.9];
 const STEP_TITLES = ["below 25 %", "25–49 %", "50–74 %", "75–89 %", "90 % and more"];
-const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]];
+const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]]; // up to so many nodes, of so many pixels
 const GAP = 2;
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 
 // Return the share of a node's fullest resource.
-const fullestOf = ({ amounts }) =>
-  Math.max(0, ...listResources(amounts).map((name) => fillOf(amounts[name])));
+const fullestOf = ({ amounts }) => Math.max(0, ...listResources(amounts).map((name) => fillOf(amounts[name])));
 
 const stepOf = (node) => {
   const fill = fullestOf(node);
-  return STEPS.filter((step) => fill >= step).length;
+  return STEPS.findLastIndex((step) => fill >= step);
 };
 
-// Return the overlay of a node's square, "" for none.
+// Return the overlay of a node's square, if any.
 function overlayOf({ state, freshness }) {
   if (state !== "up") return "hatch";
-  return freshness === "stale" || freshness === "never" ? "dots" : "";
+  return (freshness === "stale" || freshness === "never") && "dots";
 }
 
 // Return the place of every node in rows of a width; between hosts of several nodes is a gap.
 function layOut(nodes, width) {
   const [, size] = SIZES.find(([count]) => nodes.length <= count);
-  const hosts = new Set(nodes.map(({ host }) => host));
-  const space = hosts.size < nodes.length ? size / 2 : 0;
+  const space = new Set(nodes.map(({ host }) => host)).size < nodes.length ? size / 2 : 0;
   let x = 0;
   let y = 0;
   const places = nodes.map((node, index) => {
@@ -49,32 +46,29 @@ function layOut(nodes, width) {
   return { places, size, height: y + size };
 }
 
-// Return the squares of each kind as one path: class -> d.
+// Return the squares of each kind as one path: [class, d].
 function drawPaths(nodes, { places, size }) {
   const paths = new Map();
-  const add = (name, d) => paths.set(name, (paths.get(name) ?? "") + d);
+  const add = (name, { x, y }, inset = 0) => {
+    const side = size - 2 * inset;
+    const d = `M${x + inset} ${y + inset}h${side}v${side}h${-side}z`;
+    paths.set(name, (paths.get(name) ?? "") + d);
+  };
   nodes.forEach((node, index) => {
-    const { x, y } = places[index];
-    const d = `M${x} ${y}h${size}v${size}h-${size}z`;
-    add(`tile-${stepOf(node)}`, d);
+    add(`step-${stepOf(node)}`, places[index]);
     const overlay = overlayOf(node);
-    if (overlay) add(`tile-${overlay}`, d);
-    if (node.status === "disabled") {
-      add("tile-outline", `M${x + 1} ${y + 1}h${size - 2}v${size - 2}h${2 - size}z`);
-    }
+    if (overlay) add(`tile-${overlay}`, places[index]);
+    if (node.status === "disabled") add("tile-outline", places[index], 1);
   });
   return [...paths].sort(([a], [b]) => a.localeCompare(b));
 }
 
-function describe(node) {
-  return `${node.nodename}: ${wordsOf(node).join(", ")}, ${percent(fullestOf(node))} full`;
-}
+const describe = (node) => `${node.nodename}: ${wordsOf(node).join(", ")}, ${percent(fullestOf(node))} full`;
 
 function summarize(nodes) {
-  const counts = [0, 0, 0, 0, 0];
-  for (const node of nodes) counts[stepOf(node)]++;
-  const words = counts.map((count, step) => count > 0 && `${count} ${STEP_TITLES[step]}`);
-  return `${plural(nodes.length, "node")} by their fullest resource: ${words.filter(Boolean).join(", ")}`;
+  const counts = Map.groupBy(nodes, stepOf);
+  const words = STEP_TITLES.map((title, step) => counts.has(step) && `${counts.get(step).length} ${title}`);
+  return `${plural(nodes.length, "node")} by their fullest resource: ${join(words)}`;
 }
 
 function useWidth(element) {
@@ -86,6 +80,10 @@ function useWidth(element) {
   }, []);
   return width;
 }
+
+const sample = (name) => html`<svg class="swatch" viewBox="0 0 12 12">
+  <rect class="step-1" width="12" height="12" /><rect class=${`tile-${name}`} x="1" y="1" width="10" height="10" />
+</svg>`;
 
 // Render the tiles of nodes; the arrow keys move between them, a click or Enter opens one.
 export function Tiles({ nodes }) {
@@ -101,9 +99,7 @@ export function Tiles({ nodes }) {
     const [toX, toY] = [clientX - left, clientY - top];
     return places.findIndex(({ x, y }) => toX >= x && toX < x + size && toY >= y && toY < y + size);
   };
-  const open = (index) => {
-    if (nodes[index]) navigate(`/nodes/${nodes[index].uuid}`);
-  };
+  const open = (index) => nodes[index] && navigate(`/nodes/${nodes[index].uuid}`);
   const press = (event) => {
     if (event.key === "Enter") open(at);
     else if (event.key in KEYS) setAt(Math.min(nodes.length - 1, Math.max(0, at + KEYS[event.key])));
@@ -116,27 +112,19 @@ export function Tiles({ nodes }) {
       onPointerMove=${(event) => setAt(find(event))} onPointerLeave=${() => setAt(-1)}
       onClick=${(event) => open(find(event))} onKeyDown=${press}
       onFocus=${() => at < 0 && setAt(0)} onBlur=${() => setAt(-1)}>
-      <defs>
-        <pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-          <rect width="2" height="5" class="tile-ink" />
-        </pattern>
-        <pattern id="dots" width="5" height="5" patternUnits="userSpaceOnUse">
-          <circle cx="2.5" cy="2.5" r="1.3" class="tile-ink" />
-        </pattern>
-      </defs>
+      <pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+        <rect width="2" height="5" class="tile-ink" />
+      </pattern>
+      <pattern id="dots" width="5" height="5" patternUnits="userSpaceOnUse">
+        <circle cx="2.5" cy="2.5" r="1.3" class="tile-ink" />
+      </pattern>
       ${paths.map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
-      ${current && html`<rect class="tile-cursor" x=${places[at].x} y=${places[at].y} width=${size} height=${size} />`}
+      ${current && html`<rect class="tile-cursor" ...${places[at]} width=${size} height=${size} />`}
     </svg>
     <p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current)}</bdi>` : "\u00a0"}</p>
-    <ul class="legend" aria-hidden="true">
-      ${STEP_TITLES.map((title, step) => html`<li><span class=${`swatch step-${step}`}></span>${title}</li>`)}
-      <li><${Sample} name="hatch" />down</li>
-      <li><${Sample} name="outline" />disabled</li>
-      <li><${Sample} name="dots" />stale</li>
-    </ul>
+    <div aria-hidden="true"><${Legend} of=${[
+      ...STEP_TITLES.map((title, step) => [html`<span class=${`swatch step-${step}`}></span>`, title]),
+      [sample("hatch"), "down"], [sample("outline"), "disabled"], [sample("dots"), "stale"],
+    ]} /></div>
   </div>`;
 }
-
-const Sample = ({ name }) => html`<svg class="swatch" viewBox="0 0 12 12">
-  <rect class="tile-1" width="12" height="12" /><rect class=${`tile-${name}`} x="1" y="1" width="10" height="10" />
-</svg>`;
