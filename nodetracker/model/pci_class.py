@@ -53,9 +53,14 @@ def list_traits_of(device: TrackedDevice) -> tuple[str, ...]:
     found = {"COMPUTE_MANAGED_PCI_DEVICE", *normalize_traits(tags.get("traits") or "")}
     if tags.get("live_migratable") == "true":
         found.add("HW_PCI_LIVE_MIGRATABLE")
-    if tags.get("one_time_use") == "true":
+    if is_one_time(device):
         found.add("HW_PCI_ONE_TIME_USE")
     return tuple(sorted(found))
+
+
+def is_one_time(device: TrackedDevice) -> bool:
+    """Return whether a managed device is to be used once only, by its tags."""
+    return (device.tags or {}).get("one_time_use") == "true"
 
 
 def has_traits(device: TrackedDevice, traits: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ from nodetracker.accounting.placement.tree import LedgerClass, Provider
 from nodetracker.model.claim import Claim
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.pci_class import list_traits_of, resource_class_of
+from nodetracker.model.pci_class import is_one_time, list_traits_of, resource_class_of
 
 PHYSICAL_NETWORK_TAG = "physical_network"
 """Tag of devices that networks request; placement does not have them."""
@@ -89,6 +89,7 @@ def _describe_card(
         grantable=sum(device.is_available for device in devices),
         charges=charges,
         max_unit=len(devices),
+        is_one_time=is_one_time(devices[0]),
     )
     return Provider(
         _derive_uuid(record.uuid, address),

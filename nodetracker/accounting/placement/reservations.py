@@ -32,6 +32,8 @@ def plan_reservations(
     before, after = Inventories(), Inventories()
     for name, ledger in provider.classes.items():
         reserved = ledger.reserved_for(allocated.get(name, Counter()))
+        if ledger.is_used_up(old.get(name)):
+            reserved = ledger.total
         key = (provider.uuid, name)
         first = _reserve_before(
             ledger, reserved, old.get(name), consumers.before[key],

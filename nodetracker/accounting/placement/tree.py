@@ -68,6 +68,8 @@ class LedgerClass:
         charged: what claims and guests take, without `reserved`.
         grantable: what the ledger would still grant; negative on an overcommitted node.
         charges: uuid of a workload -> its part of `charged`.
+        is_one_time: once used, nothing is offered any more until somebody sets
+            `reserved` back in placement.
     """
 
     total: int
@@ -80,6 +82,7 @@ class LedgerClass:
     min_unit: int = 1
     max_unit: int = 1
     step_size: int = 1
+    is_one_time: bool = False
 
     def inventory(self, reserved: int) -> Inventory:
         """Return the class's inventory with an amount reserved."""
@@ -102,7 +105,7 @@ class LedgerClass:
         >>> cpu.reserved_for({"claimed": 1})  # 8.5 of 64, and 4 are 1 CPU
         3
         """
-        if self.allocation_ratio <= 0:
+        if self.allocation_ratio <= 0 or (self.is_one_time and self.charged):
             return self.total
         covered = sum(
             min(units * self.parts, self.charges.get(workload, 0))
@@ -113,6 +116,10 @@ class LedgerClass:
         # The ledger also grants nothing while a fact is unknown.
         most = (self.grantable + covered) // self.parts
         return min(self.total, max(reserved, self.reserved_above(most)))
+
+    def is_used_up(self, inventory: Inventory | None) -> bool:
+        """Return whether placement has the class as one that was used its one time."""
+        return self.is_one_time and inventory is not None and inventory.reserved == inventory.total
 
     def reserved_above(self, capacity: int) -> int:
         """Return the smallest reservation that leaves consumers no more than a capacity."""

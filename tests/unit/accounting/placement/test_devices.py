@@ -71,6 +71,27 @@ def test_claims_have_their_devices_and_the_rest_of_what_is_assigned_is_reserved(
     assert (entry.total, entry.reserved) == (3, 1)
 
 
+def test_a_card_for_one_use_is_all_reserved_from_then_on() -> None:
+    claim = dataclasses.replace(make_claim(1, vcpu_milli=1000), devices=(GPU,))
+    free = gpu(tags={"one_time_use": "true"})
+    used = dataclasses.replace(free, claim_uuid=claim.uuid, status=PciStatus.ALLOCATED)
+
+    def reserved(tree):
+        (child,) = (p for p in tree.providers.values() if p.parent_uuid)
+        (entry,) = child.inventories.values()
+        return child.uuid, entry.reserved
+
+    fresh = settle(PlacedTree(), describe(node_with(free)))
+    assert reserved(fresh)[1] == 0
+    placed = settle(fresh, describe(node_with(used, claims=[claim])))
+    child, amount = reserved(placed)
+    assert (amount, child in placed.consumers[claim.workload.uuid].resources) == (1, True)
+    unused = describe(node_with(free))
+    released = settle(PlacedTree(placed.providers), unused)
+    assert reserved(released)[1] == 1
+    assert compare(released, unused) == []
+
+
 def test_a_card_that_is_no_longer_managed_is_deleted_once_nobody_uses_it() -> None:
     before = settle(PlacedTree(), describe(node_with(gpu())))
     child = next(uuid for uuid in before.providers if uuid != NODE)
