@@ -207,6 +207,10 @@ class PlacementUnavailableError(PlacementError):
     """Placement gave no usable answer; the request may have been executed."""
 
 
+class PlacementTimeoutError(PlacementUnavailableError):
+    """Placement did not answer in time; a smaller request may be answered."""
+
+
 class PlacementConflictError(PlacementError):
     """A generation has changed since it was read; read and plan again."""
 

@@ -15,6 +15,7 @@ from nodetracker.errors import (
     PlacementNameError,
     PlacementNotFoundError,
     PlacementRefusedError,
+    PlacementTimeoutError,
     PlacementUnavailableError,
 )
 from nodetracker.placement.answers import MICROVERSION, Answer, Reader
@@ -33,6 +34,8 @@ _CODES: Mapping[str, type[PlacementError]] = {
     "placement.resource_provider.cannot_delete_parent": PlacementInUseError,
 }
 _RETRIED = frozenset({401, 403, 406, 408, 429})
+_LATE = frozenset({408, 504})
+"""Of proxies whose server did not answer in time."""
 _MOST_REASON = 500
 
 
@@ -232,7 +235,8 @@ def _parse(request: str, answer: Answer) -> Reader:
         text = f"answered {answer.status}{': ' if reason else ''}{reason}"
         if answer.status == 406:
             text = f"does not support microversion {MICROVERSION}"
-        raise PlacementUnavailableError(request, text)
+        kind = PlacementTimeoutError if answer.status in _LATE else PlacementUnavailableError
+        raise kind(request, text)
     if answer.status == 404:
         raise PlacementNotFoundError(request, reason or "not found")
     if answer.status == 409 and code in _CODES:

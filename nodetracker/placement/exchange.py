@@ -18,7 +18,7 @@ from nodetracker.errors import (
     PlacementRefusedError,
 )
 from nodetracker.placement.client import PlacementClient
-from nodetracker.placement.reconciler import NodeState
+from nodetracker.placement.state import NodeState
 
 _FAILED = (PlacementConflictError, PlacementNotFoundError, PlacementRefusedError)
 

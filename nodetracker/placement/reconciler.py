@@ -1,12 +1,9 @@
 """Bring placement in line with one node: read, plan, send the steps, after a conflict again."""
 
-import random
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
-from nodetracker.accounting.placement.consumers import Progress
 from nodetracker.accounting.placement.placed import (
     PlacedConsumer,
     PlacedProvider,
@@ -32,13 +29,11 @@ from nodetracker.errors import (
     PlacementInUseError,
     PlacementNotFoundError,
     PlacementRefusedError,
+    PlacementTimeoutError,
 )
 from nodetracker.placement.client import PlacementClient
+from nodetracker.placement.state import Attempt, NodeState
 from nodetracker.placement.words import Words
-
-MAX_CONFLICTS = 4
-_JITTER_SECONDS = 0.2
-_PROVIDERS = ""  # as the subject of conflicts
 
 _AGAIN = (PlacementConflictError, PlacementNotFoundError, PlacementInUseError)
 
@@ -48,33 +43,6 @@ class Ledger(Protocol):
 
     def has_known(self, consumer: PlacedConsumer) -> bool:
         """Return whether the ledger has, or had, the workload or migration of a consumer."""
-
-
-@dataclass(slots=True)
-class NodeState:
-    """What is known of one node in placement; used by one thread at a time.
-
-    Attributes:
-        placed: as last read or written; None = to be read again.
-        wanted_before: consumers that the node was to have since the start.
-        refused: consumers that placement refused, and why.
-        foreign: consumers of other types that represent no workload of the node.
-        strangers: consumers of nodetracker's types that the ledger does not know.
-        healed: those of them that are to be deleted.
-        is_dropped: the node exists no longer, so that nothing more is written.
-    """
-
-    placed: PlacedTree | None = None
-    wanted_before: set[str] = field(default_factory=set)
-    refused: dict[str, str] = field(default_factory=dict)
-    foreign: frozenset[str] = frozenset()
-    strangers: frozenset[str] = frozenset()
-    healed: frozenset[str] = frozenset()
-    is_dropped: bool = False
-
-    def forget(self) -> None:
-        """Read everything again the next time."""
-        self.placed = None
 
 
 class Reconciler:
@@ -125,13 +93,14 @@ class Reconciler:
         summaries: Sequence[ProviderSummary] | None,
     ) -> None:
         state.refused = {}
-        attempt = _Attempt()
+        attempt = Attempt()
         if state.placed is None:
             state.placed = self._read(wanted.root.uuid, summaries)
         while True:
             progress = attempt.progress(state, wanted)
             steps = plan(state.placed, wanted, progress)
             if not steps and not self._find_strangers(state, wanted):
+                attempt.note_end(state)
                 return
             for step in steps:
                 if state.is_dropped:  # what removes its provider must not meet a new one
@@ -142,6 +111,11 @@ class Reconciler:
                     if not isinstance(step, WriteConsumers):
                         raise
                     attempt.note_refusal(state, step, error)
+                    break
+                except PlacementTimeoutError:
+                    if not attempt.note_timeout(state, step):
+                        raise
+                    state.placed, state.refused = self._read(wanted.root.uuid), {}
                     break
                 except _AGAIN as error:
                     if attempt.note_conflict(step, error):
@@ -206,67 +180,6 @@ class Reconciler:
             case ReadConsumer(uuid):
                 return apply_read(placed, uuid, client.read_consumer(uuid))
         return apply_step(placed, step)
-
-
-class _Attempt:
-    """What was found out while one node is reconciled."""
-
-    def __init__(self) -> None:
-        self._conflicts = Counter[str]()
-        self._alone: set[str] = set()
-        self._unread: set[str] = set()
-        self._has_reread = False
-
-    @property
-    def jitter_seconds(self) -> float:
-        """How long to wait before the next try; longer after each conflict."""
-        return random.uniform(0, _JITTER_SECONDS * 2 ** self._conflicts[_PROVIDERS])  # noqa: S311
-
-    def progress(self, state: NodeState, wanted: ProviderTree) -> Progress:
-        return Progress(
-            gone=frozenset(state.wanted_before) | state.healed,
-            refused=frozenset(state.refused),
-            alone=frozenset(self._alone),
-            unread=frozenset(self._unread),
-        )
-
-    def note_refusal(
-        self, state: NodeState, step: WriteConsumers, error: PlacementRefusedError
-    ) -> None:
-        """Note that placement refused consumers; of several, each is tried alone."""
-        if len(step.writes) > 1:
-            self._alone |= {write.uuid for write in step.writes}
-        else:
-            state.refused[step.writes[0].uuid] = error.reason
-
-    def note_conflict(self, step: Step, error: Exception) -> bool:
-        """Note a conflict; return whether the node is to be read again.
-
-        A request may have been executed later than its answer was waited for,
-        so after the first conflict of several consumers the node is read.
-        After the next one each of them is tried alone, and then read first.
-
-        Raises:
-            PlacementConflictError: there were too many; so does any other error.
-        """
-        subject = _PROVIDERS
-        if isinstance(step, WriteConsumers):
-            names = {write.uuid for write in step.writes}
-            if len(names) > 1:
-                is_first, self._has_reread = not self._has_reread, True
-                self._alone |= set() if is_first else names
-                return is_first
-            self._unread |= names
-            [subject] = names
-        self._conflicts[subject] += 1
-        if self._conflicts[subject] > MAX_CONFLICTS:
-            raise error
-        return subject == _PROVIDERS
-
-    def note_done(self, step: Step) -> None:
-        """Note that a step was carried out."""
-        if isinstance(step, ReadConsumer):
-            self._unread.discard(step.uuid)
 
 
 def _merge(known: PlacedConsumer | None, found: PlacedConsumer) -> PlacedConsumer:

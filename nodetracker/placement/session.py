@@ -9,7 +9,7 @@ from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
 
-from nodetracker.errors import ConfigError, PlacementUnavailableError
+from nodetracker.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
 from nodetracker.placement.answers import MICROVERSION, Answer
 
 GROUP = "placement"
@@ -20,6 +20,7 @@ _METHODS = ("password", "v3applicationcredential", "http_basic", "none", "admin_
 
 _SERVICE_TYPE = "placement"
 _OWN = frozenset({"timeout", "collect_timing", "split_loggers"})
+_TOO_LATE = "no answer in time"
 _CHUNK_BYTES = 256 * 1024
 _HEADERS = {"OpenStack-API-Version": f"placement {MICROVERSION}", "Accept": "application/json"}
 
@@ -64,7 +65,8 @@ class PlacementSession:
             body: sent as JSON; None = none.
 
         Raises:
-            PlacementUnavailableError: no answer, none in time, or too large an answer.
+            PlacementTimeoutError: no answer in time.
+            PlacementUnavailableError: no answer, or too large an answer.
         """
         what = f"{method} {path}"
         arguments = {} if body is None else {"json": body}
@@ -77,7 +79,9 @@ class PlacementSession:
             finally:
                 response.close()
         except (ClientException, OSError, TypeError) as error:  # OSError: requests' own
-            raise PlacementUnavailableError(what, _explain(error)) from error
+            reason = _explain(error)
+            kind = PlacementTimeoutError if reason == _TOO_LATE else PlacementUnavailableError
+            raise kind(what, reason) from error
 
     def _read(self, what: str, response: Any) -> bytes:
         """Read an answer's body; a server that sends it slowly has twice the timeout."""
@@ -136,7 +140,7 @@ def _explain(error: BaseException) -> str:
         if isinstance(seen, OSError) and seen.strerror:
             return seen.strerror
         if isinstance(seen, TimeoutError) or "timed out" in str(seen):
-            return "no answer in time"
+            return _TOO_LATE
         if isinstance(seen, (ConnectionError, IncompleteRead)):
             return "the connection was lost"
         seen = seen.__cause__ or seen.__context__

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nodetracker.accounting.placement.moves import list_joint_nodes
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import HostWarning
-from nodetracker.placement.reconciler import NodeState
+from nodetracker.placement.state import NodeState
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0

@@ -24,12 +24,14 @@ class Progress:
         refused: consumers that placement refused; not tried again.
         alone: consumers that are written in a request of their own.
         unread: consumers that are read before they are written.
+        batch_size: limit of consumers in one request.
     """
 
     gone: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     alone: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
+    batch_size: int = BATCH_SIZE
 
 
 NO_PROGRESS = Progress()
@@ -143,7 +145,7 @@ def _arrange(
             else:
                 doubtful += part
     return ConsumerPlan(
-        batches=tuple(map(tuple, (*_fill(fitting), *alone))),
+        batches=tuple(map(tuple, (*_fill(fitting, progress.batch_size), *alone))),
         doubtful=tuple(doubtful),
         before=before,
         after=limits.used,
@@ -159,11 +161,11 @@ def _group(wanted: ProviderTree, writes: Iterable[ConsumerWrite]) -> Iterable[li
     return groups.values()
 
 
-def _fill(groups: Iterable[list[ConsumerWrite]]) -> Iterator[list[ConsumerWrite]]:
-    """Yield batches of at most `BATCH_SIZE` writes that divide no group of fewer."""
+def _fill(groups: Iterable[list[ConsumerWrite]], batch_size: int) -> Iterator[list[ConsumerWrite]]:
+    """Yield batches of at most `batch_size` writes that divide no group."""
     batch: list[ConsumerWrite] = []
     for group in groups:
-        if batch and len(batch) + len(group) > BATCH_SIZE:
+        if batch and len(batch) + len(group) > batch_size:
             yield batch
             batch = []
         batch = batch + group

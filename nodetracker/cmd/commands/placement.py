@@ -165,7 +165,8 @@ class HealPlacement(PlacementCommand, ListCommand):
     def _reconcile(self, record: NodeRecord, wanted: ProviderTree) -> str:
         """Report one node; return why that failed, or nothing."""
         from nodetracker.placement.ledger import StoreLedger
-        from nodetracker.placement.reconciler import NodeState, Reconciler
+        from nodetracker.placement.reconciler import Reconciler
+        from nodetracker.placement.state import NodeState
 
         healed = frozenset(list_unexplained(self.read(record.uuid), wanted))
         state = NodeState(healed=healed)

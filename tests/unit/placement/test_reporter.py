@@ -10,6 +10,7 @@ from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvid
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.errors import (
     PlacementRefusedError,
+    PlacementTimeoutError,
     PlacementUnavailableError,
     StoreUnavailableError,
 )
@@ -423,15 +424,51 @@ def test_an_outage_at_any_request_delays_the_report_and_changes_nothing_else(
 
     scene.model.fail = fail
     scene.audit([WEB])
-    wait_until(lambda: scene.reporter.status().error is not None or count <= step)
+    status = scene.reporter.status
+    wait_until(lambda: status().error is not None or not status().waiting_nodes)
+    assert scene.reporter._slots.wait_idle(10)  # the time of the next try is known
     is_out.clear()
-    for _ in range(3):
-        scene.wake(100)
+    scene.wake(100)
     scene.settle()
     assert scene.held() == {WEB.workload.uuid: WEB_HAS}
     assert scene.reporter.status().error is None
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("nodetracker.placement")]
-    assert len(lines) in (0, 2)
+    assert len(lines) == 2
+
+
+def test_a_batch_that_takes_too_long_is_halved_and_no_outage(scene) -> None:
+    scene.report(memory_mb=10**6)
+    most, sizes = 20, []
+
+    def fail(method, subject):
+        if method == "POST":
+            sizes.append(int(subject.split()[1]))
+            if sizes[-1] > most:
+                raise PlacementTimeoutError(f"{method} {subject}", "no answer in time")
+
+    scene.model.fail = fail
+    claims = [make_claim(n, vcpu_milli=10, memory_mb=64) for n in range(1, 101)]
+    scene.report(claims, memory_mb=10**6)
+    assert sizes == [100, 50, 25] + [12] * 8 + [4]
+    assert len(scene.model.consumers) == 100
+    assert scene.reporter.status().error is None
+    most, sizes[:] = 1, []
+    scene.report([], memory_mb=10**6)
+    assert sizes[:4] == [12, 6, 3, 1]
+    assert scene.held() == {}
+
+
+def test_a_timeout_of_a_single_consumer_is_an_outage(scene) -> None:
+    scene.report()
+
+    def fail(method, subject):
+        if method == "POST":
+            raise PlacementTimeoutError(f"{method} {subject}", "no answer in time")
+
+    scene.model.fail = fail
+    scene.audit([WEB])
+    wait_until(lambda: scene.reporter.status().error is not None)
+    assert scene.reporter.status().waiting_nodes == 1
 
 
 def test_during_an_outage_one_node_is_tried_at_a_time_later_and_later(scene) -> None:

@@ -11,7 +11,8 @@ from nodetracker.accounting.placement.placed import PlacedTree
 from nodetracker.accounting.placement.plan import plan
 from nodetracker.accounting.placement.steps import SetInventories
 from nodetracker.errors import PlacementRefusedError
-from nodetracker.placement.reconciler import NodeState, Reconciler
+from nodetracker.placement.reconciler import Reconciler
+from nodetracker.placement.state import NodeState
 from tests.placement_model import NODE, PlacementModel, make_random_node
 
 SEEDS = st.integers(0, 2**32)
