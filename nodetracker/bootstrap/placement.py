@@ -58,6 +58,7 @@ def build_placement_reporter(
     """
     if not conf.placement.enabled:
         return None
+    from nodetracker.placement.earlier import EarlierWarnings
     from nodetracker.placement.ledger import StoreLedger
     from nodetracker.placement.removal_worker import HostRemovals
     from nodetracker.placement.remover import ProviderRemover
@@ -68,7 +69,10 @@ def build_placement_reporter(
     client = build_placement_client(conf, counts)
     removals = HostRemovals(host, ProviderRemover(client, store), store)
     settings = build_placement_settings(conf)
-    return PlacementReporter(client, StoreLedger(store), settings, counts, removals=removals)
+    return PlacementReporter(
+        client, StoreLedger(store), settings, counts, removals=removals,
+        list_earlier=EarlierWarnings(host, store).list,
+    )  # fmt: skip
 
 
 def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], None] | None:

@@ -37,7 +37,7 @@ class HostRemovals:
         self._host = host
         self._remover = remover
         self._store = store
-        self._warnings: tuple[HostWarning, ...] = ()
+        self._warnings: tuple[HostWarning, ...] | None = None
         self._outages = OutageLog("Removals from placement", NodetrackerError, LOG)
         self._loop = PeriodicLoop("placement-removals", self._run, interval_seconds, _ignore)
 
@@ -56,8 +56,8 @@ class HostRemovals:
         self._loop.stop()
         return self._loop.join(timeout_seconds)
 
-    def list_warnings(self) -> tuple[HostWarning, ...]:
-        """Return the warnings of removals that failed, as of now."""
+    def list_warnings(self) -> tuple[HostWarning, ...] | None:
+        """Return the warnings of removals that failed, as of now; None before the first attempt."""
         return self._warnings
 
     def work(self) -> None:

@@ -15,6 +15,7 @@ from nodetracker.accounting.placement.warnings import (
     explain_name_conflict,
     explain_refusals,
     explain_refused_provider,
+    list_kept,
 )
 from nodetracker.errors import (
     PlacementError,
@@ -54,6 +55,7 @@ class PlacementReporter:
         monotonic: seconds that never go back.
         splay: a random number from 0 to 1.
         removals: of the providers of deleted nodes; None = others remove them.
+        list_earlier: returns the warnings that were active when the agent started.
     """
 
     def __init__(
@@ -65,11 +67,14 @@ class PlacementReporter:
         monotonic: Callable[[], float] = time.monotonic,
         splay: Callable[[], float] = random.random,
         removals: HostRemovals | None = None,
+        list_earlier: Callable[[], Sequence[HostWarning]] = tuple,
     ) -> None:
         self._client = client
         self._settings = settings
         self._counts = counts
         self._removals = removals
+        self._list_earlier = list_earlier
+        self._has_audited = False
         self._monotonic = monotonic
         self._stopping = threading.Event()
         self._slots = Slots(settings.refresh_interval, splay(), monotonic)
@@ -81,6 +86,7 @@ class PlacementReporter:
         """Put the nodes that changed into their slots, unless the audit was not stored."""
         if report.store_error is None:
             self._slots.update(report.nodes, report.admin.is_excluded)
+            self._has_audited = True
             if self._removals is not None:
                 self._removals.audited(report)
 
@@ -103,12 +109,21 @@ class PlacementReporter:
         return self._removals.stop(deadline - time.monotonic()) and have_ended
 
     def list_warnings(self) -> list[HostWarning]:
-        """Return the warnings of all nodes as of now."""
-        found = [] if self._removals is None else list(self._removals.list_warnings())
-        for slot in self._slots:
-            found += slot.warnings
+        """Return the warnings of all nodes as of now.
+
+        Those of an earlier run are kept until the first report of their node has an outcome.
+        """
+        removals = () if self._removals is None else self._removals.list_warnings()
+        found, slots = list(removals or ()), list(self._slots)
+        for slot in slots:
+            found += slot.warnings or ()
             found += explain_leaks(slot.record.nodename, self._find_leaked(slot))
-        return found
+        reported = {slot.record.nodename: slot.warnings is not None for slot in slots}
+        return found + list(
+            list_kept(
+                self._list_earlier(), reported if self._has_audited else None, removals is not None
+            )
+        )
 
     def status(self) -> PlacementStatus:
         """Return the current state, without any request."""
@@ -121,7 +136,7 @@ class PlacementReporter:
             name_conflicts=sum(
                 warning.kind is WarningKind.PLACEMENT_NAME_CONFLICT
                 for slot in slots
-                for warning in slot.warnings
+                for warning in slot.warnings or ()
             ),
             refused=sum(len(slot.state.refused) for slot in slots),
             foreign=sum(len(slot.state.foreign) for slot in slots),
@@ -186,7 +201,11 @@ class PlacementReporter:
             slot.warnings = (explain_refused_provider(record.nodename, error.reason),)
             return
         now = self._monotonic()
-        slot.leaks = {uuid: slot.leaks.get(uuid, now) for uuid in state.strangers}
+        leaked = {w.item for w in self._list_earlier() if w.kind is WarningKind.PLACEMENT_LEAKED}
+        slot.leaks = {
+            uuid: slot.leaks.get(uuid, float("-inf") if uuid in leaked else now)
+            for uuid in state.strangers
+        }
         assert state.placed is not None
         slot.warnings = (
             *explain_refusals(record.nodename, state.refused, state.placed, wanted),

@@ -32,7 +32,7 @@ class Slot:
             None = placement has all.
         due_at: not before this moment.
         is_busy: a thread works on it.
-        warnings: result of the last run.
+        warnings: result of the last report; None before the first one.
         leaks: consumer that the ledger does not know -> when it was first seen.
     """
 
@@ -42,7 +42,7 @@ class Slot:
     waiting_since: float | None = None
     due_at: float = float("-inf")
     is_busy: bool = False
-    warnings: tuple[HostWarning, ...] = ()
+    warnings: tuple[HostWarning, ...] | None = None
     leaks: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -9,6 +9,37 @@ from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 
 NOVA_TRAIT = "OWNER_NOVA"
 
+_NODE_KINDS = frozenset(
+    {
+        WarningKind.PLACEMENT_NAME_CONFLICT,
+        WarningKind.PLACEMENT_REFUSED,
+        WarningKind.PLACEMENT_FOREIGN,
+        WarningKind.PLACEMENT_LEAKED,
+    }
+)
+PLACEMENT_KINDS = _NODE_KINDS | {WarningKind.PLACEMENT_REMOVAL}
+
+
+def list_kept(
+    earlier: Iterable[HostWarning],
+    reported: Mapping[str, bool] | None,
+    are_removals_known: bool,
+) -> Iterator[HostWarning]:
+    """Yield the warnings of an earlier run that this one can neither raise nor resolve yet.
+
+    Args:
+        reported: nodename -> whether a report of it had an outcome since the start;
+            None = no audit was stored yet.
+        are_removals_known: whether removals were attempted since the start.
+    """
+    for warning in earlier:
+        if warning.kind is WarningKind.PLACEMENT_REMOVAL:
+            is_open = not are_removals_known
+        else:
+            is_open = reported is None or reported.get(warning.nodename) is False
+        if is_open:
+            yield warning
+
 
 def explain_refusals(
     nodename: str, refused: Mapping[str, str], placed: PlacedTree, wanted: ProviderTree

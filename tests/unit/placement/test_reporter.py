@@ -64,15 +64,16 @@ class Scene:
         self.model, self.ledger, self.clock = PlacementModel(), Ledger(), Clock()
         self.settings = PlacementSettings(**({"workers": 2, "leak_grace": 60} | settings))
         self.generation = 0
-        self.reporter = None
+        self.reporter, self.earlier = None, []
         self.restart()
 
     def restart(self):
         if self.reporter is not None:
             assert self.reporter.stop(10)
         self.reporter = PlacementReporter(
-            self.model, self.ledger, self.settings, RequestCounts(), self.clock, lambda: 1.0
-        )
+            self.model, self.ledger, self.settings, RequestCounts(), self.clock, lambda: 1.0,
+            list_earlier=lambda: self.earlier,
+        )  # fmt: skip
         self.reporter.start()
 
     def audit(self, *arguments, is_disabled=False, **changes):
@@ -205,6 +206,41 @@ def test_a_workload_that_nobody_claims_any_more_is_leaked_after_a_grace(scene) -
     assert scene.reporter.status().leaked == 1
     scene.refresh()
     assert scene.held() == {WEB.workload.uuid: WEB_HAS}
+
+
+def test_stored_warnings_are_kept_until_the_first_report_has_an_outcome(scene) -> None:
+    scene.model.providers[OTHER] = PlacedProvider(OTHER, "node-1", 3)
+    scene.report([WEB])
+    stored = scene.reporter.list_warnings()
+    gone = replace(stored[0], nodename="deleted")
+    scene.earlier = [*stored, gone]
+    scene.restart()
+    scene.model.fail = _fail_all
+    assert scene.reporter.list_warnings() == [*stored, gone]
+    scene.audit([WEB])
+    wait_until(lambda: scene.reporter.status().error is not None)
+    assert scene.reporter.list_warnings() == stored
+    scene.model.fail = lambda method, subject: None
+    del scene.model.providers[OTHER]
+    assert scene.reporter._slots.wait_idle(10)
+    scene.wake(100)
+    scene.settle()
+    assert scene.reporter.list_warnings() == []
+
+
+def test_a_leak_that_was_stored_is_one_without_another_grace(scene) -> None:
+    scene.report([WEB])
+    scene.restart()
+    scene.report([])
+    scene.wake(61)
+    scene.earlier = scene.reporter.list_warnings()
+    scene.restart()
+    scene.report([])
+    assert scene.reporter.list_warnings() == scene.earlier != []
+
+
+def _fail_all(method, subject):
+    raise PlacementUnavailableError(method, "no answer in time")
 
 
 def test_a_leak_is_deleted_where_that_is_configured() -> None:
