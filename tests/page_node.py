@@ -126,7 +126,8 @@ def add_rich_node(store: MemoryStore) -> None:
         pci_stats=[], reserved={"memory_mb": 4096}, overhead={}, traits=["HW_CPU_X86_AVX2"],
         kernel_version="6.1.0-18-amd64", os="Debian GNU/Linux 12 (bookworm)",
         booted_at=now - timedelta(days=12, hours=5), gpus=_make_gpus(), host_ip="192.0.2.7",
-        system={"vendor": "Dell Inc.", "product": "PowerEdge R6525", "serial": "7XK2Q93"},
+        system={"vendor": "Dell Inc.", "product": "PowerEdge R6525", "serial": "7XK2Q93",
+                "nics": _NICS, "caches": _CACHES},
     )  # fmt: skip
     guests = tuple(_make_guest(name, cpus, memory) for name, cpus, memory in _GUESTS)
     agent = _add_node(store, host, nodename, values, guests, _make_devices())
@@ -175,6 +176,17 @@ HOSTILE = f"<img src=x onerror=alert(1)> \u202eright to left\u202c \U0001f984 {'
 
 _GUESTS = (("web-1", 4000, 8192), ("legacy-vm", 2000, 4096), (HOSTILE, 500, 512))
 _PINNED = {"cpu_policy": "dedicated", "nodes": 1}
+_NICS = [
+    {"name": name, "address": f"0000:41:00.{n}", "driver": "i40e", "speed_mbps": speed}
+    for n, (name, speed) in enumerate((("ens1f0", 25000), ("ens1f1", 25000), ("eno1", None)))
+]
+_CACHES = [
+    {"level": level, "kind": kind, "size_kb": size, "count": count}
+    for level, kind, size, count in (
+        (1, "data", 32, 16), (1, "instruction", 32, 16), (2, "unified", 512, 16),
+        (3, "unified", 131072, 1),
+    )
+]  # fmt: skip
 _CLAIMS = {
     "web-1": {"resources": {"VCPU": 6, "MEMORY_MB": 8192, "DISK_GB": 80}},
     "db-1": {"resources": {"VCPU": 4, "MEMORY_MB": 32768, "DISK_GB": 200}, "numa": _PINNED},

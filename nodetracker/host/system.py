@@ -1,4 +1,4 @@
-"""Read the machine's name, operating system, kernel, boot time and firmware ids."""
+"""Read the machine's name, operating system, kernel, boot time, firmware ids, NICs and caches."""
 
 import logging
 import re
@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from nodetracker.errors import HostDataError
+from nodetracker.host.cache import read_caches
+from nodetracker.host.nic import read_nics
 from nodetracker.host.problems import Problems
 from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text, read_text
 from nodetracker.model.host import SystemInfo
@@ -116,6 +118,7 @@ def read_system_info(roots: Roots) -> SystemInfo:
     product = _read_dmi(roots, "product_name")
     if not product:
         product = read_label(roots.procfs / "device-tree/model")
+    nics, caches = read_nics(roots), read_caches(roots)
     return SystemInfo(
         hostname=hostname,
         os_type="linux",
@@ -134,7 +137,9 @@ def read_system_info(roots: Roots) -> SystemInfo:
         serial=_read_dmi(roots, "product_serial"),
         uuid=_read_dmi(roots, "product_uuid").lower(),
         firmware_version=_read_dmi(roots, "bios_version"),
-        problems=problems.list_all(),
+        nics=nics.value,
+        caches=caches.value,
+        problems=(*problems.list_all(), *nics.problems, *caches.problems),
     )
 
 

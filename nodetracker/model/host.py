@@ -124,6 +124,38 @@ class StorageInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Nic:
+    """One network interface that is a device, e.g. a port of a network card.
+
+    Attributes:
+        address: of its PCI function, None for a device of another bus.
+        driver: "" when unknown.
+        speed_mbps: of its link in Mbit/s, None while it is down or unknown.
+    """
+
+    name: str
+    address: str | None = None
+    driver: str = ""
+    speed_mbps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCache:
+    """Equal caches of the processors.
+
+    Attributes:
+        kind: ``data``, ``instruction`` or ``unified``.
+        size_kb: of each one, in KiB.
+        count: how many there are in the machine.
+    """
+
+    level: int
+    kind: str
+    size_kb: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class SystemInfo:
     """The machine's identity and system software.
 
@@ -137,6 +169,8 @@ class SystemInfo:
         vendor, product, product_version, serial, uuid: DMI identity, "" where
             unknown or not readable.
         firmware_version: of the BIOS or UEFI firmware as DMI has it, "" when unknown.
+        nics: network interfaces with a device, without virtual functions, ordered by name.
+        caches: of the online CPUs, ordered by level, kind and size.
         problems: files that could not be used.
     """
 
@@ -152,6 +186,8 @@ class SystemInfo:
     serial: str = ""
     uuid: str = ""
     firmware_version: str = ""
+    nics: tuple[Nic, ...] = ()
+    caches: tuple[CpuCache, ...] = ()
     problems: tuple[HostProblem, ...] = ()
 
 

@@ -89,7 +89,7 @@ class HostSnapshot:
     warnings: tuple[HostWarning, ...] = ()
 
     def host_problems(self) -> tuple[HostProblem, ...]:
-        """Return the files of the host that could not be used."""
+        """Return the files of the host that could not be used, each one once."""
         values = (
             self.cpu.value,
             self.memory.value,
@@ -97,8 +97,13 @@ class HostSnapshot:
             self.storage.value,
             self.system.value,
         )
-        found = (problem for value in values if value is not None for problem in value.problems)
-        return (*found, *self.pci_problems)
+        found: dict[str, HostProblem] = {}
+        for value in values:
+            for problem in value.problems if value is not None else ():
+                found.setdefault(problem.path, problem)
+        for problem in self.pci_problems:
+            found.setdefault(problem.path, problem)
+        return tuple(found.values())
 
     def facts(self) -> dict[str, Fact[Any]]:
         """Return the node's facts by name, in a fixed order."""

@@ -38,7 +38,8 @@ COSTS = {
     r"(usr/lib|etc)/(os-release|hostname)": ("", "os system"),
     r"sys/(class|devices/virtual)/dmi/id/.*": ("", "system hypervisor_uuid"),
     r"sys/(class/)?block.*|sys/devices/pciBUS/.*/numa_node": ("", "disks"),
-    r"sys/devices/system/cpu": ("cpu", f"vcpus inventory {CPU_TOPOLOGY}"),
+    r"sys/devices/system/cpu": ("cpu", f"vcpus inventory system {CPU_TOPOLOGY}"),
+    r"sys/devices/system/cpu/cpuN/cache.*": ("", "system"),
     r"sys/devices/system/cpu/(online|present|cpuN/online)": (
         "", f"vcpus inventory {CPU_TOPOLOGY}"
     ),
@@ -48,13 +49,17 @@ COSTS = {
     r"sys/devices/system/node/(nodeN/(distance|vmstat)|possible)": ("", "numa_topology"),
     r"sys/bus/pci/devices/ADDRESS/numa_node": ("", f"disks {DEVICES}"),
     r"sys/bus/pci/devices.*": ("pci gpus", DEVICES),
-    r"sys/class/(net|mdev_bus).*": ("pci", DEVICES),
+    r"sys/class/mdev_bus.*": ("pci", DEVICES),
+    r"sys/class/net/.*/device/driver": ("", "system"),
+    r"sys/class/net/.*/operstate": ("", ""),
+    r"sys/class/net/.*/speed": ("", "system"),
+    r"sys/class/net.*": ("pci", f"{DEVICES} system"),
 }  # fmt: skip
 """Facts and columns that a file describes; `docs/drivers.md` has the same for operators."""
 
 FREE_TEXT = re.compile(
     r"proc/(cpuinfo|version|sys/kernel/.*|device-tree/model)|(usr/lib|etc)/.*|.*/dmi/id/.*"
-    r"|.*/block/.*/(model|serial|vpd_pgN|rotational|hidden)"
+    r"|.*/block/.*/(model|serial|vpd_pgN|rotational|hidden)|.*/net/.*/device/driver"
 )
 """Text that is displayed as it is: no content of such a file is wrong."""
 

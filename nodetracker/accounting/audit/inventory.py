@@ -16,7 +16,6 @@ from nodetracker.model.host import (
     HypervisorInfo,
     MemoryInfo,
     StorageInfo,
-    SystemInfo,
 )
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology
@@ -156,26 +155,6 @@ def mdev_types_column(found: Mapping[str, Sequence[MdevType]]) -> dict[str, Any]
             for kind in kinds
         }
         for address, kinds in sorted(found.items())
-    }
-
-
-def system_columns(system: SystemInfo) -> dict[str, Any]:
-    """Build the columns of the system fact."""
-    return {
-        "os_type": system.os_type,
-        "os": system.os,
-        "kernel_version": system.kernel_version,
-        "boot_id": system.boot_id,
-        "booted_at": system.booted_at,
-        "hypervisor_uuid": system.uuid or None,
-        "system": {
-            "hostname": system.hostname,
-            "vendor": system.vendor,
-            "product": system.product,
-            "product_version": system.product_version,
-            "serial": system.serial,
-            "firmware_version": system.firmware_version,
-        },
     }
 
 

@@ -18,6 +18,7 @@ from nodetracker.accounting.audit.reading_warnings import (
     list_cpu_set_warnings,
     list_reading_warnings,
 )
+from nodetracker.accounting.audit.system import system_columns
 from nodetracker.accounting.audit.topology import list_cell_cpus
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
@@ -219,7 +220,7 @@ def _known_columns(
     if snapshot.gpus.value is not None:
         columns |= inventory.gpu_columns(snapshot.gpus.value)
     if snapshot.system.value is not None:
-        columns |= inventory.system_columns(snapshot.system.value)
+        columns |= system_columns(snapshot.system.value, before.system)
         if columns["boot_id"] == before.boot_id and before.booted_at is not None:
             columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
     if snapshot.engine is None:

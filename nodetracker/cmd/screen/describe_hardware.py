@@ -10,13 +10,14 @@ from nodetracker.cmd.screen.describe_state import draw_labeled
 from nodetracker.cmd.screen.lines import Line, Piece, Style, line_width, make_line
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.cmd.screen.values import count_noun, render_mib
+from nodetracker.cmd.screen.values import count_noun, render_mib, render_speed
 from nodetracker.model.node import NodeValues
 from nodetracker.units import KIB_PER_MIB
 
 _WORDS = {CpuUse.HOST: "of the host"}
 _MOST_CELLS = 8
 _MOST_DISKS = 6
+_MOST_NICS = 6
 _MOST_POOLS = 6
 _MOST_USERS = 3
 _MOST_DRAWN = 192
@@ -35,7 +36,8 @@ def draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
     system = values.system
     product = " ".join(filter(None, (system.get("vendor"), system.get("product"))))
     serial = f"serial {system['serial']}" if system.get("serial") else ""
-    firmware = system.get("firmware_version")
+    version = system.get("firmware_version")
+    firmware = f"firmware {version}" if version else ""
     engine = " ".join(filter(None, (values.engine.get("name"), values.engine.get("version"))))
     hypervisor = " ".join(
         filter(None, (values.hypervisor_type, _render_version(values.hypervisor_version)))
@@ -43,15 +45,17 @@ def draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
     disks = ", ".join(
         f"{disk['name']} {render_mib(disk.get('size_mb'))}" for disk in values.disks[:_MOST_DISKS]
     )
+    nics = _render_nics(system.get("nics", ()), terminal)
+    software = ", ".join(filter(None, (values.os, values.kernel_version)))
+    hypervisors = ", ".join(filter(None, (hypervisor, engine)))
     return draw_labeled(
         [
-            ("Product", ", ".join(filter(None, (product, serial)))),
-            ("Firmware", firmware or ""),
+            ("Product", ", ".join(filter(None, (product, serial, firmware)))),
             ("CPU", _render_cpu(values)),
+            ("Caches", _render_caches(system.get("caches", ()))),
             ("Memory", f"{render_mib(values.memory_mb)}{f'; disks {disks}' if disks else ''}"),
-            ("System", ", ".join(filter(None, (values.os, values.kernel_version)))),
-            ("Hypervisor", ", ".join(filter(None, (hypervisor, engine)))),
-            ("Address", values.host_ip),
+            ("Network", "; ".join(filter(None, (values.host_ip, nics)))),
+            ("System", "; ".join(filter(None, (software, hypervisors)))),
         ],
         terminal,
     )
@@ -162,6 +166,34 @@ def _render_cpu(values: NodeValues) -> str:
     ]
     model = info.get("model") or values.architecture
     return ", ".join(filter(None, (model, " x ".join(parts))))
+
+
+def _render_caches(caches: Sequence[Mapping[str, Any]]) -> str:
+    """Return the caches as lscpu names them.
+
+    >>> _render_caches([{"level": 1, "kind": "data", "size_kb": 32, "count": 16}])
+    '16 x 32 KiB L1d'
+    """
+    texts = []
+    for cache in caches:
+        size = cache["size_kb"]
+        shown = f"{size} KiB" if size < KIB_PER_MIB else render_mib(size / KIB_PER_MIB)
+        suffix = "" if cache["kind"] == "unified" else cache["kind"][0]
+        texts.append(f"{cache['count']} x {shown} L{cache['level']}{suffix}")
+    return ", ".join(texts)
+
+
+def _render_nics(nics: Sequence[Mapping[str, Any]], terminal: Terminal) -> str:
+    """Return the first interfaces, those of equal speed and driver together."""
+    names: dict[str, list[str]] = {}
+    for nic in nics[:_MOST_NICS]:
+        driver = f" ({nic['driver']})" if nic["driver"] else ""
+        names.setdefault(f"{render_speed(nic['speed_mbps'])}{driver}", []).append(nic["name"])
+    texts = [f"{' '.join(found)} {text}" for text, found in names.items()]
+    if len(nics) > _MOST_NICS:
+        dots = "…" if terminal.has_unicode else "..."
+        texts.append(f"{dots} {len(nics) - _MOST_NICS} more")
+    return ", ".join(texts)
 
 
 def _render_version(version: int) -> str:

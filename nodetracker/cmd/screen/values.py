@@ -60,6 +60,17 @@ def render_gib(gib: float | None) -> str:
     return NONE if gib is None else render_mib(gib * MIB_PER_GIB)
 
 
+def render_speed(mbps: int | None) -> str:
+    """Return the speed of a link.
+
+    >>> [render_speed(mbps) for mbps in (100, 2500, 25000, None)]
+    ['100 Mbit/s', '2.5 Gbit/s', '25 Gbit/s', 'speed unknown']
+    """
+    if mbps is None:
+        return "speed unknown"
+    return f"{mbps} Mbit/s" if mbps < 1000 else f"{render_amount(mbps / 1000)} Gbit/s"
+
+
 def render_percent(part: float, whole: float) -> str:
     """Return a share in whole percent; of nothing it is "-".
 

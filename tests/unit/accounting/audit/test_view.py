@@ -8,7 +8,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.fact import Fact, FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
-from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo, SystemInfo
+from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, Nic, StorageInfo, SystemInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import MdevType, PciDevice, track_device
@@ -198,6 +198,27 @@ def test_the_boot_time_is_kept_while_the_boot_id_is_the_same():
     next_boot = account(snapshot("b2", 100), stored, Policy(), NOW)
     assert same_boot.values == first.values
     assert next_boot.values.booted_at == NOW + timedelta(seconds=100)
+
+
+def test_a_link_that_goes_down_and_up_changes_nothing():
+    def read(*nics, stored=None):
+        system = SystemInfo("h", "linux", "Debian", "6.1", nics=nics)
+        return account(make_snapshot(system=fresh(SOURCE, system)), stored, Policy(), NOW).values
+
+    def record(values):
+        return dataclasses.replace(make_stored(), values=values)
+
+    up, other = Nic("eth0", "0000:81:00.0", "ixgbe", 10000), Nic("eth1", None, "virtio_net")
+    first = read(up, other)
+    down = read(dataclasses.replace(up, speed_mbps=None), other, stored=record(first))
+    assert down == first
+    assert [nic["speed_mbps"] for nic in down.system["nics"]] == [10000, None]
+    slower = read(dataclasses.replace(up, speed_mbps=1000), other, stored=record(down))
+    assert slower.system["nics"][0]["speed_mbps"] == 1000
+    replaced = read(Nic("eth0", "0000:c1:00.0", "mlx5_core"), stored=record(down))
+    assert replaced.system["nics"] == [
+        {"name": "eth0", "address": "0000:c1:00.0", "driver": "mlx5_core", "speed_mbps": None}
+    ]
 
 
 ENGINE = ContainerEngine(
