@@ -91,6 +91,43 @@ def test_a_deleted_nodes_tree_goes_with_its_consumers_parts(deleted) -> None:
     assert list(deleted.remover.remove_due(URGENT)) == []
 
 
+class KilledError(BaseException):
+    """The process was killed; nothing after the request runs."""
+
+
+def test_a_process_that_is_killed_after_any_write_leaves_the_rest_to_the_next(
+    deleted, monkeypatch
+) -> None:
+    writes = []
+
+    def kill_after(name):
+        original = getattr(deleted.client, name)
+
+        def write(*arguments):
+            original(*arguments)
+            writes.append(name)
+            raise KilledError
+
+        monkeypatch.setattr(deleted.client, name, write)
+
+    kill_after("write_consumers")
+    kill_after("delete_provider")
+    query = RemovalQuery(is_urgent=True, lease_seconds=0)  # no waiting for the dead one's lease
+    for _ in range(3):
+        with pytest.raises(KilledError):
+            list(ProviderRemover(deleted.client, deleted.store).remove_due(query))
+    assert writes == ["write_consumers", "delete_provider", "delete_provider"]
+    assert [r.error for r in ProviderRemover(deleted.client, deleted.store).remove_due(query)] == [
+        None
+    ]
+    assert not deleted.exists(deleted.root)
+    assert not deleted.exists(deleted.child)
+    assert deleted.client.read_consumer(deleted.own) is None
+    shared = deleted.client.read_consumer(deleted.shared)
+    assert shared.resources == {deleted.elsewhere: {"VCPU": 1}}
+    assert deleted.store.list_provider_removals() == []
+
+
 def test_a_provider_that_does_not_exist_is_done(deleted) -> None:
     list(deleted.remover.remove_due(URGENT))
     assert deleted.remover.remove(deleted.root) is None
