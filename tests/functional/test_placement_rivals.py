@@ -1,0 +1,61 @@
+"""Two agents that report nodes of one name to the same placement."""
+
+import json
+import uuid
+
+import pytest
+
+from tests.functional.test_placement_commands import Cloud
+from tests.programs import wait_until
+
+
+@pytest.fixture
+def rivals(tmp_path, placement):
+    """Return two hosts with databases of their own whose nodes have one name."""
+    first, second = Cloud(tmp_path / "a", placement), Cloud(tmp_path / "b", placement)
+    second.name = first.name
+    second.write(first.name, vcpus=4)
+    for cloud in (first, second):
+        cloud.programs.configure(
+            "service_down_time = 9999\n" + placement.configuration(), update_resources_interval=1
+        )
+    first.audit_once()
+    body = {"workload": {"uuid": str(uuid.uuid4())}, "resources": {"VCPU": 2}}
+    request = tmp_path / "claim.json"
+    request.write_text(json.dumps(body))
+    done = first.programs.manage("claim", "create", str(request), "--host", "host-1")
+    assert done.returncode == 0, done.stderr
+    return first, second
+
+
+def list_conflicts(cloud):
+    return [
+        warning["message"]
+        for warning in cloud.programs.ask("warning", "list")
+        if warning["kind"] == "placement_name_conflict"
+    ]
+
+
+def test_the_second_one_warns_and_takes_over_only_by_adoption(rivals) -> None:
+    first, second = rivals
+    with first.programs.start(), second.programs.start() as agent:
+        owner = first.uuid
+        wait_until(lambda: first.read(owner) and first.read(owner)[-1]["allocations"], 60)
+        agent.wait_for("is ready")
+        other = second.uuid
+        wait_until(lambda: list_conflicts(second), 60, 0.5)
+        (message,) = list_conflicts(second)
+        for part in (owner, other, "1 consumers", "placement adopt host-1", "placement heal"):
+            assert part in message
+        assert list_conflicts(first) == []
+        before = first.read(owner)
+        planned = second.manage("heal", "--dry-run", code=1)
+        assert planned[0]["result"].startswith("kept: ")
+        assert second.manage("heal", code=1)[0]["result"] == planned[0]["result"]
+        assert second.manage("adopt", "host-1", "--dry-run")[0]["uuid"] == owner
+        assert (second.uuid, second.read(other), first.read(owner)) == (other, None, before)
+    with second.programs.start():
+        second.manage("adopt", "host-1")
+        assert second.uuid == owner
+        wait_until(lambda: second.read(owner)[1]["inventories"]["VCPU"]["total"] == 4, 60)
+        wait_until(lambda: not list_conflicts(second), 60, 0.5)
