@@ -46,7 +46,6 @@ export const abortOf = (about, { uuid, state }, name) => state !== "released" &&
   effect: `The claim of ${name} is released. A guest that runs still counts, without a claim.`,
 };
 
-// Render the dialog of an action.
 export function Ask({ action, node, onClose }) {
   const { title, effect, method, path, body, hasReason, isDangerous, leadsTo } = action;
   const dialog = useRef(null);
@@ -67,7 +66,7 @@ export function Ask({ action, node, onClose }) {
     if (leadsTo) navigate(leadsTo);
   };
   return html`<dialog ref=${dialog} aria-labelledby="ask" onCancel=${close}>
-    <${RequestForm} button=${title} isDangerous=${isDangerous} send=${send} onDone=${finish} onCancel=${close}>
+    <${RequestForm} submit=${title} isDangerous=${isDangerous} send=${send} onDone=${finish} onCancel=${close}>
       <h2 id="ask">${title}</h2>
       <p>Host <strong><bdi>${node.host}</bdi></strong>, node <strong><bdi>${node.hypervisor_hostname}</bdi></strong></p>
       <p>${effect}</p>

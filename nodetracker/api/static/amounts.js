@@ -1,22 +1,20 @@
 // Amounts of resources: reserved, claimed, unclaimed and free, and what may be used, the limit.
 import { amount, amountOf, join, RESOURCES } from "./format.js";
 import { html } from "./preact.js";
-import { Legend } from "./widgets.js";
+import { legend } from "./widgets.js";
 
 const PARTS = ["reserved", "claimed", "unclaimed"];
 
-// Return what is used of a resource: everything that is not free.
 export const usedOf = ({ total, free }) => total - free;
 
 // Return the used share of what may be used; above 1 it is overcommitted beyond its ratio.
 export const fillOf = (use) => (use.limit > 0 ? usedOf(use) / use.limit : Number(usedOf(use) > 0));
 
-// Return the resource classes of some amounts that exist, in order.
 export const listResources = (amounts) =>
   Object.keys(RESOURCES).filter((name) => amounts[name].limit > 0 || usedOf(amounts[name]) > 0);
 
-// Render a bar, with a mark where capacity ends. Without a label, the text beside it has to say the same.
-export function Bar({ use, label }) {
+// A bar, with a mark where capacity ends. Without a label, the text beside it has to say the same.
+export function bar(use, label) {
   const whole = Math.max(use.limit, use.total, usedOf(use)) || 1;
   const draw = (name, x, width) => html`<rect class=${`part-${name}`} x=${x} width=${width} height="10" />`;
   let x = 0;
@@ -31,7 +29,7 @@ export function Bar({ use, label }) {
   </svg>`;
 }
 
-function Total({ resource, use }) {
+function total(resource, use) {
   const show = (value) => amount(resource, value);
   const left = use.limit - usedOf(use);
   const used = `${amountOf(resource, usedOf(use), use.limit)} used`;
@@ -41,17 +39,12 @@ function Total({ resource, use }) {
     left < 0 ? `${show(-left)} over` : `${show(left)} left`,
   ]);
   const { name } = RESOURCES[resource];
-  return html`<div class="total">
-    <h2>${name}</h2>
-    <${Bar} use=${use} label=${`${name}: ${used}, ${rest}`} />
-    <p>${used}<br /><span class="quiet">${rest}</span></p>
-  </div>`;
+  return html`<div class="total" key=${name}><h2>${name}</h2>${bar(use, `${name}: ${used}, ${rest}`)}
+    <p>${used}<br /><span class="quiet">${rest}</span></p></div>`;
 }
 
 const sample = (part) => html`<span class=${`swatch part-${part}`}></span>`;
 
-// Render totals of amounts, with the legend of all bars.
-export const Totals = ({ amounts }) => html`<div class="totals">
-    ${listResources(amounts).map((name) => html`<${Total} key=${name} resource=${name} use=${amounts[name]} />`)}
-  </div>
-  <${Legend} of=${[...[...PARTS, "free"].map((part) => [sample(part), part]), [sample("mark"), "capacity"]]} />`;
+// Totals of amounts, with the legend of all bars.
+export const totals = (amounts) => html`<div class="totals">${listResources(amounts).map((name) => total(name, amounts[name]))}</div>
+  ${legend([...[...PARTS, "free"].map((part) => [sample(part), part]), [sample("mark"), "capacity"]])}`;

@@ -37,7 +37,6 @@ function explain(status, text) {
   }
 }
 
-// Return the path of a list's next page, null for the last one.
 export function nextOf(data) {
   const link = data?.links?.find(({ rel }) => rel === "next");
   if (!link) return null;
@@ -131,7 +130,6 @@ export function usePoll(path, key) {
   return poll;
 }
 
-// Ask for everything that is shown again, e.g. after a change.
 export function refreshAll() {
   for (const poll of polls.values()) if (poll.isActive) poll.ask();
 }
@@ -147,5 +145,4 @@ export function useOutage() {
 // Return {version, user, rules, …}: who the user is and may do what; null before the answer.
 export const useAbout = () => usePoll("/v1/about", 0).data;
 
-// Return whether a rule such as nodetracker:services:update allows the user.
 export const isAllowed = (about, rule) => about?.rules.includes(rule) ?? false;

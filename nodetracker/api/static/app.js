@@ -4,10 +4,10 @@ import { Fit } from "./fit.js";
 import { join, time } from "./format.js";
 import { Changes, Moves, Services, Warnings } from "./lists.js";
 import { NodePage } from "./node.js";
-import { countNodes, findProblems, Overview, praise } from "./overview.js";
+import { findProblems, Overview, praise } from "./overview.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
-import { announce, RequestForm, setNow } from "./widgets.js";
+import { announce, button, link, RequestForm, select, setNow } from "./widgets.js";
 import { Search } from "./workloads.js";
 
 // The views of the menu, by path; the title is the heading, the name (by default the same) in the menu.
@@ -38,7 +38,6 @@ function findView(path) {
   return uuid ? { title: "Node", view: NodePage, hasHeading: true, uuid } : VIEWS[path];
 }
 
-// Show a level in the icon of the tab.
 function setIcon(level) {
   const [sign, color] = ICONS[level];
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="${color}"/>
@@ -52,7 +51,7 @@ function useTab(title) {
   const { data, error } = usePoll("/v1/overview");
   const problems = useMemo(() => (data ? findProblems(data) : []), [data]);
   useMemo(() => data && setNow(data.now), [data?.now]);
-  const words = data ? join(problems.map(({ text }) => text)) || praise(countNodes(data)) : "";
+  const words = data ? join(problems.map(({ text }) => text)) || praise(data) : "";
   const level = data && !error ? problems[0]?.level ?? "good" : "unknown";
   useEffect(() => {
     document.title = join([words, title, "nodetracker"], " – ");
@@ -75,13 +74,12 @@ function View({ view, uuid }) {
   return html`<p class="error" role="alert">This view failed: ${error.message}. Reload the page to try again.</p>`;
 }
 
-// Render the form of a session.
 function Login() {
   const send = (form) => {
     const filled = [...form].filter(([, value]) => value);
     return request("/v1/session", { method: "POST", body: Object.fromEntries(filled) });
   };
-  return html`<${RequestForm} class="login" button="Log in" send=${send} onDone=${() => location.reload()}>
+  return html`<${RequestForm} class="login" submit="Log in" send=${send} onDone=${() => location.reload()}>
     <h1>Log in</h1>${LOGIN_FIELDS.map(({ title, ...field }) => html`<label>${title} <input ...${field} /></label>`)}
   <//>`;
 }
@@ -99,7 +97,6 @@ function loadTheme() {
   }
 }
 
-// Render the switch between light and dark, by default the system's choice.
 function ThemeSwitch() {
   const [name, setName] = useState(loadTheme);
   useLayoutEffect(() => {
@@ -110,11 +107,7 @@ function ThemeSwitch() {
       // it lasts until the page is left
     }
   }, [name]);
-  return html`<label class="theme">Theme
-    <select value=${name} onChange=${({ target }) => setName(target.value)}>
-      ${THEMES.map((each) => html`<option value=${each}>${each}</option>`)}
-    </select>
-  </label>`;
+  return html`<span class="theme">${select("Theme", name, THEMES.map((each) => [each, each]), ({ target }) => setName(target.value))}</span>`;
 }
 
 function App() {
@@ -141,7 +134,7 @@ function App() {
         <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${name}</a>`)}</nav>`}
       <span class="user">
         ${about && html`<bdi>${about.user}</bdi>`}
-        ${about?.has_session && html`<button type="button" onClick=${logOut}>Log out</button>`}
+        ${about?.has_session && button("Log out", logOut)}
         <${ThemeSwitch} />
       </span>
     </header>
@@ -150,7 +143,7 @@ function App() {
       ${!found?.hasHeading && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
       ${found
         ? html`<${View} key=${path} ...${found} />`
-        : html`<p>No view has this address. <a href=${hrefOf("/")}>Go to the overview.</a></p>`}`}
+        : html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`}`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;
 }

@@ -2,7 +2,7 @@
 import { usePoll } from "./api.js";
 import { age, time } from "./format.js";
 import { html, useMemo } from "./preact.js";
-import { Table } from "./table.js";
+import { column, Table } from "./table.js";
 import { serverNow } from "./widgets.js";
 import { AMOUNTS } from "./workloads.js";
 
@@ -31,7 +31,7 @@ function periodOf(claims, now) {
 }
 
 // The bar of a claim: held hatched until it expires, confirmed full, released open-ended.
-function Span({ claim: { state, created_at, updated_at, expires_at }, period: [first, last], now }) {
+function span({ state, created_at, updated_at, expires_at }, [first, last], now) {
   const place = (at) => ((at - first) / (last - first)) * WIDTH;
   const start = Date.parse(created_at);
   const x = Math.max(0, place(start));
@@ -59,13 +59,12 @@ export function Claims({ claims, ownerOf, actionOf }) {
   const now = serverNow();
   const period = periodOf(claims, now);
   const columns = [
-    { id: "owner", title: "Workload", cell: (_, claim) => ownerOf(claim) },
-    { id: "state", title: "State", cell: (_, claim) => `${stateOf(claim, now)}${claim.kind === "move" ? ", move" : ""}` },
-    { id: "created_at", title: "Since", cell: time },
-    { id: "span", title: `${time(period[0])} to ${period[1] > now ? time(period[1]) : "now"}`,
-      cell: (_, claim) => html`<${Span} claim=${claim} period=${period} now=${now} />` },
+    column("owner", "Workload", (_, claim) => ownerOf(claim)),
+    column("state", "State", (_, claim) => `${stateOf(claim, now)}${claim.kind === "move" ? ", move" : ""}`),
+    column("created_at", "Since", time),
+    column("span", `${time(period[0])} to ${period[1] > now ? time(period[1]) : "now"}`, (_, claim) => span(claim, period, now)),
     ...AMOUNTS,
-    ...(actionOf ? [{ id: "action", title: "Action", cell: (_, claim) => actionOf(claim) }] : []),
+    ...(actionOf ? [column("action", "Action", (_, claim) => actionOf(claim))] : []),
   ];
   return html`<div class="claims"><${Table} isFixed caption="Claims, newest first" columns=${columns} rows=${claims}
     empty="No claim yet." /></div>`;

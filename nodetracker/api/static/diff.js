@@ -1,5 +1,6 @@
 // Differences of the history as readable lines: "memory_mb 65536 → 131072".
 import { html } from "./preact.js";
+import { folded, list } from "./widgets.js";
 
 const FEW = 6;
 const KEYS = ["id", "size_kb", "uuid", "address", "name"]; // by which items of lists are matched
@@ -49,13 +50,12 @@ function linesOf([column, change]) {
   return NOUNS[column] ? compareItems(NOUNS[column], change) : [{ name: column, text: render(change) }];
 }
 
-const Lines = ({ lines }) => html`<ul class="diff">${lines.map(({ name, text, before, after }) => html`<li>
-  <code>${name}</code> ${text ?? html`<del>${before}</del> → <ins>${after}</ins>`}</li>`)}</ul>`;
+const show = (lines) => list(lines.map(({ name, text, before, after }) => html`<code>${name}</code> ${text
+  ?? html`<del>${before}</del> → <ins>${after}</ins>`}`), "diff");
 
-// Render the diff of an entry of the history; what is more than a few lines is folded.
-export function DiffList({ diff }) {
+// The diff of an entry of the history; what is more than a few lines is folded.
+export function diffList(diff) {
   const lines = Object.entries(diff).flatMap(linesOf);
   const rest = lines.slice(FEW);
-  return html`<${Lines} lines=${lines.slice(0, FEW)} />
-    ${rest.length > 0 && html`<details><summary>${rest.length} more</summary><${Lines} lines=${rest} /></details>`}`;
+  return [show(lines.slice(0, FEW)), rest.length > 0 && folded(`${rest.length} more`, show(rest))];
 }

@@ -3,8 +3,8 @@ import { usePoll } from "./api.js";
 import { amount, number, plural } from "./format.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
-import { NODE, Table } from "./table.js";
-import { ErrorText, NodeLink, QueryForm, Section } from "./widgets.js";
+import { HOST, NODE, numeric, Table } from "./table.js";
+import { answer, list, NodeLink, QueryForm, quiet, Section } from "./widgets.js";
 
 const FIELDS = [
   { name: "cpus", title: "CPUs", resource: "VCPU" },
@@ -22,51 +22,44 @@ const CHECKS = {
 const LIMIT = 100;
 
 function columnsFor(wanted) {
-  const leftColumn = (id, title, resource) => ({
-    id, title, isNumeric: true,
-    cell: (free) => html`${amount(resource, free)}<span class="quiet"> → ${amount(resource, free - (wanted.get(resource) ?? 0))}</span>`,
-  });
+  const left = (resource) => (free) =>
+    html`${amount(resource, free)}<span class="quiet"> → ${amount(resource, free - (wanted.get(resource) ?? 0))}</span>`;
   return [
     NODE,
-    { id: "host", title: "Host" },
-    leftColumn("free_vcpus", "CPUs left", "VCPU"),
-    leftColumn("free_memory_mb", "Memory left", "MEMORY_MB"),
-    leftColumn("free_disk_gb", "Disk left", "DISK_GB"),
+    HOST,
+    numeric("free_vcpus", "CPUs left", left("VCPU")),
+    numeric("free_memory_mb", "Memory left", left("MEMORY_MB")),
+    numeric("free_disk_gb", "Disk left", left("DISK_GB")),
   ];
 }
 
-const Excluded = ({ excluded: { total_nodes: total, checks, nearest } }) => html`<${Section} title="What excludes the others">
+const excludedNodes = ({ total_nodes: total, checks, nearest }) => html`<${Section} title="What excludes the others">
   ${checks.length === 0
-    ? html`<p class="quiet">${total === 0 ? "The fleet has no node." : "Nothing: every node fits."}</p>`
-    : html`<ul>${checks.map(({ check, nodes, is_lower_bound }) => html`<li>
-        ${is_lower_bound && "at least "}${number(nodes)} of ${plural(total, "node")} ${CHECKS[check] ?? check}</li>`)}</ul>`}
-  ${nearest && html`<p>The nearest is <${NodeLink} ...${nearest} /> of <bdi>${nearest.host}</bdi>:</p>
-    <ul>${nearest.reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`}
+    ? quiet(total === 0 ? "The fleet has no node." : "Nothing: every node fits.")
+    : list(checks.map(({ check, nodes, is_lower_bound: isLower }) =>
+      `${isLower ? "at least " : ""}${number(nodes)} of ${plural(total, "node")} ${CHECKS[check] ?? check}`))}
+  ${nearest && html`<p>The nearest is <${NodeLink} ...${nearest} /> of <bdi>${nearest.host}</bdi>:</p>${list(nearest.reasons)}`}
 <//>`;
 
 function Candidates({ wanted, traits }) {
   const resources = [...wanted].map(([name, value]) => `${name}:${value}`);
   const required = traits && `&required=${encodeURIComponent(traits)}`;
-  const { data, error } = usePoll(`/v1/candidates?limit=${LIMIT}&resources=${resources}${required}`, 0);
-  if (error) return html`<${ErrorText} error=${error} />`;
-  if (!data) return html`<p class="quiet">Looking…</p>`;
-  const { candidates, excluded } = data;
-  return html`<${Section} id="fit" title=${`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`}>
+  const poll = usePoll(`/v1/candidates?limit=${LIMIT}&resources=${resources}${required}`, 0);
+  return answer(poll, ({ candidates, excluded }) => html`<${Section} id="fit" title=${`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`}>
       ${candidates.length > 0 && html`<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsFor(wanted)} />`}
     <//>
-    ${excluded && html`<${Excluded} excluded=${excluded} />`}`;
+    ${excluded && excludedNodes(excluded)}`, "Looking…");
 }
 
-// Render the view.
 export function Fit() {
   const { query } = useLocation();
   const amounts = FIELDS.map(({ name, resource, factor = 1 }) => [resource, Math.round(Number(query[name] ?? 0) * factor)]);
   const wanted = amounts.filter(([, value]) => value > 0);
   const traits = (query.traits ?? "").split(/[\s,]+/).filter(Boolean).join();
-  return html`<${QueryForm} button="Find nodes">
+  return html`<${QueryForm} submit="Find nodes">
       ${FIELDS.map(({ name, title }) => html`<label>${title}
         <input type="number" name=${name} min="0" step="any" defaultValue=${query[name]} /></label>`)}
       <label class="grow">Traits <input name="traits" placeholder="HW_CPU_X86_AVX2, CUSTOM_…" defaultValue=${query.traits} /></label>
     <//>
-    ${wanted.length > 0 && html`<${Candidates} key=${[wanted, traits]} wanted=${new Map(wanted)} traits=${traits} />`}`;
+    ${wanted.length > 0 && html`<${Candidates} wanted=${new Map(wanted)} traits=${traits} />`}`;
 }

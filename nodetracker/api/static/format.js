@@ -13,7 +13,6 @@ export const RESOURCES = {
   DISK_GB: { name: "Disk", noun: "disk", unit: "GiB" },
 };
 
-// Return what is not empty or false of some words, as a list.
 export const join = (words, separator = ", ") => words.filter(Boolean).join(separator);
 
 // Return a number: "1,235", and below 100 with one decimal, "12.5".
@@ -31,7 +30,6 @@ function scaleOf(resource, value) {
   return [1024 ** step, ` ${UNITS[first + step]}`];
 }
 
-// Return an amount of a resource class with its unit: "1.5 GiB", "12".
 export function amount(resource, value) {
   const [factor, unit] = scaleOf(resource, value);
   return number(value / factor) + unit;

@@ -1,75 +1,65 @@
 // The views that are one list of the API.
 import { nextOf, usePoll } from "./api.js";
-import { DiffList } from "./diff.js";
-import { number } from "./format.js";
+import { diffList } from "./diff.js";
 import { html } from "./preact.js";
-import { hrefOf, useLocation } from "./router.js";
-import { ago, NODE, Table } from "./table.js";
-import { Answer, Choice, Mark, Name, NodeLink, State } from "./widgets.js";
+import { useLocation } from "./router.js";
+import { column, HOST, NODE, numeric, Table } from "./table.js";
+import { ago, answer, bdi, Choice, link, mark, NodeLink, states } from "./widgets.js";
 
 const LIMIT = 1000;
 const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
 
-const HOST = { id: "host", title: "Host" };
-
 const SERVICES = [
-  { id: "state", title: "State", value: ({ state, status }) => state + status, cell: (value, row) => html`<${State} of=${row} />` },
-  { id: "binary", title: "Binary" },
+  column("state", "State", (_, row) => states(row), ({ state, status }) => state + status),
+  column("binary", "Binary"),
   HOST,
-  { id: "last_seen_up", title: "Heartbeat", cell: ago },
-  { id: "skew", title: "Clock skew", isNumeric: true, value: ({ clock_skew_seconds: skew }) => skew && Math.abs(skew),
-    cell: (_, { clock_skew_seconds: skew }) => (skew === null ? "unknown" : `${skew.toFixed(1)} s`) },
-  { id: "version", title: "Version" },
-  { id: "disabled_reason", title: "Why disabled" },
+  column("last_seen_up", "Heartbeat", ago),
+  numeric("skew", "Clock skew", (_, { clock_skew_seconds: skew }) => (skew === null ? "unknown" : `${skew.toFixed(1)} s`),
+    ({ clock_skew_seconds: skew }) => Math.abs(skew ?? 0)),
+  column("version", "Version"),
+  column("disabled_reason", "Why disabled"),
 ];
 
 const WARNINGS = [
-  { id: "kind", title: "Kind", cell: (kind) => kind.replaceAll("_", " ") },
+  column("kind", "Kind", (kind) => kind.replaceAll("_", " ")),
   HOST,
   NODE,
-  { id: "message", title: "Message" },
-  { id: "first_seen", title: "Since", cell: ago },
-  { id: "last_seen", title: "Last seen", cell: (at, { resolved_at: end }) => html`${end && "resolved "}${ago(end ?? at)}` },
-  { id: "count", title: "Times", isNumeric: true, cell: number },
+  column("message", "Message"),
+  column("first_seen", "Since", ago),
+  column("last_seen", "Last seen", (at, { resolved_at: end }) => html`${end && "resolved "}${ago(end ?? at)}`),
+  numeric("count", "Times"),
 ];
 
-const placeColumn = (id, title) => ({
-  id, title, value: (row) => `${row[`${id}_host`]}\u0000${row[`${id}_node`]}`,
-  cell: (_, { [`${id}_host`]: host, [`${id}_node`]: nodename }) =>
-    html`<${Name} text=${host} /> / <${NodeLink} host=${host} nodename=${nodename} />`,
-});
+const place = (id, title) => column(
+  id, title, ([host, nodename]) => html`${bdi(host)} / <${NodeLink} host=${host} nodename=${nodename} />`,
+  (row) => [row[`${id}_host`], row[`${id}_node`]],
+);
 
 const MOVES = [
-  { id: "status", title: "Status", cell: (status) => html`<${Mark} word=${status} />` },
-  { id: "migration_type", title: "Type" },
-  { id: "workload_uuid", title: "Workload" },
-  placeColumn("source", "From"),
-  placeColumn("dest", "To"),
-  { id: "created_at", title: "Started", cell: ago },
+  column("status", "Status", (status) => mark(status)),
+  column("migration_type", "Type"),
+  column("workload_uuid", "Workload"),
+  place("source", "From"),
+  place("dest", "To"),
+  column("created_at", "Started", ago),
 ];
 
 const CHANGES = [
-  { id: "at", title: "When", cell: ago },
-  HOST,
-  NODE,
-  { id: "what", title: "What" },
-  { id: "diff", title: "Differences", cell: (diff) => html`<${DiffList} diff=${diff} />` },
+  column("at", "When", ago), HOST, NODE, column("what", "What"), column("diff", "Differences", diffList),
 ];
 
 // Render a list: its first page, and the following ones on demand. noun: the key of its items;
 // next: the title of the link to what follows; the rest is for the table.
 function List({ path, noun, next = "More", ...table }) {
   const { path: view, query: { marker, ...query } } = useLocation();
-  const poll = usePoll(`${path}${path.includes("?") ? "&" : "?"}${new URLSearchParams({ limit: LIMIT, ...(marker && { marker }) })}`);
-  return html`<${Answer} poll=${poll}>${(data) => {
+  const poll = usePoll(`${path}${path.includes("?") ? "&" : "?"}limit=${LIMIT}${marker ? `&marker=${encodeURIComponent(marker)}` : ""}`);
+  return answer(poll, (data) => {
     const following = new URLSearchParams(nextOf(data)?.split("?")[1]).get("marker");
     return html`<${Table} caption=${noun} rows=${data[noun]} ...${table} />
-      <p>${marker && html`<a href=${hrefOf(view, query)}>First</a>`}
-      ${" "}${following && html`<a href=${hrefOf(view, { ...query, marker: following, page: "" })}>${next}</a>`}</p>`;
-  }}<//>`;
+      <p>${marker && link(view, "First", query)} ${following && link(view, next, { ...query, marker: following, page: "" })}</p>`;
+  });
 }
 
-// Render a list with a choice between what is current, and all.
 function CurrentList({ current, ended, path, currentPath, ...list }) {
   const isAll = useLocation().query.all === "true";
   return html`<div class="filters"><${Choice} name="all" title="Show" all=${current} values=${[["true", ended]]} /></div>

@@ -1,20 +1,20 @@
 // A node: its state and amounts, why they are so, what it has and what is on it.
 import { abortOf, Ask, listActions } from "./actions.js";
-import { Totals } from "./amounts.js";
+import { totals } from "./amounts.js";
 import { nextOf, request, useAbout, usePoll } from "./api.js";
 import { Claims, useClaims } from "./claims.js";
-import { Gpus, PciTree } from "./devices.js";
-import { DiffList } from "./diff.js";
+import { gpuList, pciTree } from "./devices.js";
+import { diffList } from "./diff.js";
 import { amount, join, number, plural, RESOURCES, time } from "./format.js";
 import { NumaMap } from "./numa.js";
 import { html, useEffect, useMemo, useState } from "./preact.js";
-import { ago, Table } from "./table.js";
-import { ageOf, Ago, Answer, Mark, Section, State } from "./widgets.js";
-import { WorkloadLink, Workloads } from "./workloads.js";
+import { column, numeric, Table } from "./table.js";
+import { ageOf, ago, answer, button, folded, list, mark, quiet, Section, states } from "./widgets.js";
+import { workloadLink, Workloads } from "./workloads.js";
 
 const versionOf = (version) => [1e6, 1e3, 1].map((unit) => Math.floor(version / unit) % 1000).join(".");
 
-function Summary({ node, service }) {
+function summary(node, service) {
   const { cpu_info: cpu, system, disabled_reason: reason = "" } = node;
   const { cells, sockets, cores, threads } = cpu.topology ?? {};
   const topology = cells && join([
@@ -40,28 +40,24 @@ function Summary({ node, service }) {
 function Warnings({ node }) {
   const { data } = usePoll(`/v1/warnings?host=${encodeURIComponent(node.host)}`);
   const found = data?.warnings.filter(({ nodename }) => !nodename || nodename === node.hypervisor_hostname) ?? [];
-  return found.length > 0 && html`<${Section} title="Warnings"><ul class="plain">
-    ${found.map(({ id, kind, message, first_seen, nodename }) => html`<li key=${id}>
-      <${Mark} word=${kind.replaceAll("_", " ")} level="warning" />
-      <bdi>${message}</bdi> <span class="quiet">${!nodename && "whole host, "}since <${Ago} at=${first_seen} /></span>
-    </li>`)}
-  </ul><//>`;
+  return found.length > 0 && html`<${Section} title="Warnings">${list(found.map(({ kind, message, first_seen, nodename }) => html`
+    ${mark(kind.replaceAll("_", " "), "warning")} <bdi>${message}</bdi>${" "}
+    <span class="quiet">${!nodename && "whole host, "}since ${ago(first_seen)}</span>`), "plain")}<//>`;
 }
 
 const LEVELS = { fresh: "good", held: "warning", unknown: "bad" };
 const FACT_COLUMNS = [
-  { id: "name", title: "Fact" },
-  { id: "state", title: "State", cell: (state) => html`<${Mark} word=${state} level=${LEVELS[state]} />` },
-  { id: "since", title: "Since", cell: ago },
-  { id: "source", title: "Source" },
-  { id: "error", title: "Error" },
+  column("name", "Fact"),
+  column("state", "State", (state) => mark(state, LEVELS[state])),
+  column("since", "Since", ago),
+  column("source", "Source"),
+  column("error", "Error"),
 ];
 
 const listCauses = (causes, show) => causes.map((cause) => show(cause, RESOURCES[cause.resource].noun)).join(", ");
 const listAmounts = (causes, key) => listCauses(causes, (cause, noun) => `${amount(cause.resource, cause[key])} ${noun}`);
 
-// Render the causes of one workload, or of the row.
-function Cause({ causes }) {
+function explain(causes) {
   const [{ workload_uuid: uuid, name, hypervisor }] = causes;
   if (!uuid) {
     const sum = listCauses(causes, ({ resource, difference }, noun) =>
@@ -71,18 +67,16 @@ function Cause({ causes }) {
   const why = hypervisor === null
     ? "and the hypervisor does not list it."
     : `but its guest has ${listAmounts(causes, "hypervisor")}; the larger counts.`;
-  return html`<${WorkloadLink} uuid=${uuid} name=${name} /> has claimed ${listAmounts(causes, "ledger")}, ${why}`;
+  return html`${workloadLink({ uuid, name })} has claimed ${listAmounts(causes, "ledger")}, ${why}`;
 }
 
-const column = (id, title) => ({
-  id, title, isNumeric: true, cell: (value, { resource }) => (value === null ? "–" : amount(resource, value)),
-});
+const used = (id, title) => numeric(id, title, (value, { resource }) => (value === null ? "–" : amount(resource, value)));
 const WHY_COLUMNS = [
-  { id: "resource", title: "Resource", cell: (resource) => RESOURCES[resource]?.name ?? resource },
-  column("row_used", "Row"),
-  column("ledger", "Claims and guests"),
-  column("hypervisor", "Hypervisor"),
-  column("difference", "Difference"),
+  column("resource", "Resource", (resource) => RESOURCES[resource]?.name ?? resource),
+  used("row_used", "Row"),
+  used("ledger", "Claims and guests"),
+  used("hypervisor", "Hypervisor"),
+  used("difference", "Difference"),
 ];
 
 // Render why the usage is what it is: row, claims and hypervisor side by side.
@@ -93,8 +87,8 @@ function Why({ path, generation }) {
   const groups = [...Map.groupBy(all, (cause) => cause.workload_uuid ?? "")].sort(([a], [b]) => Boolean(a) - Boolean(b));
   return html`<${Table} isFixed caption="Usage, reserved amounts included" columns=${WHY_COLUMNS} rows=${data.diff} />
     ${groups.length > 0
-      ? html`<ul>${groups.map(([, causes]) => html`<li><${Cause} causes=${causes} /></li>`)}</ul>`
-      : html`<p><${Mark} word="Row, claims and hypervisor agree." level="good" /></p>`}`;
+      ? list(groups.map(([, causes]) => explain(causes)))
+      : html`<p>${mark("Row, claims and hypervisor agree.", "good")}</p>`}`;
 }
 
 function History({ path, generation }) {
@@ -114,10 +108,10 @@ function History({ path, generation }) {
   if (!data) return null;
   const entries = [...data.history, ...older];
   return html`<ol class="plain history">${entries.map(({ id, at, what, diff }) => html`<li key=${id}>
-      <h3>${time(at)} <span class="quiet">${what}, <${Ago} at=${at} /></span></h3><${DiffList} diff=${diff} />
+      <h3>${time(at)} <span class="quiet">${what}, ${ago(at)}</span></h3>${diffList(diff)}
     </li>`)}</ol>
-    ${entries.length === 0 && html`<p class="quiet">No change.</p>`}
-    ${next && html`<button type="button" onClick=${more}>Older</button>`}`;
+    ${entries.length === 0 && quiet("No change.")}
+    ${next && button("Older", more)}`;
 }
 
 function Node({ node, path }) {
@@ -131,37 +125,35 @@ function Node({ node, path }) {
   const claims = useClaims(path, generation);
   const byOwner = useMemo(() => new Map(workloads?.flatMap((each) => [[each.uuid, each], [each.claim_uuid, each]])), [workloads]);
   const nameOf = useMemo(() => (claim) => byOwner.get(claim.uuid)?.name || claim.workload_name || claim.workload_uuid, [byOwner]);
-  const ownerOf = (uuid) => html`<${WorkloadLink} ...${byOwner.get(uuid) ?? { uuid }} />`;
-  const ownerOfClaim = (claim) => html`<${WorkloadLink} uuid=${claim.workload_uuid} name=${nameOf(claim)} />`;
-  const button = (action, text = action.title, label = text) =>
-    html`<button type="button" key=${label} aria-label=${label} onClick=${() => setAsked(action)}>${text}</button>`;
+  const ownerOf = (uuid) => workloadLink(byOwner.get(uuid) ?? { uuid });
+  const ownerOfClaim = (claim) => workloadLink({ uuid: claim.workload_uuid, name: nameOf(claim) });
+  const ask = (action, text = action.title, label = text) => button(text, () => setAsked(action), { key: label, "aria-label": label });
   const abort = (claim) => abortOf(about, claim, nameOf(claim));
-  const abortButton = (claim) => abort(claim) && button(abort(claim), "Abort", `Abort the claim of ${nameOf(claim)}`);
+  const abortButton = (claim) => abort(claim) && ask(abort(claim), "Abort", `Abort the claim of ${nameOf(claim)}`);
   return html`
     <div class="title"><h1><bdi>${node.hypervisor_hostname}</bdi></h1>
-      <p><${State} of=${{ ...node, freshness: line?.freshness }} /></p>
-      <p class="actions">${listActions(about, node, service).map((action) => button(action))}</p>
+      <p>${states({ ...node, freshness: line?.freshness })}</p>
+      <p class="actions">${listActions(about, node, service).map((action) => ask(action))}</p>
     </div>
     <p class="quiet">Host <bdi>${node.host}</bdi>, <code>${node.uuid}</code></p>
     ${asked && html`<${Ask} action=${asked} node=${node} onClose=${() => setAsked(null)} />`}
-    <${Summary} node=${node} service=${service} />
-    ${line && html`<${Section} title="Resources"><${Totals} amounts=${line.amounts} /><//>`}
+    ${summary(node, service)}
+    ${line && html`<${Section} title="Resources">${totals(line.amounts)}<//>`}
     <${Warnings} node=${node} />
     <${Section} title="Why"><${Why} path=${path} generation=${generation} /><//>
     <${Section} title="NUMA"><${NumaMap} node=${node} claims=${claims} nameOf=${nameOf} /><//>
-    ${gpus.length > 0 && html`<${Section} title="GPUs"><${Gpus} gpus=${gpus} devices=${devices} ownerOf=${ownerOf} /><//>`}
-    ${devices.length > 0 && html`<${Section} title="PCI devices"><${PciTree} devices=${devices} ownerOf=${ownerOf} /><//>`}
+    ${gpus.length > 0 && html`<${Section} title="GPUs">${gpuList(gpus, devices, ownerOf)}<//>`}
+    ${devices.length > 0 && html`<${Section} title="PCI devices">${pciTree(devices, ownerOf)}<//>`}
     <${Section} title="Workloads"><${Workloads} workloads=${workloads} isHere empty="Nothing is on this node." /><//>
     <${Section} title="Claims"><${Claims} claims=${claims} ownerOf=${ownerOfClaim} actionOf=${claims.some(abort) && abortButton} /><//>
     <${Section} title="Facts"><${Table} isFixed caption="Facts" columns=${FACT_COLUMNS} empty="Nothing was read yet."
       rows=${Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }))} /><//>
     <${Section} title="History"><${History} path=${path} generation=${generation} /><//>
-    <${Section} title="Row"><details><summary>All columns, generation ${number(generation)}</summary>
-      <pre tabindex="0">${JSON.stringify(node, null, 2)}</pre></details><//>`;
+    <${Section} title="Row">${folded(`All columns, generation ${number(generation)}`,
+      html`<pre tabindex="0">${JSON.stringify(node, null, 2)}</pre>`)}<//>`;
 }
 
-// Render the view.
 export function NodePage({ uuid }) {
   const path = `/v1/nodes/${encodeURIComponent(uuid)}`;
-  return html`<${Answer} poll=${usePoll(path)}>${(node) => html`<${Node} node=${node} path=${path} />`}<//>`;
+  return answer(usePoll(path), (node) => html`<${Node} node=${node} path=${path} />`);
 }

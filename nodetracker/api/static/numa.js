@@ -1,8 +1,8 @@
 // The NUMA map of a node: a box for each cell with a square for each CPU; threads of a core touch.
-import { Bar } from "./amounts.js";
+import { bar } from "./amounts.js";
 import { amountOf, join, memory, number } from "./format.js";
 import { html, useMemo, useState } from "./preact.js";
-import { announce, Legend } from "./widgets.js";
+import { announce, legend, quiet } from "./widgets.js";
 
 const STATES = {
   pinned: "pinned by a workload",
@@ -19,7 +19,6 @@ const parseCpus = (text) => (text || "").split(",").filter(Boolean).flatMap((par
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 });
 
-// Return numbers as such a list.
 function renderCpus(cpus) {
   const runs = [];
   for (const cpu of cpus.toSorted((a, b) => a - b)) {
@@ -91,21 +90,21 @@ function Cpus({ title, cores }) {
       ${cores.map((core) => html`<span class="core">${core.map(({ id, state, text }) => html`<span key=${id} data-cpu=${id} title=${text}
         class=${`cpu cpu-${state} ${id === current ? "current" : ""}`} onPointerEnter=${() => setCurrent(id)}></span>`)}</span>`)}
     </div>
-    <p class="quiet">${cpus[index]?.text ?? sum}</p>`;
+    ${quiet(cpus[index]?.text ?? sum)}`;
 }
 
 const useOf = (total, reserved, claimed) => ({ total, reserved, claimed, free: total - reserved - claimed, limit: total });
 
-const Memory = ({ cell: { memory: total, memory_usage: placed, mempages } }) => html`<dl class="pages">
+const memoryOf = ({ memory: total, memory_usage: placed, mempages }) => html`<dl class="pages">
   <dt>Memory</dt>
-  <dd><${Bar} use=${useOf(total, 0, placed)} />${total > 0 ? `${amountOf("MEMORY_MB", placed, total)} placed here` : "none"}</dd>
+  <dd>${bar(useOf(total, 0, placed))}${total > 0 ? `${amountOf("MEMORY_MB", placed, total)} placed here` : "none"}</dd>
   ${mempages.slice(1).filter((pages) => pages.total > 0 || pages.used > 0).map(({ size_kb, total, used, reserved }) => html`
     <dt>${memory(size_kb / 1024)} pages</dt>
-    <dd><${Bar} use=${useOf(total, reserved, used)} />
+    <dd>${bar(useOf(total, reserved, used))}
       ${number(used)} of ${number(total)} used${reserved > 0 && `, ${number(reserved)} reserved`}</dd>`)}
 </dl>`;
 
-const Distances = ({ cells }) => html`<table class="distances">
+const distancesOf = (cells) => html`<table class="distances">
   <caption>Distances</caption>
   <thead><tr><td></td>${cells.map(({ id }) => html`<th scope="col">${id}</th>`)}</tr></thead>
   <tbody>${cells.map(({ id, distances }) => html`<tr><th scope="row">${id}</th>
@@ -118,10 +117,10 @@ export function NumaMap({ node, claims, nameOf }) {
   const cells = node.numa_topology.cells ?? [];
   return html`<div class="cells">${boxes.map(({ title, cell, cores }) => html`<div class="cell" key=${title}>
       <h3>${title}${cell?.socket != null && html`<span class="quiet"> · socket ${cell.socket}</span>`}</h3>
-      ${cores.length > 0 ? html`<${Cpus} title=${title} cores=${cores} />` : html`<p class="quiet">no CPUs</p>`}
-      ${cell && html`<${Memory} cell=${cell} />`}
-      ${cell?.networks?.length > 0 && html`<p class="quiet">Networks: ${cell.networks.join(", ")}</p>`}
+      ${cores.length > 0 ? html`<${Cpus} title=${title} cores=${cores} />` : quiet("no CPUs")}
+      ${cell && memoryOf(cell)}
+      ${cell?.networks?.length > 0 && quiet(`Networks: ${cell.networks.join(", ")}`)}
     </div>`)}</div>
-    <${Legend} of=${Object.entries(STATES).map(([state, text]) => [html`<span class=${`cpu cpu-${state}`}></span>`, text])} />
-    ${cells.length > 1 && cells.some(({ distances = {} }) => Object.keys(distances).length > 0) && html`<${Distances} cells=${cells} />`}`;
+    ${legend(Object.entries(STATES).map(([state, text]) => [html`<span class=${`cpu cpu-${state}`}></span>`, text]))}
+    ${cells.length > 1 && cells.some(({ distances = {} }) => Object.keys(distances).length > 0) && distancesOf(cells)}`;
 }

@@ -14,13 +14,11 @@ function read() {
 
 const filledOf = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => value));
 
-// Return the href of a view, for links.
 export function hrefOf(path, query = {}) {
   const text = new URLSearchParams(filledOf(query)).toString();
   return `#${path}${text && `?${text}`}`;
 }
 
-// Return {path, query} of the address.
 export function useLocation() {
   useUpdates(listeners);
   return current;
@@ -33,7 +31,6 @@ export function setQuery(changes) {
   move({ ...current, query: filledOf({ ...current.query, page: "", ...changes }) });
 }
 
-// Go to another view.
 export function navigate(path) {
   location.hash = hrefOf(path);
 }

@@ -1,30 +1,26 @@
 // Tables: sorted by the address, 100 lines at a time, cards on narrow screens.
 //
-// A column is {id, title, value, cell, isNumeric}: value(row) is sorted by (default: the row's value of
-// that id) and cell(value, row) shown (default: its text). Equal rows are not rendered again.
+// In a column, value(row) is sorted by and cell(value, row) shown. Equal rows are not rendered again.
 import { number, plural } from "./format.js";
 import { Component, html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
-import { Ago, Name, NodeLink } from "./widgets.js";
+import { bdi, button, NodeLink, nodeLink } from "./widgets.js";
 
 const LINES = 100;
 const ORDERS = { ascending: "▲", descending: "▼" };
 
 const collator = new Intl.Collator("en", { numeric: true });
 
-// Return a cell of a time of the API.
-export const ago = (at) => html`<${Ago} at=${at} />`;
+export const column = (id, title, cell = bdi, value = (row) => row[id]) => ({ id, title, cell, value });
+export const numeric = (id, title, cell = number, value = undefined) => ({ ...column(id, title, cell, value), isNumeric: true });
 
-// Return a cell of a text.
-export const text = (value) => html`<${Name} text=${value} />`;
+export const HOST = column("host", "Host");
 
-// The column of the nodes of rows with host and nodename, or with host alone.
-export const NODE = {
-  id: "node", title: "Node", value: ({ nodename }) => nodename,
-  cell: (nodename, row) => (nodename ? html`<${NodeLink} uuid=${row.node_uuid} host=${row.host} nodename=${nodename} />` : "whole host"),
-};
-
-const valueOf = ({ id, value }, row) => (value ? value(row) : row[id]);
+// The column of the nodes of rows with host and nodename, and perhaps node_uuid; without nodename of hosts.
+export const NODE = column("node", "Node", (nodename, { node_uuid: uuid, host }) => {
+  if (uuid) return nodeLink(uuid, nodename);
+  return nodename ? html`<${NodeLink} host=${host} nodename=${nodename} />` : "whole host";
+}, ({ nodename }) => nodename);
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
@@ -33,13 +29,11 @@ function compare(a, b) {
 
 // Return the rows in the order of a column: "cpu", or "-cpu" for descending.
 function sortRows(rows, columns, sort) {
-  const column = columns.find(({ id }) => id === sort.replace("-", ""));
-  if (!column) return rows;
+  const by = columns.find(({ id }) => id === sort.replace("-", ""));
+  if (!by) return rows;
   const sign = sort.startsWith("-") ? -1 : 1;
-  return rows
-    .map((row) => [valueOf(column, row), row])
-    .sort(([a], [b]) => sign * compare(a, b))
-    .map(([, row]) => row);
+  const pairs = rows.map((row) => [by.value(row), row]).sort(([a], [b]) => sign * compare(a, b));
+  return pairs.map(([, row]) => row);
 }
 
 class Row extends Component {
@@ -48,31 +42,26 @@ class Row extends Component {
   }
 
   render({ row, columns, classOf }) {
-    return html`<tr class=${classOf?.(row)}>${columns.map((column) => html`<td data-title=${column.title}
-      class=${column.isNumeric && "number"}>${(column.cell ?? text)(valueOf(column, row), row)}</td>`)}</tr>`;
+    return html`<tr class=${classOf?.(row)}>${columns.map(({ title, isNumeric, cell, value }) => html`<td data-title=${title}
+      class=${isNumeric && "number"}>${cell(value(row), row)}</td>`)}</tr>`;
   }
 }
 
-function Heading({ column: { id, title, isNumeric }, sort }) {
+function heading({ id, title, isNumeric }, sort, isFixed) {
+  if (isFixed) return html`<th scope="col" class=${isNumeric && "number"}>${title}</th>`;
   const order = { [id]: "ascending", [`-${id}`]: "descending" }[sort];
   // Amounts are sorted from the largest first.
   const next = order === "ascending" || (isNumeric && !order) ? `-${id}` : id;
+  const text = html`${title}<span aria-hidden="true" class="sign">${ORDERS[order]}</span>`;
   return html`<th scope="col" class=${isNumeric && "number"} aria-sort=${order ?? "none"}>
-    <button type="button" class="sort" onClick=${() => setQuery({ sort: next })}>
-      ${title}<span aria-hidden="true" class="sign">${ORDERS[order]}</span>
-    </button>
-  </th>`;
+    ${button(text, () => setQuery({ sort: next }), { class: "sort" })}</th>`;
 }
 
-function Pager({ page, pages, count }) {
-  if (pages < 2) return null;
-  const step = (title, wanted) => html`<button type="button" disabled=${wanted < 1 || wanted > pages}
-    onClick=${() => setQuery({ page: wanted > 1 && wanted })}>${title}</button>`;
-  return html`<nav class="pager" aria-label="Pages of the table">
-    ${step("Previous", page - 1)}
+function pager(page, pages, count) {
+  const step = (text, to) => button(text, () => setQuery({ page: to > 1 && to }), { disabled: to < 1 || to > pages });
+  return pages > 1 && html`<nav class="pager" aria-label="Pages of the table">${step("Previous", page - 1)}
     <span>${number((page - 1) * LINES + 1)}–${number(Math.min(count, page * LINES))} of ${number(count)}</span>
-    ${step("Next", page + 1)}
-  </nav>`;
+    ${step("Next", page + 1)}</nav>`;
 }
 
 // Render a table.
@@ -87,12 +76,9 @@ export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ uui
   const page = Math.min(Math.max(1, Number.parseInt(query.page, 10) || 1), pages);
   return html`<table>
       <caption class="hidden-text">${caption}: ${plural(shown.length, "line")}</caption>
-      <thead><tr>${columns.map((column) => (isFixed
-        ? html`<th scope="col" class=${column.isNumeric && "number"}>${column.title}</th>`
-        : html`<${Heading} column=${column} sort=${order} />`))}</tr></thead>
+      <thead><tr>${columns.map((each) => heading(each, order, isFixed))}</tr></thead>
       <tbody>${shown.slice((page - 1) * LINES, page * LINES).map((row) => html`<${Row} key=${keyOf(row)} row=${row}
         columns=${columns} classOf=${classOf} />`)}</tbody>
     </table>
-    ${shown.length === 0 && html`<p class="quiet empty">${empty}</p>`}
-    <${Pager} page=${page} pages=${pages} count=${shown.length} />`;
+    ${shown.length === 0 && html`<p class="quiet empty">${empty}</p>`}${pager(page, pages, shown.length)}`;
 }

@@ -5,7 +5,7 @@ import { fillOf, listResources } from "./amounts.js";
 import { join, percent, plural } from "./format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { navigate } from "./router.js";
-import { Legend, wordsOf } from "./widgets.js";
+import { legend, wordsOf } from "./widgets.js";
 
 const STEPS = [0, 0.25, 0.5, 0.75, 0.9];
 const STEP_TITLES = ["below 25 %", "25–49 %", "50–74 %", "75–89 %", "90 % and more"];
@@ -13,7 +13,6 @@ const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]]; // up to so many
 const GAP = 2;
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 
-// Return the share of a node's fullest resource.
 const fullestOf = ({ amounts }) => Math.max(0, ...listResources(amounts).map((name) => fillOf(amounts[name])));
 
 const stepOf = (node) => {
@@ -21,7 +20,6 @@ const stepOf = (node) => {
   return STEPS.findLastIndex((step) => fill >= step);
 };
 
-// Return the overlay of a node's square, if any.
 function overlayOf({ state, freshness }) {
   if (state !== "up") return "hatch";
   return (freshness === "stale" || freshness === "never") && "dots";
@@ -122,9 +120,9 @@ export function Tiles({ nodes }) {
       ${current && html`<rect class="tile-cursor" ...${places[at]} width=${size} height=${size} />`}
     </svg>
     <p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current)}</bdi>` : "\u00a0"}</p>
-    <div aria-hidden="true"><${Legend} of=${[
+    <div aria-hidden="true">${legend([
       ...STEP_TITLES.map((title, step) => [html`<span class=${`swatch step-${step}`}></span>`, title]),
       [sample("hatch"), "down"], [sample("outline"), "disabled"], [sample("dots"), "stale"],
-    ]} /></div>
+    ])}</div>
   </div>`;
 }

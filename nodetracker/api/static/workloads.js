@@ -2,31 +2,30 @@
 import { usePoll } from "./api.js";
 import { disk, join, memory, number, plural } from "./format.js";
 import { html } from "./preact.js";
-import { hrefOf, useLocation } from "./router.js";
-import { NODE, Table } from "./table.js";
-import { Name, QueryForm, Section } from "./widgets.js";
+import { useLocation } from "./router.js";
+import { column, NODE, numeric, Table } from "./table.js";
+import { bdi, link, QueryForm, quiet, Section } from "./widgets.js";
 
 const UUID = /^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$/i;
 
-// Render a link to the search for a text.
-const searchLink = (text, name = text) => html`<a href=${hrefOf("/search", { text })}><${Name} text=${name} /></a>`;
+const searchLink = (text, name = text) => link("/search", bdi(name), { text });
 
-// Render a workload's name, or its uuid, as a link to where it is.
-export const WorkloadLink = ({ uuid, name }) => searchLink(uuid, name || uuid);
+// A workload's name, or its uuid, as a link to where it is.
+export const workloadLink = ({ uuid, name }) => searchLink(uuid, name || uuid);
 
 // The columns of amounts of workloads and claims.
 export const AMOUNTS = [
-  { id: "cpus", title: "CPUs", isNumeric: true, value: ({ vcpus, pcpus }) => vcpus + pcpus,
-    cell: (_, { vcpus, pcpus }) => join([(vcpus > 0 || pcpus === 0) && number(vcpus), pcpus > 0 && `${pcpus} pinned`], " + ") },
-  { id: "memory_mb", title: "Memory", isNumeric: true, cell: memory },
-  { id: "disk_gb", title: "Disk", isNumeric: true, cell: disk },
+  numeric("cpus", "CPUs", (_, { vcpus, pcpus }) =>
+    join([(vcpus > 0 || pcpus === 0) && number(vcpus), pcpus > 0 && `${pcpus} pinned`], " + "), ({ vcpus, pcpus }) => vcpus + pcpus),
+  numeric("memory_mb", "Memory", memory),
+  numeric("disk_gb", "Disk", disk),
 ];
-const NAME = { id: "name", title: "Workload", value: ({ name, uuid }) => name || uuid, cell: (_, row) => html`<${WorkloadLink} ...${row} />` };
+const NAME = column("name", "Workload", (_, row) => workloadLink(row), ({ name, uuid }) => name || uuid);
 const COLUMNS = [
-  { id: "kind", title: "Kind" },
-  { id: "power", title: "Power", value: ({ power_state }) => power_state ?? "not listed" },
-  { id: "claim", title: "Claim", value: ({ claim_state }) => claim_state ?? "unclaimed" },
-  { id: "project_id", title: "Project", cell: (project) => project && searchLink(project) },
+  column("kind", "Kind"),
+  column("power_state", "Power", (state) => state ?? "not listed"),
+  column("claim_state", "Claim", (state) => state ?? "unclaimed"),
+  column("project_id", "Project", (project) => project && searchLink(project)),
   ...AMOUNTS,
 ];
 const HERE = [NAME, ...COLUMNS];
@@ -38,7 +37,6 @@ const keyOf = ({ uuid, node_uuid, claim_uuid }) => `${uuid} ${node_uuid} ${claim
 export const Workloads = ({ workloads = [], isHere, empty }) => html`<${Table} caption="Workloads" rows=${workloads}
   columns=${isHere ? HERE : EVERYWHERE} keyOf=${keyOf} sort="name" empty=${empty} />`;
 
-// Return what is taken, as one sentence.
 function sumUp(usages) {
   const sum = (name) => usages.reduce((total, usage) => total + usage[name], 0);
   const cpus = number(sum("vcpus") + sum("pcpus"));
@@ -61,17 +59,16 @@ function Found({ text }) {
 
 function Workload({ uuid }) {
   const { data, error } = usePoll(`/v1/workloads/${uuid}`, 0);
-  if (!data) return html`<p class="quiet">${error ? error.detail : "Searching…"}</p>`;
+  if (!data) return quiet(error ? error.detail : "Searching…");
   const { places, ...workload } = data;
   return html`<${Section} id="found" title=${html`<bdi>${data.name || uuid}</bdi>`}>
-    <p class="quiet">${data.kind} <code>${uuid}</code>${data.project_id && html` of project <bdi>${data.project_id}</bdi>`}, on ${plural(places.length, "node")}</p>
+    ${quiet(html`${data.kind} <code>${uuid}</code>${data.project_id && html` of project <bdi>${data.project_id}</bdi>`}, on ${plural(places.length, "node")}`)}
     <${Workloads} workloads=${places.map((place) => ({ ...workload, ...place }))} /><//>`;
 }
 
-// Render the view.
 export function Search() {
   const text = useLocation().query.text?.trim();
-  return html`<${QueryForm} role="search" button="Search"><label class="grow">Workload or project
+  return html`<${QueryForm} role="search" submit="Search"><label class="grow">Workload or project
       <input type="search" name="text" placeholder="UUID, part of a name, or project" key=${text} defaultValue=${text} />
     </label><//>
     ${text && (UUID.test(text) ? html`<${Workload} key=${text} uuid=${text} />` : html`<${Found} key=${text} text=${text} />`)}`;
