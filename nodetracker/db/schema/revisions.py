@@ -194,9 +194,10 @@ def _is_older(scripts: "ScriptDirectory", revision: str, current: str | None) ->
 @contextmanager
 def _known_revisions() -> Iterator[None]:
     """Raise alembic's own errors as SchemaError, on one line."""
+    from alembic.script.revision import RevisionError
     from alembic.util.exc import CommandError
 
     try:
         yield
-    except CommandError as error:
+    except (CommandError, RevisionError) as error:
         raise SchemaError(" ".join(str(error).split())) from None

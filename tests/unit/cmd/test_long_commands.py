@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from nodetracker.cmd.commands.service import DeleteService
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions
-from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.host.capture import capture_machine
 from nodetracker.host.roots import Roots
 from nodetracker.model.service import COMPUTE_BINARY
@@ -34,6 +34,19 @@ def test_a_migration_reports_each_revision(tmp_path):
     assert nothing == []
     assert [done for done, _, _ in down] == list(range(count - 4 + 1))
     assert down[-2][2].startswith("undo 0005: ")
+
+
+def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'n.sqlite'}")
+    for revision in ("nonsense", "-1", "00"):
+        with pytest.raises(SchemaError, match=revision) as caught:
+            revisions.sync(engine, revision)
+        assert "\n" not in str(caught.value)
+    revisions.sync(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaError, match="9999"):
+        revisions.sync(engine)
 
 
 def test_a_capture_reports_each_reader(tmp_path):
