@@ -35,7 +35,7 @@ class ListServices(ListCommand):
 
     layout = (
         Column("binary", ("binary",)),
-        Column("host", ("host",)),
+        Column("host", ("host",), Kind.FLEXIBLE),
         Column("state", ("state", "status"), Kind.NODE_STATE),
         Column("updated", ("updated_at",), Kind.MOMENT, 1),
         Column("disabled because", ("disabled_reason",), Kind.FLEXIBLE, 2),

@@ -37,9 +37,9 @@ class ListWorkloads(ListCommand):
 
     layout = (
         Column("uuid", ("uuid",)),
-        Column("name", ("name",), Kind.FLEXIBLE),
+        Column("name", ("name",), Kind.FLEXIBLE, least=13),
         Column("kind", ("kind",), Kind.TEXT, 6),
-        Column("host", ("host",), Kind.FLEXIBLE),
+        Column("host", ("host",), Kind.FLEXIBLE, least=13),
         Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
         Column("project", ("project_id",), Kind.TEXT, 7),
         Column("cpu", ("vcpus",), Kind.NUMBER, 1),

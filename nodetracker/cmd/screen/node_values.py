@@ -52,11 +52,18 @@ def _sum_up_cpu(info: Mapping[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def _sum_up_system(system: Mapping[str, Any]) -> str:
+    product = " ".join(filter(None, (system.get("vendor"), system.get("product"))))
+    nics = count_noun(len(system.get("nics") or ()), "NIC")
+    return ", ".join(filter(None, (product, nics)))
+
+
 NODE_SUMMARIES: Summaries = {
     "numa_topology": _sum_up_topology,
     "cpu_info": _sum_up_cpu,
     "pci_stats": lambda pools: count_noun(len(pools), "pool"),
     "traits": lambda traits: count_noun(len(traits), "trait"),
+    "system": _sum_up_system,
     "disks": lambda disks: count_noun(len(disks), "disk"),
     "gpus": lambda gpus: count_noun(len(gpus), "GPU"),
     "inventory": lambda classes: count_noun(len(classes), "resource class", "resource classes"),

@@ -1,33 +1,24 @@
-"""Whole screens compared with files in ``tests/golden/screens``; GOLDEN=write renews them."""
+"""Overviews and lists compared with files in ``tests/golden/screens``."""
 
 import io
-import os
 import time
-from pathlib import Path
 
 import pytest
 
 from nodetracker.cmd.commands.claim import ListClaims
+from nodetracker.cmd.commands.migration import ListMigrations
 from nodetracker.cmd.commands.node import ListNodes
+from nodetracker.cmd.commands.service import ListServices
 from nodetracker.cmd.commands.warning import ListWarnings
+from nodetracker.cmd.commands.workload import ListWorkloads
 from nodetracker.cmd.fleet_watch import Outage, draw_picture
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
-from tests.unit.cmd.screen import fleets
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "screens"
-
-
-def check(name: str, lines: list) -> None:
-    """Compare a screen with its file."""
-    path, text = GOLDEN / f"{name}.txt", plain_text(lines)
-    if os.environ.get("GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+from tests.unit.cmd.screen import fleets, rows
+from tests.unit.cmd.screen.golden import check
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -52,6 +43,9 @@ LISTS = {
     "node-list-300": (ListNodes, fleets.list_rows(fleets.many_nodes(300))[:45]),
     "warning-list": (ListWarnings, fleets.WARNINGS),
     "claim-list": (ListClaims, fleets.CLAIMS),
+    "workload-list": (ListWorkloads, rows.WORKLOADS),
+    "service-list": (ListServices, rows.SERVICES),
+    "migration-list": (ListMigrations, rows.MIGRATIONS),
 }
 
 
