@@ -11,6 +11,7 @@ from nodetracker.errors import (
     PlacementError,
     PlacementInUseError,
     PlacementNotFoundError,
+    PlacementTimeoutError,
     PlacementUnavailableError,
 )
 from nodetracker.model.removal import ProviderRemoval, RemovalQuery
@@ -77,10 +78,21 @@ class ProviderRemover:
     def _remove_once(self, uuid: str) -> str | None:
         plan = plan_removal(read_tree(self._client, uuid))
         for writes in _batches(plan.writes):
-            self._client.write_consumers(writes)
+            self._write(writes)
         for provider in plan.deletions:
             self._client.delete_provider(provider)
         return plan.obstacle
+
+    def _write(self, writes: tuple[ConsumerWrite, ...]) -> None:
+        """Write consumers; those that are not written in time are written in halves."""
+        try:
+            self._client.write_consumers(writes)
+        except PlacementTimeoutError:
+            if len(writes) == 1:
+                raise
+            middle = len(writes) // 2
+            self._write(writes[:middle])
+            self._write(writes[middle:])
 
 
 def _batches(writes: tuple[ConsumerWrite, ...]) -> Iterator[tuple[ConsumerWrite, ...]]:

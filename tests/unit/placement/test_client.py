@@ -11,6 +11,7 @@ from nodetracker.errors import (
     PlacementNameError,
     PlacementNotFoundError,
     PlacementRefusedError,
+    PlacementTimeoutError,
     PlacementUnavailableError,
 )
 from nodetracker.placement.answers import Answer
@@ -60,6 +61,8 @@ def make_error(status, code, detail="It failed.\n\n because  so "):
         (406, "", PlacementUnavailableError),
         (500, "placement.undefined_code", PlacementUnavailableError),
         (503, "", PlacementUnavailableError),
+        (504, "", PlacementTimeoutError),
+        (408, "", PlacementTimeoutError),
     ],
 )
 def test_the_status_and_the_code_decide_what_a_caller_does_next(status, code, expected) -> None:

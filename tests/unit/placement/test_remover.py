@@ -1,0 +1,25 @@
+"""Removals over a model of placement."""
+
+from nodetracker.accounting.placement.placed import PlacedProvider
+from nodetracker.db.memory import MemoryStore
+from nodetracker.errors import PlacementTimeoutError
+from nodetracker.placement.remover import ProviderRemover
+from tests.placement_model import NODE, PlacementModel, make_uuid
+
+
+def test_consumers_that_are_not_removed_in_time_are_removed_in_halves() -> None:
+    model, sizes = PlacementModel(), []
+    model.providers[NODE] = PlacedProvider(NODE, "node-1", 0)
+    for number in range(1, 41):
+        model.allocate(make_uuid(number), {"VCPU": 1}, "NODETRACKER_INSTANCE")
+
+    def fail(method, subject):
+        if subject.startswith("allocations ") and method == "POST":
+            sizes.append(int(subject.split()[1]))
+            if sizes[-1] > 10:
+                raise PlacementTimeoutError(method, "no answer in time")
+
+    model.fail = fail
+    assert ProviderRemover(model, MemoryStore()).remove(NODE) is None
+    assert sizes == [40, 20, 10, 10, 20, 10, 10]
+    assert (model.providers, model.consumers) == ({}, {})
