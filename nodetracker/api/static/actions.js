@@ -4,20 +4,19 @@ import { html, useEffect, useRef } from "./preact.js";
 import { navigate } from "./router.js";
 import { announce, RequestForm } from "./widgets.js";
 
-// The settings of a host, each with the actions that set and unset it.
+// The settings of a host: titles and effects of setting and of unsetting each.
 const SETTINGS = {
   disabled: [
-    { title: "Disable", effect: "No node of the host accepts new claims. What runs there is not touched.", hasReason: true },
-    { title: "Enable", effect: "All nodes of the host accept claims again." },
+    ["Disable", "No node of the host accepts new claims. What runs there is not touched."],
+    ["Enable", "All nodes of the host accept claims again."],
   ],
   maintenance: [
-    { title: "Start maintenance", effect: "No node of the host accepts new claims until maintenance ends." },
-    { title: "End maintenance", effect: "All nodes of the host accept claims again, if it is enabled." },
+    ["Start maintenance", "No node of the host accepts new claims until maintenance ends."],
+    ["End maintenance", "All nodes of the host accept claims again, if it is enabled."],
   ],
   forced_down: [
-    { title: "Force down", isDangerous: true,
-      effect: "The host counts as down whatever its heartbeats say. Be sure that it is, before its workloads start elsewhere." },
-    { title: "Undo force down", effect: "The heartbeats of the host count again." },
+    ["Force down", "The host counts as down whatever its heartbeats say. Be sure that it is, before its workloads start elsewhere."],
+    ["Undo force down", "The heartbeats of the host count again."],
   ],
 };
 
@@ -25,10 +24,13 @@ const SETTINGS = {
 export function listActions(about, node, service) {
   const path = `/v1/nodes/${node.uuid}`;
   const current = { ...service, disabled: node.status === "disabled", maintenance: node.maintenance };
+  const isSettable = service && isAllowed(about, "nodetracker:services:update");
   return [
-    ...(service && isAllowed(about, "nodetracker:services:update") ? Object.entries(SETTINGS) : []).map(([name, [set, unset]]) => ({
-      method: "PATCH", path: `/v1/services/${service.id}`, body: { [name]: !current[name] }, ...(current[name] ? unset : set),
-    })),
+    ...Object.entries(isSettable ? SETTINGS : {}).map(([name, effects]) => {
+      const [title, effect] = effects[Number(current[name])];
+      return { title, effect, method: "PATCH", path: `/v1/services/${service.id}`, body: { [name]: !current[name] },
+        hasReason: title === "Disable", isDangerous: title === "Force down" };
+    }),
     node.state === "up" && isAllowed(about, "nodetracker:nodes:audit") && {
       title: "Audit now", method: "POST", path: `${path}/audit`,
       effect: "The agent of the host reads the node now and corrects its row.",

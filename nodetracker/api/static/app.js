@@ -10,15 +10,15 @@ import { hrefOf, useLocation } from "./router.js";
 import { announce, button, link, RequestForm, select, setNow } from "./widgets.js";
 import { Search } from "./workloads.js";
 
-// The views of the menu, by path; the title is the heading, the name (by default the same) in the menu.
+// The views by path: name in the menu, component, and the heading if that is another.
 const VIEWS = {
-  "/": { title: "Overview", view: Overview },
-  "/services": { title: "Services", view: Services },
-  "/warnings": { title: "Warnings", view: Warnings },
-  "/moves": { title: "Moves", view: Moves },
-  "/changes": { title: "Changes", view: Changes },
-  "/search": { title: "Search", view: Search },
-  "/fit": { title: "Where would it fit?", name: "Fit", view: Fit },
+  "/": ["Overview", Overview],
+  "/services": ["Services", Services],
+  "/warnings": ["Warnings", Warnings],
+  "/moves": ["Moves", Moves],
+  "/changes": ["Changes", Changes],
+  "/search": ["Search", Search],
+  "/fit": ["Fit", Fit, "Where would it fit?"],
 };
 const LOGIN_FIELDS = [
   { title: "User", name: "user", autocomplete: "username", required: true },
@@ -32,11 +32,14 @@ const ICONS = {
   bad: ["▲", "#b3261e"], warning: ["◆", "#b26a00"], good: ["✔", "#1a7f37"], unknown: ["–", "#4a5560"],
 };
 
-// Return the view of a path, undefined without one. That of a node has a heading of its own.
+// Return the title and the view of a path, and the uuid of its node, whose view has a heading of its own.
 function findView(path) {
   const [, uuid] = path.match(/^\/nodes\/([^/]+)$/) ?? [];
-  return uuid ? { title: "Node", view: NodePage, hasHeading: true, uuid } : VIEWS[path];
+  const [name, view, title = name] = VIEWS[path] ?? (uuid ? ["Node", NodePage] : ["Not found", NotFound]);
+  return { title, view, uuid };
 }
+
+const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`;
 
 function setIcon(level) {
   const [sign, color] = ICONS[level];
@@ -112,8 +115,7 @@ function ThemeSwitch() {
 
 function App() {
   const { path } = useLocation();
-  const found = findView(path);
-  const title = found?.title ?? "Not found";
+  const { title, view, uuid } = findView(path);
   const outage = useOutage();
   const about = useAbout();
   const main = useRef(null);
@@ -130,7 +132,7 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header>
       <a class="brand" href=${hrefOf("/")}>nodetracker</a>
-      ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, { title, name = title }]) => html`
+      ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, [name]]) => html`
         <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${name}</a>`)}</nav>`}
       <span class="user">
         ${about && html`<bdi>${about.user}</bdi>`}
@@ -140,10 +142,8 @@ function App() {
     </header>
     ${outage && html`<${Banner} outage=${outage} />`}
     <main id="main" tabindex="-1" ref=${main} class=${outage && "old"}>${isLoggedOut ? html`<${Login} />` : html`
-      ${!found?.hasHeading && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
-      ${found
-        ? html`<${View} key=${path} ...${found} />`
-        : html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`}`}
+      ${!uuid && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
+      <${View} key=${path} view=${view} uuid=${uuid} />`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;
 }

@@ -21,8 +21,7 @@ export function useClaims(path, generation) {
   );
 }
 
-// Return the period that is shown, in ms: the shortest span since when half of the claims were
-// made, and what active claims still have before they expire.
+// Return the period that is shown: at least half of the claims, and when held ones expire.
 function periodOf(claims, now) {
   const starts = claims.map(({ created_at }) => Date.parse(created_at));
   const since = SPANS.find((span) => starts.filter((at) => at >= now - span).length * 2 >= starts.length);
@@ -30,7 +29,7 @@ function periodOf(claims, now) {
   return [since ? now - since : Math.min(now - HOUR, ...starts), last + (last - now) / 20];
 }
 
-// The bar of a claim: held hatched until it expires, confirmed full, released open-ended.
+// The bar of a claim: held hatched, confirmed full, released open-ended.
 function span({ state, created_at, updated_at, expires_at }, [first, last], now) {
   const place = (at) => ((at - first) / (last - first)) * WIDTH;
   const start = Date.parse(created_at);
@@ -54,7 +53,7 @@ function stateOf({ state, reason, expires_at }, now) {
   return left > 0 ? `held, expires in ${age(left)}` : "held, expired";
 }
 
-// Render claims. ownerOf(claim): a link to the workload; actionOf(claim): a button, or null for none.
+// Render claims, each with a link to its owner and a button, if any.
 export function Claims({ claims, ownerOf, actionOf }) {
   const now = serverNow();
   const period = periodOf(claims, now);

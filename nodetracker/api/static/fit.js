@@ -25,8 +25,7 @@ function columnsFor(wanted) {
   const left = (resource) => (free) =>
     html`${amount(resource, free)}<span class="quiet"> → ${amount(resource, free - (wanted.get(resource) ?? 0))}</span>`;
   return [
-    NODE,
-    HOST,
+    NODE, HOST,
     numeric("free_vcpus", "CPUs left", left("VCPU")),
     numeric("free_memory_mb", "Memory left", left("MEMORY_MB")),
     numeric("free_disk_gb", "Disk left", left("DISK_GB")),

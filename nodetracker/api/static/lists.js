@@ -48,8 +48,7 @@ const CHANGES = [
   column("at", "When", ago), HOST, NODE, column("what", "What"), column("diff", "Differences", diffList),
 ];
 
-// Render a list: its first page, and the following ones on demand. noun: the key of its items;
-// next: the title of the link to what follows; the rest is for the table.
+// Render a list: its first page, and the following ones on demand.
 function List({ path, noun, next = "More", ...table }) {
   const { path: view, query: { marker, ...query } } = useLocation();
   const poll = usePoll(`${path}${path.includes("?") ? "&" : "?"}limit=${LIMIT}${marker ? `&marker=${encodeURIComponent(marker)}` : ""}`);

@@ -132,7 +132,9 @@ function Health({ overview }) {
 
 export const Overview = () => answer(usePoll("/v1/overview"), (overview) => {
   const { nodes, guests, claims } = overview;
-  const counts = [...KINDS.map((kind) => plural(guests[kind], kind)), `${plural(claims.confirmed, "claim")} confirmed`, `${number(claims.held)} held`];
+  const counts = [
+    ...KINDS.map((kind) => plural(guests[kind], kind)), `${plural(claims.confirmed, "claim")} confirmed`, `${number(claims.held)} held`,
+  ];
   return html`<${Health} overview=${overview} />
     <section aria-label="Totals">${totals(overview.totals)}${quiet(join(counts))}</section>
     ${nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}

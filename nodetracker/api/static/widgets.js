@@ -116,7 +116,7 @@ export function QueryForm({ submit, children, ...more }) {
   return html`<form class="filters" onSubmit=${onSubmit} ...${more}>${children}<button class="primary">${submit}</button></form>`;
 }
 
-// Render a form of a request: send(FormData) returns its answer; without an error, onDone is called.
+// Render a form: send(FormData) returns the answer of a request; without an error, onDone is called.
 export function RequestForm({ submit, isDangerous, send, onDone, onCancel, children, ...more }) {
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
