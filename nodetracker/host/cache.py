@@ -80,13 +80,18 @@ def _read_cache(directory: Path, cpu: int) -> tuple[tuple[int, str, int], CpuSet
 
 
 def _read_sharing(directory: Path, cpu: int) -> CpuSet:
-    """Return the CPUs that share a cache of a CPU; kernels before 2.6.26 have only their mask."""
-    for name, parse in (("shared_cpu_list", parse_cpu_list), ("shared_cpu_map", parse_cpu_mask)):
-        path = directory / name
+    """Return the CPUs that share a cache of a CPU.
+
+    Kernels before 2.6.26 have only their mask, which may lack the CPU itself (on ia64).
+    """
+    path = directory / "shared_cpu_list"
+    text = read_optional_text(path)
+    if text is None:
+        path = directory / "shared_cpu_map"
         text = read_optional_text(path)
-        if text is not None:
-            sharing = parse(text, str(path))
-            if cpu not in sharing:
-                raise HostDataError(str(path), "does not list the CPU itself")
-            return sharing
-    return frozenset({cpu})
+        mask = frozenset[int]() if text is None else parse_cpu_mask(text, str(path))
+        return mask | {cpu}
+    sharing = parse_cpu_list(text, str(path))
+    if cpu not in sharing:
+        raise HostDataError(str(path), "does not list the CPU itself")
+    return sharing

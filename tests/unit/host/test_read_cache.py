@@ -39,6 +39,13 @@ def test_old_kernels_have_masks(make_roots: MakeRoots) -> None:
     assert read_caches(make_roots(files)).value == (CpuCache(1, "data", 32, 1),)
 
 
+def test_a_mask_without_the_cpu_itself_is_accepted(make_roots: MakeRoots) -> None:
+    files = {n: "0\n" if "list" in n else text for n, text in files_of(1, 0, "").items()}
+    files = {n.replace("shared_cpu_list", "shared_cpu_map"): text for n, text in files.items()}
+    found = read_caches(make_roots(files))
+    assert (found.value, found.problems) == ((CpuCache(1, "data", 32, 1),), ())
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
