@@ -16,9 +16,7 @@ def rivals(tmp_path, placement):
     second.name = first.name
     second.write(first.name, vcpus=4)
     for cloud in (first, second):
-        cloud.programs.configure(
-            "service_down_time = 9999\n" + placement.configuration(), update_resources_interval=1
-        )
+        configure(cloud)
     first.audit_once()
     body = {"workload": {"uuid": str(uuid.uuid4())}, "resources": {"VCPU": 2}}
     request = tmp_path / "claim.json"
@@ -26,6 +24,11 @@ def rivals(tmp_path, placement):
     done = first.programs.manage("claim", "create", str(request), "--host", "host-1")
     assert done.returncode == 0, done.stderr
     return first, second
+
+
+def configure(cloud, **options):
+    text = "service_down_time = 9999\n" + cloud.placement.configuration(**options)
+    cloud.programs.configure(text, update_resources_interval=1)
 
 
 def list_conflicts(cloud):
@@ -54,6 +57,11 @@ def test_the_second_one_warns_and_takes_over_only_by_adoption(rivals) -> None:
         assert second.manage("heal", code=1)[0]["result"] == planned[0]["result"]
         assert second.manage("adopt", "host-1", "--dry-run")[0]["uuid"] == owner
         assert (second.uuid, second.read(other), first.read(owner)) == (other, None, before)
+    configure(second, port=1)  # where nothing answers
+    with second.programs.start() as agent:
+        agent.wait_for("is ready")
+        assert list_conflicts(second) == [message]
+    configure(second)
     with second.programs.start():
         second.manage("adopt", "host-1")
         assert second.uuid == owner
