@@ -120,6 +120,7 @@ def test_a_claim_is_the_ledgers_own_and_without_a_host_few_more(
     assert len(send(service, store, "DELETE", path, 200)) == len(by_ledger)
 
 
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 def test_many_viewers_of_the_overview_take_as_many_statements_as_one(store: SqlStore) -> None:
     make_node(store)
     made = make_backend(store)

@@ -14,7 +14,7 @@ from tests.programs import BIN, Programs
 
 CHECKS = [
     "Database schema", "Nodes", "Reserved resources", "CPU sets", "Host name", "Heartbeat interval",
-    "Service user",
+    "Service user", "Placement",
 ]  # fmt: skip
 SUCCESS, WARNING, FAILURE = 0, 1, 2
 NODE = {

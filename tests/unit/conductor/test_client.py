@@ -18,6 +18,7 @@ from nodetracker.errors import (
 from nodetracker.model.service import AgentKey, AuditState
 from nodetracker.notifying_store import NotifyingStore
 from nodetracker.ports import HostAgent, Store
+from nodetracker.ports.delegated_store import DelegatedStore
 from nodetracker.ports.fleet import DelegatedFleetReader
 from nodetracker.rpc.client import RpcAgent
 from tests.builders import NOW
@@ -50,7 +51,7 @@ def open_store(caller):
 def test_each_method_of_the_store_is_a_method_of_its_class(kind):
     """Protocols' own methods have empty bodies, so none may be inherited."""
     expected = {*CONDUCTOR.methods, "close"}
-    own = {name for base in (kind, DelegatedFleetReader) for name in vars(base)}
+    own = {name for base in (kind, DelegatedStore, DelegatedFleetReader) for name in vars(base)}
     assert expected <= own
     for name in expected:
         assert inspect.signature(getattr(kind, name)).parameters.keys() == (
