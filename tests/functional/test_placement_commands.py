@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from nodetracker.model.service import COMPUTE_BINARY
-from tests.programs import Programs
+from tests.programs import Programs, wait_until
 
 NODE = {"vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
 
@@ -176,8 +176,8 @@ def test_a_node_that_is_no_longer_reported_is_removed_with_its_deleted_ones(clou
     assert cloud.manage("remove", "host-1")[0]["provider"] == first
     assert cloud.read(first) is None
     cloud.manage("heal")
-    done = cloud.programs.manage("service", "delete", "host-1", COMPUTE_BINARY)
-    assert done.returncode == 0, done.stderr
+    delete = ("service", "delete", "host-1", COMPUTE_BINARY)
+    wait_until(lambda: cloud.programs.manage(*delete).returncode == 0, interval=0.5)
     (waiting,) = cloud.manage("audit", code=1)
     assert (waiting["provider"], waiting["what"], waiting["found"]) == (
         first, "removal", "waiting"

@@ -27,11 +27,20 @@ export function useLocation() {
 // Change parameters of this view's query ("" removes one) without a new entry in the history.
 export function setQuery(changes) {
   clearTimeout(timer);
-  timer = setTimeout(() => history.replaceState(null, "", hrefOf(current.path, current.query)), WRITE_DELAY_MS);
+  timer = setTimeout(write, WRITE_DELAY_MS);
   move({ ...current, query: filledOf({ ...current.query, page: "", ...changes }) });
 }
 
+// Write parameters that wait into the address, before the view is left.
+function write() {
+  if (!timer) return;
+  clearTimeout(timer);
+  timer = 0;
+  history.replaceState(null, "", hrefOf(current.path, current.query));
+}
+
 export function navigate(path) {
+  write();
   location.hash = hrefOf(path);
 }
 
@@ -40,7 +49,9 @@ function move(address) {
   for (const update of listeners) update();
 }
 
+addEventListener("click", write, true);
 addEventListener("hashchange", () => {
   clearTimeout(timer);
+  timer = 0;
   move(read());
 });
