@@ -350,6 +350,7 @@ def test_a_missing_disk_is_one_warning_and_its_guest_counts(
     disk.unlink()
     libvirtd.define(domain_xml("web", FIRST, 1, disk=disk))
     agent.follows(lambda: agent.node().values.vcpus_used == 1, "define again")
+    agent.follows(lambda: "disk_unreadable" in agent.warnings(), "warning")
     (message,) = agent.warnings()["disk_unreadable"]
     assert "web/vda" in message
     assert str(disk) in message
