@@ -2,7 +2,8 @@
 
 SIGTERM and SIGINT stop the service; a second one ends the process immediately.
 SIGHUP reloads the configuration. SIGUSR2 writes a Guru Meditation report.
-SIGUSR1 prints the stacks of all threads, even when no Python code can run.
+SIGUSR1 prints the stacks of all threads; SIGABRT does so even when no Python
+code can run, and ends the process.
 """
 
 import faulthandler
@@ -89,10 +90,10 @@ class Daemon:
         """Run until the service ends; return the exit code. Call it from the main thread."""
         threading.excepthook = _log_dead_thread
         faulthandler.enable()
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in (*_STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR2):
             signal.signal(number, _ignore)
+        signal.signal(signal.SIGUSR1, _print_stacks)
         self._service.start(self._on_started, self._on_fatal)
         self._wait()
         return self._stop()
@@ -206,6 +207,15 @@ def _log_dead_thread(arguments: threading.ExceptHookArgs) -> None:
 
 def _ignore(number: int, frame: object) -> None:
     """Do nothing: the wakeup descriptor notifies the main loop."""
+
+
+def _print_stacks(number: int, frame: object) -> None:
+    """Print them while no other thread runs Python code.
+
+    `faulthandler.register` prints them while others run, and CPython 3.11 sometimes crashes
+    when a frame is left at that moment.
+    """
+    faulthandler.dump_traceback(all_threads=True)
 
 
 def _end_immediately(number: int, frame: object) -> None:

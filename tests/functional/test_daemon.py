@@ -221,6 +221,19 @@ def test_the_stacks_of_all_threads_are_written_and_it_goes_on(shell: Shell) -> N
         assert shell.is_alive(agent)
 
 
+def test_stacks_are_written_while_all_threads_work(idle: Shell) -> None:
+    idle.programs.configure(update_resources_interval=1)
+    nodes = [NODES[0] | {"nodename": f"node-{number}"} for number in range(50)]
+    write_inventory(idle.programs, nodes=nodes)
+    with idle.run() as agent:
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline and idle.is_alive(agent):
+            agent.process.send_signal(signal.SIGUSR1)
+            time.sleep(0.01)
+        assert agent.stop() == 0
+        assert agent.output().count("Current thread") > 1
+
+
 def test_a_report_can_go_to_a_file(idle: Shell, tmp_path: Path) -> None:
     idle.programs.path.write_text(
         idle.programs.path.read_text() + f"[oslo_reports]\nlog_dir = {tmp_path}\n"
