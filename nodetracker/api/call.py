@@ -124,6 +124,11 @@ class Call:
         """The store."""
         return self.backend.store
 
+    @property
+    def user_name(self) -> str | None:
+        """The name of the user who makes the request, None = anonymous."""
+        return None if self.context.identity is None else self.context.identity.name
+
     def is_allowed(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
         """Return whether a rule, other than the operation's own, allows the request."""
         return self.backend.authorizer.is_allowed(self.context, rule, target)

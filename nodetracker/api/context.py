@@ -43,12 +43,19 @@ class Identity:
     Attributes:
         project_id: None = without a project, such as with system scope.
         is_system: the token has system scope.
+        user_name: None = the id is the name.
     """
 
     user_id: str
     project_id: str | None = None
     roles: frozenset[str] = frozenset()
     is_system: bool = False
+    user_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The user's name, or its id where that is all that is known."""
+        return self.user_name or self.user_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,12 @@ from typing import Any
 
 from nodetracker.accounting.sanitize import sanitize_json
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
+from nodetracker.model.text import sanitize_text
 
 Row = Mapping[Any, Any]  # of a database library or a dict, by column name
+
+NOT_DISABLED: Mapping[str, None] = {"disabled_at": None, "disabled_by": None}
+"""The columns of a row that is enabled."""
 
 _INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
 _SERVICE_COLUMNS = tuple(
@@ -27,9 +31,14 @@ def decode_service(row: Row) -> ServiceRecord:
 
 
 def encode_service_change(change: ServiceChange) -> dict[str, Any]:
-    """Return the columns that an administrator's change sets."""
+    """Return the columns that an administrator's change sets in any row.
+
+    Of a service that the change disables, see `encode_disabling` for the rest.
+    """
     columns: dict[str, Any] = {}
     if change.disabled is not None:
+        if not change.disabled:
+            columns |= NOT_DISABLED
         columns["disabled"] = change.disabled
         columns["disabled_reason"] = change.disabled_reason if change.disabled else None
     if change.forced_down is not None:
@@ -37,6 +46,17 @@ def encode_service_change(change: ServiceChange) -> dict[str, Any]:
     if change.maintenance is not None:
         columns["maintenance"] = change.maintenance
     return columns
+
+
+def encode_disabling(disabled_by: str | None, now: Any) -> dict[str, Any]:
+    """Return the columns of a row that say since when and by whom it is disabled.
+
+    Args:
+        disabled_by: name of a user, of any length.
+        now: the time, or an expression of it.
+    """
+    name = None if disabled_by is None else sanitize_text(disabled_by)
+    return {"disabled_at": now, "disabled_by": name}
 
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:

@@ -185,10 +185,12 @@ def set_service(
 ) -> ServiceRecord:
     """See `Store.set_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
+    columns = service_codec.encode_service_change(change) | {"updated_at": utc_now()}
+    if change.disabled:
+        is_kept = sa.and_(_services.disabled, sa.not_(sa.func.coalesce(_is_marked(), sa.false())))
+        columns = _disable(is_kept, change.disabled_by) | columns
     connection.execute(
-        sa.update(tables.services)
-        .where(is_service)
-        .values(service_codec.encode_service_change(change) | {"updated_at": utc_now()})
+        sa.update(tables.services).where(is_service).ordered_values(*columns.items())
     )
     row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
     if row is None:
@@ -198,15 +200,41 @@ def set_service(
 
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
     """See `Store.mark_service`."""
-    is_own = _services.disabled_reason.startswith(AUTO_PREFIX)
+    is_own = _is_marked()
+    columns: dict[str, Any] = {
+        **(service_codec.NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
+        "disabled": reason is not None,
+        "disabled_reason": reason,
+        "updated_at": utc_now(),
+    }
     connection.execute(
         sa.update(tables.services)
         .where(
             _is_held_by(agent),
             is_own if reason is None else sa.or_(_services.disabled == sa.false(), is_own),
         )
-        .values(disabled=reason is not None, disabled_reason=reason, updated_at=utc_now())
+        .ordered_values(*columns.items())
     )
+
+
+def _is_marked() -> "sa.ColumnElement[bool]":
+    """Return whether its own agent disabled a service; null where there is no reason."""
+    return _services.disabled_reason.startswith(AUTO_PREFIX)
+
+
+def _disable(is_kept: "sa.ColumnElement[bool]", disabled_by: str | None) -> dict[str, Any]:
+    """Return the columns that say since when and by whom a service is disabled.
+
+    They come before `disabled` and its reason in an UPDATE: MariaDB assigns from left to
+    right, and an expression sees what was assigned before it.
+
+    Args:
+        is_kept: whether a row keeps what it has.
+    """
+    return {
+        name: sa.case((is_kept, _services[name]), else_=value)
+        for name, value in service_codec.encode_disabling(disabled_by, utc_now()).items()
+    }
 
 
 def report_state(

@@ -94,6 +94,8 @@ class ServiceRecord:
         id: of the row, 0 in calls from processes that do not know it.
         ended_epoch: epoch of the last run that reported its own end; while it equals
             `epoch`, nobody holds the row.
+        disabled_at, disabled_by: when it was disabled, and the user who did; both
+            None while it is enabled, and where unknown.
     """
 
     uuid: str
@@ -115,6 +117,13 @@ class ServiceRecord:
     updated_at: datetime | None = None
     ended_epoch: int | None = None
     id: int = 0
+    disabled_at: datetime | None = None
+    disabled_by: str | None = None
+
+    @property
+    def is_disabled_by_administrator(self) -> bool:
+        """True while it is disabled, and not by its own agent."""
+        return self.disabled and not (self.disabled_reason or "").startswith(AUTO_PREFIX)
 
     @property
     def availability(self) -> ServiceAvailability:
@@ -141,6 +150,9 @@ class ServiceChange:
         forced_down: treat the service as down regardless of its heartbeats.
         maintenance: reject new claims; running guests are not affected. It is
             independent of `disabled` and its reason.
+        disabled_by: name of the user who makes the change, None = unknown. It is stored
+            with the time when the service becomes disabled, or was disabled by its agent;
+            a later reason changes neither.
 
     Raises:
         RequestError: the reason cannot be stored, or has the prefix of agents' reasons.
@@ -150,6 +162,7 @@ class ServiceChange:
     disabled_reason: str | None = None
     forced_down: bool | None = None
     maintenance: bool | None = None
+    disabled_by: str | None = None
 
     def __post_init__(self) -> None:
         """Check the reason."""

@@ -24,6 +24,7 @@ from nodetracker.model.service import (
     AdminState,
     AuditState,
     ServiceChange,
+    ServiceRecord,
 )
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
@@ -587,6 +588,11 @@ class TestAgents:
         store.report_state(agent, 2, AuditState())
 
 
+def set_disabled(store: Store, user: str | None, reason: str | None) -> ServiceRecord:
+    change = ServiceChange(disabled=True, disabled_reason=reason, disabled_by=user)
+    return store.set_service("alpha", COMPUTE_BINARY, change)
+
+
 class TestAdministration:
     def test_it_does_not_change_what_the_agent_writes(self, store: Store) -> None:
         agent = register(store)
@@ -638,6 +644,49 @@ class TestAdministration:
             store.mark_service(agent, own)
             (after,) = store.list_services()
             assert (after.disabled, after.disabled_reason) == (True, reason)
+
+    def test_a_disabled_service_has_since_when_and_by_whom(self, store: Store) -> None:
+        register(store)
+        before = store.now()
+        first = set_disabled(store, "alice", "disk")
+        assert first.disabled_by == "alice"
+        assert first.disabled_at is not None
+        assert before <= first.disabled_at <= store.now()
+        later = set_disabled(store, "bob", "fan")
+        assert later.disabled_reason == "fan"
+        assert (later.disabled_at, later.disabled_by) == (first.disabled_at, "alice")
+        assert set_disabled(store, "bob", None).disabled_by == "alice"
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=True))
+        assert store.list_services()[0].disabled_at == first.disabled_at
+        change = ServiceChange(disabled=False, disabled_by="bob")
+        enabled = store.set_service("alpha", COMPUTE_BINARY, change)
+        assert (enabled.disabled_at, enabled.disabled_by) == (None, None)
+        again = set_disabled(store, None, "fan")
+        assert again.disabled_by is None
+        assert again.disabled_at is not None
+        assert again.disabled_at > first.disabled_at
+
+    def test_a_long_name_of_a_user_is_cut_to_the_column(self, store: Store) -> None:
+        register(store)
+        assert set_disabled(store, "ü" * 300, None).disabled_by == "ü" * 255
+
+    def test_an_agent_disables_since_then_until_an_administrator_does(self, store: Store) -> None:
+        agent = register(store)
+        store.mark_service(agent, "AUTO: libvirt is away")
+        (first,) = store.list_services()
+        assert first.disabled_at is not None
+        store.mark_service(agent, "AUTO: libvirt is slow")
+        (later,) = store.list_services()
+        assert (later.disabled_at, later.disabled_by) == (first.disabled_at, None)
+        taken = set_disabled(store, "alice", "disk")
+        assert taken.disabled_by == "alice"
+        assert taken.disabled_at is not None
+        assert taken.disabled_at > first.disabled_at
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=False))
+        store.mark_service(agent, "AUTO: libvirt is away")
+        store.mark_service(agent, None)
+        (after,) = store.list_services()
+        assert (after.disabled_at, after.disabled_by) == (None, None)
 
     def test_an_agent_that_is_fenced_marks_nothing(self, store: Store) -> None:
         old = register(store)

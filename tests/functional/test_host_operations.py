@@ -11,6 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.clock import DatabaseClock
+from nodetracker.cmd.operator import read_operator
 from nodetracker.errors import RpcVersionError
 from nodetracker.ports import HostAgent
 from nodetracker.rpc.caller import RpcCaller
@@ -75,6 +76,9 @@ def test_a_host_is_disabled_on_one_shell_and_refuses_on_another(host: Host) -> N
     reason = ("--disable", "--disable-reason", "a disk")
     assert host.manage("host", "set", "host-1", *reason).returncode == 0
     assert host.ask("service", "list")[0]["disabled_reason"] == "a disk"
+    (shown,) = host.ask("service", "list", "--long")
+    assert shown["disabled_by"] == read_operator()
+    assert shown["disabled_at"]
     refused = host.claim()
     assert refused.returncode == 1
     assert "host host-1 is disabled" in refused.stderr

@@ -5,6 +5,7 @@ from typing import Any
 from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.reports.describe import NodeDescription
 from nodetracker.accounting.reports.history import render_history_entry
+from nodetracker.accounting.reports.services import render_disabling
 from nodetracker.accounting.reports.summary import status_of
 from nodetracker.accounting.reports.warnings import render_warning
 from nodetracker.rendering import render_time
@@ -20,7 +21,7 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
         "uuid": record.uuid,
         "state": described.state,
         "status": status_of(service),
-        "disabled_reason": None if service is None else service.disabled_reason,
+        **render_disabling(service),
         "maintenance": service is not None and service.maintenance,
         "last_seen_up": render_time(None if service is None else service.last_seen_up),
         "audit_age_seconds": described.audit_age_seconds,

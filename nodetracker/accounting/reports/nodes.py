@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.audit.planner import to_plain
+from nodetracker.accounting.reports.services import render_disabling
 from nodetracker.accounting.reports.summary import count_running_vms, state_of, status_of
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import ServiceRecord
@@ -20,7 +21,7 @@ def render_node_state(
     return {
         "state": state_of(service, now, service_down_time, outage_since),
         "status": status_of(service),
-        "disabled_reason": None if service is None else service.disabled_reason,
+        **render_disabling(service),
         "maintenance": service is not None and service.maintenance,
     }
 

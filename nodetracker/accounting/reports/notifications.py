@@ -17,7 +17,7 @@ from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 _SERVICE_FIELDS = (
     "uuid", "host", "binary", "topic", "version", "epoch", "disabled", "disabled_reason",
-    "maintenance", "forced_down",
+    "disabled_at", "disabled_by", "maintenance", "forced_down",
 )  # fmt: skip
 _CLAIM_EVENTS = {
     ClaimState.HELD: "claim.create",
@@ -177,7 +177,8 @@ def build_warning_notification(event_type: str, host: str, warning: HostWarning)
 
 
 def _service_fields(service: ServiceRecord) -> dict[str, Any]:
-    return {name: getattr(service, name) for name in _SERVICE_FIELDS}
+    fields = {name: getattr(service, name) for name in _SERVICE_FIELDS}
+    return fields | {"disabled_at": _time(service.disabled_at)}
 
 
 def _node(uuid: str) -> str:

@@ -34,6 +34,17 @@ def render_host(service: ServiceRecord) -> dict[str, Any]:
     }
 
 
+def render_disabling(service: ServiceRecord | None) -> dict[str, str | None]:
+    """Return why, since when and by whom a service is disabled; all null while it is not."""
+    if service is None:
+        return {"disabled_reason": None, "disabled_at": None, "disabled_by": None}
+    return {
+        "disabled_reason": service.disabled_reason,
+        "disabled_at": render_time(service.disabled_at),
+        "disabled_by": service.disabled_by,
+    }
+
+
 def render_service(
     service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
 ) -> dict[str, Any]:
@@ -46,7 +57,7 @@ def render_service(
         "status": status_of(service),
         "state": state_of(service, now, service_down_time, outage_since),
         "updated_at": render_time(service.updated_at or service.created_at),
-        "disabled_reason": service.disabled_reason,
+        **render_disabling(service),
         "epoch": service.epoch,
         "clock_skew_seconds": None if skew is None else skew / 1000,
     }

@@ -82,4 +82,5 @@ class KeystoneAuthenticator:
             project_id=environ.get("HTTP_X_PROJECT_ID") or None,
             roles=frozenset(role.strip() for role in roles if role.strip()),
             is_system=environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") == _ALL_SYSTEM,
+            user_name=environ.get("HTTP_X_USER_NAME"),
         )

@@ -20,6 +20,7 @@ from nodetracker.api.schemas.fields import (
     choice,
     list_of_answers,
 )
+from nodetracker.api.schemas.services import DISABLING
 from nodetracker.model.fleet import FLEET_ORDERS
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.schemas.fields import Schema, record
@@ -52,7 +53,7 @@ LIST_QUERY = record(
 STATE: Schema = {
     "state": {"enum": list(STATES)},
     "status": {"enum": list(STATUSES)},
-    "disabled_reason": TEXT_OR_NULL,
+    **DISABLING,
     "maintenance": BOOLEAN,
 }
 """What the service of a node's host decides."""

@@ -56,6 +56,13 @@ UPDATE = record(
     }
 ) | {"description": "an object with what is to change", "minProperties": 1}
 
+DISABLING: Schema = {
+    "disabled_reason": TEXT_OR_NULL,
+    "disabled_at": TIME_OR_NULL | {"description": "null: enabled, or unknown"},
+    "disabled_by": TEXT_OR_NULL | {"description": "the user; null: enabled, or unknown"},
+}
+"""Why, since when and by whom a service is disabled."""
+
 SERVICE = answer(
     {
         "id": ANY_TEXT,
@@ -64,7 +71,7 @@ SERVICE = answer(
         "status": {"enum": ["enabled", "disabled"]},
         "state": {"enum": ["up", "down", "unreachable"]},
         "updated_at": TIME_OR_NULL,
-        "disabled_reason": TEXT_OR_NULL,
+        **DISABLING,
         "epoch": INTEGER,
         "clock_skew_seconds": {"type": ["number", "null"]},
         "maintenance": BOOLEAN,

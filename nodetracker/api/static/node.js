@@ -20,9 +20,9 @@ function summary(node, service) {
   const topology = cells && join([
     cells > 1 && `${cells} cells`, plural(sockets, "socket"), plural(cores, "core"), plural(threads, "thread"),
   ], " × ");
-  const disabler = reason?.startsWith("AUTO: ") ? "its agent" : "an administrator";
+  const disabler = reason?.startsWith("AUTO: ") ? "its agent" : node.disabled_by ?? "an administrator";
   const lines = {
-    Disabled: node.status === "disabled" && html`by ${disabler}: <bdi>${reason?.replace("AUTO: ", "") || "no reason given"}</bdi>`,
+    Disabled: node.status === "disabled" && html`${node.disabled_at && ago(node.disabled_at)} by <bdi>${disabler}</bdi>: <bdi>${reason?.replace("AUTO: ", "") || "no reason given"}</bdi>`,
     Down: service?.forced_down && "forced by an administrator",
     Read: ago(node.read_at),
     Heartbeat: ago(node.last_seen_up),

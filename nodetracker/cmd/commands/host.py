@@ -21,6 +21,7 @@ from nodetracker.cmd.commands.base import (
     delete_queues,
     find_compute_service,
 )
+from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
@@ -96,7 +97,7 @@ class SetHost(StoreCommand, Command):
         change, reason = parsed_args.change, parsed_args.disable_reason
         if reason is not None and not change.disabled:
             self.parser.error("--disable-reason requires --disable")
-        change = replace(change, disabled_reason=reason)
+        change = replace(change, disabled_reason=reason, disabled_by=read_operator())
         service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         line = f"host {service.host} is {status_of(service)}"
         if service.maintenance:

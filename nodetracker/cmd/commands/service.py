@@ -15,6 +15,7 @@ from nodetracker.cmd.commands.base import (
     columns_of,
     delete_queues,
 )
+from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.text import render_error
@@ -26,10 +27,14 @@ _COLUMNS = (
     "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
     "clock_skew_seconds",
 )  # fmt: skip
+_LONG_COLUMNS = ("disabled_at", "disabled_by")
 
 
 class ListServices(ListCommand):
-    """List services: status is set by the administrator, state is liveness."""
+    """List services: status is set by the administrator, state is liveness.
+
+    --long adds since when and by whom they are disabled.
+    """
 
     example = "service list"
 
@@ -51,7 +56,7 @@ class ListServices(ListCommand):
         outage = find_broker_outage(services, now, self.service_down_time)
         return columns_of(
             [render_service(service, now, self.service_down_time, outage) for service in services],
-            _COLUMNS,
+            _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ()),
         )
 
 
@@ -143,7 +148,10 @@ class SetService(ServiceCommand, Command):
         if parsed_args.disabled is None and parsed_args.forced_down is None:
             self.parser.error("one of --enable, --disable, --up and --down is required")
         change = ServiceChange(
-            parsed_args.disabled, parsed_args.disable_reason, parsed_args.forced_down
+            parsed_args.disabled,
+            parsed_args.disable_reason,
+            parsed_args.forced_down,
+            disabled_by=read_operator(),
         )
         self.store.set_service(parsed_args.host, parsed_args.binary, change)
 

@@ -1,6 +1,7 @@
 """Draw the state of a node and of its agent, as lines with a label."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from nodetracker.accounting.reports.describe import NodeDescription
 from nodetracker.accounting.reports.summary import status_of
@@ -9,6 +10,7 @@ from nodetracker.cmd.screen.states import draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import pad_text, safe_text, wrap_text
 from nodetracker.cmd.screen.values import NONE, render_age
+from nodetracker.model.service import ServiceRecord
 
 _LABEL = 12
 
@@ -41,11 +43,19 @@ def draw_state_section(described: NodeDescription, terminal: Terminal) -> list[L
             if is_set and text != word]  # fmt: skip
     rest = Piece(", ".join(["", *also]))
     lines: list[Line] = [(start, node, *draw_state(word, terminal), rest)]
-    reason = ""
     if service is not None and service.disabled:
-        reason = service.disabled_reason or "no reason given"
-    lines += draw_labeled([("Reason", reason)], terminal, Style.WARNING)
+        fields = [
+            ("Reason", service.disabled_reason or "no reason given"),
+            ("Disabled", _render_disabling(service, described.now)),
+        ]
+        lines += draw_labeled(fields, terminal, Style.WARNING)
     return lines + draw_labeled([("UUID", record.uuid), *_list_fields(described)], terminal)
+
+
+def _render_disabling(service: ServiceRecord, now: datetime) -> str:
+    at, by = service.disabled_at, service.disabled_by
+    since = f"{render_age((now - at).total_seconds())} ago" if at else ""
+    return " ".join(filter(None, (since, by and f"by {by}")))
 
 
 def _list_fields(described: NodeDescription) -> list[tuple[str, str]]:

@@ -20,7 +20,6 @@ from nodetracker.db.memory.tables import (
 from nodetracker.errors import FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.service import (
-    AUTO_PREFIX,
     COMPUTE_BINARY,
     AuditState,
     Incarnation,
@@ -79,8 +78,11 @@ class MemoryServices(MemoryRows):
         """See `Store`."""
         with self._writing() as tables:
             record = _find_service(tables, host, binary)
+            now = self._clock()
             columns = service_codec.encode_service_change(change)
-            record = dataclasses.replace(record, updated_at=self._clock(), **columns)
+            if change.disabled and not record.is_disabled_by_administrator:
+                columns |= service_codec.encode_disabling(change.disabled_by, now)
+            record = dataclasses.replace(record, updated_at=now, **columns)
             tables.services[host, binary] = record
             return copy.deepcopy(record)
 
@@ -91,14 +93,18 @@ class MemoryServices(MemoryRows):
             holder = Holder(agent.agent_id, agent.epoch, agent.service_uuid)
             if record is None or holder_of(record) != holder:
                 return
-            is_own = (record.disabled_reason or "").startswith(AUTO_PREFIX)
-            if is_own or (reason is not None and not record.disabled):
-                tables.services[agent.host, agent.binary] = dataclasses.replace(
-                    record,
-                    disabled=reason is not None,
-                    disabled_reason=reason,
-                    updated_at=self._clock(),
-                )
+            is_own = record.disabled and not record.is_disabled_by_administrator
+            if not is_own and (reason is None or record.disabled):
+                return
+            now = self._clock()
+            tables.services[agent.host, agent.binary] = dataclasses.replace(
+                record,
+                disabled=reason is not None,
+                disabled_reason=reason,
+                updated_at=now,
+                disabled_at=None if reason is None else record.disabled_at if is_own else now,
+                disabled_by=None,
+            )
 
     def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
         """See `Store`."""

@@ -115,6 +115,8 @@ services = sa.Table(
     time("last_seen_up", nullable=True),
     flag("disabled"),
     sa.Column("disabled_reason", sa.Text(), nullable=True),
+    time("disabled_at", nullable=True),
+    text("disabled_by", nullable=True),
     flag("maintenance"),
     flag("forced_down"),
     text("version"),

@@ -7,6 +7,7 @@ import pytest
 from nodetracker.api.agents import AgentCalls
 from nodetracker.errors import DriverFeatureError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.rendering import render_time
 from tests.builders import make_guest
 from tests.contract.test_ledger import ask, claim, make_node
 from tests.unit.api.conftest import Api, add_service
@@ -33,6 +34,7 @@ class TestList:
         assert found["hosts"][1] == {
             "uuid": service.uuid, "host_name": "host-2", "service": COMPUTE_BINARY,
             "zone": "nova", "state": "up", "status": "disabled", "disabled_reason": "broken",
+            "disabled_at": render_time(service.disabled_at), "disabled_by": None,
             "maintenance": True,
         }  # fmt: skip
 

@@ -58,7 +58,8 @@ class TestList:
         (stored,) = store.list_nodes("alpha", "a1")
         assert first == first | {
             "uuid": stored.uuid, "host": "alpha", "hypervisor_hostname": "a1", "state": "up",
-            "status": "enabled", "disabled_reason": None, "maintenance": False, "generation": 1,
+            "status": "enabled", "disabled_reason": None,
+            "disabled_at": None, "disabled_by": None, "maintenance": False, "generation": 1,
         }  # fmt: skip
         for name in set(LIST_COLUMNS) - {"booted_at"}:
             assert first[name] == getattr(stored.values, name)

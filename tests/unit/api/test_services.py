@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from nodetracker.api.context import Identity
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
     AuditState,
     ServiceChange,
 )
+from nodetracker.rendering import render_time
 from tests.builders import take_service
 from tests.contract.values import key_of, make_incarnation
 from tests.unit.api.conftest import add_service
@@ -212,6 +214,30 @@ class TestOwnChanges:
         assert (found.json["status"], found.json["disabled_reason"]) == ("disabled", "why")
         assert found.json["maintenance"]
         assert api.get(f"/v1/services/{uuid}") == found.json
+
+    def test_who_disabled_a_service_and_when_is_shown(self, api, store):
+        (service,) = store.list_services("host-1", COMPUTE_BINARY)
+        path = f"/v1/services/{service.uuid}"
+        shown = api.get(path)
+        assert (shown["disabled_at"], shown["disabled_by"]) == (None, None)
+        for method, other, body, headers in (
+            ("PATCH", path, {"disabled": True}, {}),
+            ("PUT", "/v2.1/os-services/disable", HOST, {}),
+            ("PUT", f"/v2.1/os-services/{service.uuid}", {"status": "disabled"}, compute("2.53")),
+            ("PUT", "/v2.1/os-hosts/host-1", {"status": "disable"}, {}),
+        ):
+            assert api.request(method, other, json=body, headers=headers).status_code == 200
+            shown = api.get(path)
+            assert shown["disabled_by"] == "alice"
+            assert shown["disabled_at"] == render_time(store.list_services("host-1")[0].disabled_at)
+            store.set_service("host-1", COMPUTE_BINARY, ServiceChange(disabled=False))
+
+    def test_a_user_with_a_name_is_shown_by_it(self, api, store):
+        api.identity = Identity("4f0c", "p1", frozenset({"admin"}), user_name="alice")
+        (service,) = store.list_services("host-1", COMPUTE_BINARY)
+        body = {"disabled": True}
+        found = api.request("PATCH", f"/v1/services/{service.uuid}", json=body)
+        assert found.json["disabled_by"] == "alice"
 
     @pytest.mark.parametrize(
         "body", [{}, {"disabled_reason": "x"}, {"disabled": 1}, {"status": "enabled"}, []]

@@ -41,7 +41,11 @@ def update_host(call: Call) -> Answer:
     """Enable or disable a host, or set its maintenance mode."""
     wanted = {name: value.lower() == "enable" for name, value in call.body.items()}
     status, maintenance = wanted.get("status"), wanted.get("maintenance_mode")
-    change = ServiceChange(disabled=None if status is None else not status, maintenance=maintenance)
+    change = ServiceChange(
+        disabled=None if status is None else not status,
+        maintenance=maintenance,
+        disabled_by=call.user_name,
+    )
     shown = {"host": call.store.set_service(call.params["host"], COMPUTE_BINARY, change).host}
     if status is not None:
         shown["status"] = "enabled" if status else "disabled"

@@ -43,20 +43,23 @@ def enable_service(call: Call) -> Answer:
 
 def disable_service(call: Call) -> Answer:
     """Disable a compute service that is named by host and binary."""
-    return _set_named(call, ServiceChange(disabled=True), status="disabled")
+    return _set_named(call, _disable(call), status="disabled")
 
 
 def disable_with_reason(call: Call) -> Answer:
     """Disable a compute service that is named by host and binary, and say why."""
     reason = call.body["disabled_reason"]
-    change = ServiceChange(disabled=True, disabled_reason=reason)
-    return _set_named(call, change, status="disabled", disabled_reason=reason)
+    return _set_named(call, _disable(call, reason), status="disabled", disabled_reason=reason)
 
 
 def force_down(call: Call) -> Answer:
     """Force a compute service down, or no longer."""
     forced_down = call.body["forced_down"]
     return _set_named(call, ServiceChange(forced_down=forced_down), forced_down=forced_down)
+
+
+def _disable(call: Call, reason: str | None = None) -> ServiceChange:
+    return ServiceChange(disabled=True, disabled_reason=reason, disabled_by=call.user_name)
 
 
 def _set_named(call: Call, change: ServiceChange, **shown: Any) -> Answer:
@@ -77,6 +80,7 @@ def update_service(call: Call) -> Answer:
         disabled=None if status is None else status == "disabled",
         disabled_reason=reason,
         forced_down=call.body.get("forced_down"),
+        disabled_by=call.user_name,
     )
     call.store.set_service(service.host, service.binary, change)
     page = call.store.list_service_page(ServiceQuery(uuid=service.uuid))

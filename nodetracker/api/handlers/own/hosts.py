@@ -1,6 +1,6 @@
 """``/v1/hosts``."""
 
-from nodetracker.accounting.reports.services import render_host
+from nodetracker.accounting.reports.services import render_disabling, render_host
 from nodetracker.accounting.reports.summary import as_row, state_of, status_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
@@ -29,7 +29,7 @@ def list_hosts(call: Call) -> Answer:
             **render_host(service),
             "state": state_of(service, page.now, down_time, outage),
             "status": status_of(service),
-            "disabled_reason": service.disabled_reason,
+            **render_disabling(service),
             "maintenance": service.maintenance,
         }
         for service in page.items

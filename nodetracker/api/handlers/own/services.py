@@ -41,7 +41,7 @@ def show_service(call: Call) -> Answer:
 
 def update_service(call: Call) -> Answer:
     """Change what administrators decide about a service."""
-    change = ServiceChange(**call.body)
+    change = ServiceChange(**call.body, disabled_by=call.user_name)
     if change.disabled_reason is not None and not change.disabled:
         raise RequestError("disabled_reason", "is only accepted with disabled: true")
     service = call.store.find_service(parse_path_uuid(call.params["uuid"], "service"))

@@ -77,7 +77,9 @@ def list_examples() -> list[Notification]:
         {"uuid": CLAIM.uuid, "workload": {"uuid": WORKLOAD}, "resources": {"VCPU": 99}}
     )
     service = make_service()
-    disabled = dataclasses.replace(service, disabled=True, disabled_reason="disk")
+    disabled = dataclasses.replace(
+        service, disabled=True, disabled_reason="disk", disabled_at=NOW, disabled_by="alice"
+    )
     grown = make_snapshot("node-1", make_guest(), memory=fresh("test", MemoryInfo(131072, 60000)))
     measured = make_snapshot(memory=fresh("test", MemoryInfo(65536, 30000)))
     return [

@@ -117,10 +117,12 @@ def test_a_confirmed_token_is_an_identity():
         "HTTP_X_IDENTITY_STATUS": "Confirmed",
         "HTTP_X_USER_ID": "u1",
         "HTTP_X_PROJECT_ID": "p1",
+        "HTTP_X_USER_NAME": "Müller",
         "HTTP_X_ROLES": "member, reader,",
     }
     identity = KeystoneAuthenticator().identify(environ)
-    assert identity == Identity("u1", "p1", frozenset(("member", "reader")))
+    roles = frozenset(("member", "reader"))
+    assert identity == Identity("u1", "p1", roles, user_name="Müller")
     environ |= {"HTTP_OPENSTACK_SYSTEM_SCOPE": "all", "HTTP_X_PROJECT_ID": ""}
     assert KeystoneAuthenticator().identify(environ).is_system
     assert KeystoneAuthenticator().identify(environ).project_id is None

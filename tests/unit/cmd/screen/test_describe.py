@@ -66,11 +66,13 @@ def test_the_description_needs_no_unicode(parts):
 
 def test_a_dead_and_disabled_host_does_not_look_healthy(parts):
     record, service, now, warnings, changes = parts
-    dead = replace(service, disabled=True, disabled_reason="broken fan", maintenance=True)
+    dead = replace(service, disabled=True, disabled_reason="broken fan", maintenance=True,
+                   disabled_at=now, disabled_by="alice@ctl")  # fmt: skip
     later = now + timedelta(hours=2)
     text = plain_text(draw((record, dead, later, warnings, changes), Terminal(100)))
     assert "✖ down, disabled, in maintenance" in text
     assert "broken fan" in text
+    assert "2 h ago by alice@ctl" in text
     assert "fresh" not in text
     assert "as last known, read 2 h ago" in text
 
