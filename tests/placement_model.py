@@ -113,6 +113,8 @@ class PlacementModel:
 
     def set_inventories(self, uuid, generation, inventories):
         self._note("PUT", f"inventories {uuid}")
+        if {name for name in inventories if name.startswith("CUSTOM_")} - self.classes:
+            raise PlacementRefusedError("PUT", "unknown resource class")
         used = {name for name, amount in self.used(uuid).items() if amount}
         if used - inventories.keys():
             raise PlacementInUseError("PUT", "in use")

@@ -79,12 +79,28 @@ class Reconciler:
             StoreError: the ledger could not be read.
         """
         try:
-            wanted = self._words.prepare(wanted)
-            self._reconcile(state, wanted, summaries)
+            self._reconcile_again_if_refused(state, wanted, summaries)
         except BaseException:  # a request may have been executed
             state.forget()
             raise
         state.wanted_before |= wanted.consumers.keys()
+
+    def _reconcile_again_if_refused(
+        self,
+        state: NodeState,
+        wanted: ProviderTree,
+        summaries: Sequence[ProviderSummary] | None,
+    ) -> None:
+        """Reconcile; what is refused is tried once more with traits and classes looked up again.
+
+        Placement lacks custom ones that it had once its database was restored.
+        """
+        try:
+            self._reconcile(state, self._words.prepare(wanted), summaries)
+        except PlacementRefusedError:
+            state.forget()
+            self._words.forget()
+            self._reconcile(state, self._words.prepare(wanted), None)
 
     def _reconcile(
         self,

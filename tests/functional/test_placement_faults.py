@@ -193,6 +193,20 @@ def test_what_somebody_changes_between_reading_and_writing_is_put_back(
     assert (WarningKind.PLACEMENT_FOREIGN in world.host.kinds()) == (change == "consumer")
 
 
+def test_a_placement_without_the_trait_that_nodes_are_known_by_gets_it_again(world) -> None:
+    world.host.settle(world.node())
+    _, before, _ = world.read()
+    trait, path = "CUSTOM_OWNER_NODETRACKER", f"/resource_providers/{world.uuid}"
+    assert world.placement.request("DELETE", path)[0] == 204
+    holders = world.placement.get(f"/resource_providers?required={trait}")["resource_providers"]
+    for holder in holders:  # of other tests
+        world.placement.request("DELETE", f"/resource_providers/{holder['uuid']}/traits")
+    assert world.placement.request("DELETE", f"/traits/{trait}")[0] == 204
+    world.host.reporter._listing.refresh()
+    world.host.wait()
+    assert world.read()[1] == before
+
+
 def write_history(world, crash):
     """Report a node, claims, a move on the node and its end, a release and a removal of a guest.
 

@@ -25,6 +25,7 @@ from nodetracker.settings import PlacementSettings
 from tests.builders import make_guest
 from tests.placement_model import (
     NODE,
+    STANDARD_TRAITS,
     PlacementModel,
     make_claim,
     make_move,
@@ -416,6 +417,19 @@ def test_a_provider_that_somebody_deleted_comes_back(scene) -> None:
     scene.model.consumers.clear()
     scene.refresh()
     assert scene.held() == {WEB.workload.uuid: WEB_HAS}
+
+
+def test_a_placement_that_lost_its_database_gets_all_again(scene) -> None:
+    licenses = {"CUSTOM_LICENSE": {"total": 9, "reserved": 0, "allocation_ratio": 1.0}}
+    scene.report(inventory=licenses)
+    before = scene.model.tree().providers[NODE]
+    scene.model.providers.clear()
+    scene.model.classes.clear()
+    scene.model.traits = set(STANDARD_TRAITS)
+    scene.refresh()
+    after = scene.model.tree().providers[NODE]
+    assert (after.traits, after.inventories) == (before.traits, before.inventories)
+    assert scene.warnings() == {}
 
 
 def test_a_renamed_node_renames_its_provider(scene) -> None:
