@@ -9,7 +9,7 @@ import logging
 import threading
 from typing import Any
 
-from nodetracker.errors import NodetrackerError
+from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
@@ -98,8 +98,17 @@ class AnnouncingStore(DelegatedStore):
         return self._announced(self._store.renew_claim(uuid, policy))
 
     def abort_claim(self, uuid: str) -> Claim:
-        """See `Store`."""
-        return self._announced(self._store.abort_claim(uuid))
+        """See `Store`; of a move, both ends are announced."""
+        claim = self._announced(self._store.abort_claim(uuid))
+        if claim.migration_uuid is not None:
+            try:
+                found = self._store.list_migrations(uuid=claim.migration_uuid)
+            except StoreError as error:
+                LOG.debug("The end of a move was not announced: %s", error)
+            else:
+                for migration in found:
+                    self._announced_move(migration)
+        return claim
 
     def create_migration(
         self,

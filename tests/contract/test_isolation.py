@@ -242,7 +242,8 @@ WRITES = [
         "apply_changes",
         "move in error",
         fail_move,
-        {"move of web": {"status", "updated_at"}} | rows("node a1", "history alpha n1 update *"),
+        {"move of web": {"status", "updated_at"}, "node b1": GENERATION}
+        | rows("node a1", "history alpha n1 update *"),
     ),
     Write(
         "apply_changes",
@@ -334,7 +335,8 @@ WRITES = [
         "abort_claim",
         "destination of a move",
         of_claim("abort_claim", "web b1"),
-        rows("claim web b1", "node b1", "guest b1 web", "device b1 *", "move of web"),
+        {"node a1": GENERATION}
+        | rows("claim web b1", "node b1", "guest b1 web", "device b1 *", "move of web"),
     ),
     Write(
         "create_migration",

@@ -538,7 +538,6 @@ class TestAudits:
             record = node(store)
             error = dataclasses.replace(migration, status=MigrationStatus.ERROR)
             if is_ended:
-                # Changes only its own node, so the audit of the other does not conflict.
                 store.abort_claim(migration.dest_claim)
             change = dataclasses.replace(
                 update(record), moves=(dataclasses.replace(record.moves[0], migration=error),)
@@ -546,6 +545,7 @@ class TestAudits:
             result = store.apply_changes(alpha, [change], 60)
             (found,) = store.list_migrations(uuid=migration.uuid)
             if is_ended:
+                assert result.conflicts == ("node-1",)
                 assert found.status is MigrationStatus.CANCELLED
             else:
                 assert found.status is MigrationStatus.ERROR

@@ -1,6 +1,7 @@
 """Changes of the ledger are announced after their commit; nothing waits for the announcement."""
 
 import threading
+import uuid
 
 import pytest
 
@@ -57,6 +58,15 @@ def test_a_move_is_announced_to_both_of_its_nodes(store, listener):
     store.set_migration_status(moved.uuid, MigrationStatus.MIGRATING)
     store.revert_migration(moved.uuid)
     assert listener.take() == both * 3
+    aborted = store.create_migration(
+        ask(migration={"type": "migration", "source_claim": source.uuid}, uuid=str(uuid.uuid4())),
+        "alpha",
+        "n2",
+        ADMISSION_POLICY,
+    )
+    listener.take()
+    store.abort_claim(aborted.dest_claim)
+    assert set(listener.take()) == set(both)
     resize = ask(migration={"type": "resize", "source_claim": source.uuid})
     again = store.create_migration(resize, "alpha", "n1", ADMISSION_POLICY)
     assert listener.take() == [("alpha", "n1")]

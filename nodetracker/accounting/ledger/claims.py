@@ -47,7 +47,8 @@ def decide_renew(locked: LockedClaim, claim_timeout: int) -> LedgerWrite[Claim]:
 def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
     """Release a claim and cancel the migration whose destination it is.
 
-    A claim that is already released is left unchanged.
+    A claim that is already released is left unchanged. The agents of both ends of
+    a migration read it again.
 
     Raises:
         RefusedError: the claim is the source of a running migration.
@@ -61,13 +62,14 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
             "confirm or revert the migration"
         )
     released = released_claim(claim, ReleaseReason.ABORTED, node.now)
+    own = diff_node(node, remove_claim(node, claim, locked.others))
     cancelled = None
     if locked.destination_of is not None:
         cancelled = MigrationStep(locked.destination_of, MigrationStatus.CANCELLED, node.now)
     return LedgerWrite(
         released,
         changed_claims=(released,),
-        nodes=(diff_node(node, remove_claim(node, claim, locked.others)),),
+        nodes=(own, *map(NodeWrite, locked.other_ends)),
         migration_step=cancelled,
     )
 

@@ -80,6 +80,8 @@ class LockedClaim:
         others: the workload's other active claims on the node, oldest first.
         source_of: uuid of the running migration whose source it is, or None.
         destination_of: uuid of the open migration whose destination it is, or None.
+        other_ends: ids of the nodes of the other claims of its open migrations,
+            locked too; without its own node.
     """
 
     claim: Claim
@@ -87,6 +89,7 @@ class LockedClaim:
     others: tuple[Claim, ...] = ()
     source_of: str | None = None
     destination_of: str | None = None
+    other_ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

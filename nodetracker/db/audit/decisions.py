@@ -4,7 +4,7 @@ Pure, for every store: a store gathers (locks and reads), this module decides,
 the store applies.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -32,13 +32,19 @@ Located = tuple[NodeChange, LockedRow]
 
 @dataclass(slots=True)
 class Decision:
-    """Changes of a batch by kind of write, and those that are not written."""
+    """Changes of a batch by kind of write, and those that are not written.
+
+    Attributes:
+        touched: ids of nodes whose generation rises, as an update changes one of
+            their migrations; above that, if they are updated too.
+    """
 
     updates: list[Located] = field(default_factory=list)
     measures: list[Located] = field(default_factory=list)
     deletions: list[Located] = field(default_factory=list)
     moves: list[Located] = field(default_factory=list)
     creations: list[NodeChange] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)
     conflicts: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -51,17 +57,29 @@ def list_foreign_hosts(
     return sorted({row.host for row in rows if row.uuid in wanted and row.host != agent.host})
 
 
+def list_move_claims(changes: Iterable[NodeChange]) -> set[str]:
+    """Return the claims of the migrations that changes write, whose nodes are locked too."""
+    return {
+        uuid
+        for change in changes
+        for move in change.moves
+        for uuid in (move.migration.source_claim, move.migration.dest_claim)
+    }
+
+
 def decide(
     agent: AgentKey,
     changes: Sequence[NodeChange],
     rows: Sequence[LockedRow],
     hosts_up: frozenset[str],
+    ends: Mapping[str, int],
 ) -> Decision:
     """Sort changes into written, conflicting and refused ones.
 
     Args:
         rows: every row that a change names by id, uuid, or host and nodename.
         hosts_up: those of `list_foreign_hosts` that are alive.
+        ends: uuid -> node id, of those of `list_move_claims` that exist.
 
     Raises:
         FencedError: a row of the agent's host has a newer epoch.
@@ -77,6 +95,9 @@ def decide(
     for change in changes:
         if change.record is not None:
             _decide_existing(agent, change, by_id.get(change.record.id), decision)
+    for change, row in decision.updates:
+        concerned = {ends[uuid] for uuid in list_move_claims([change]) if uuid in ends}
+        decision.touched |= concerned - {row.id}
     gone = {row.id for _, row in decision.deletions}
     left = [row for row in rows if row.id not in gone]
     for change in changes:

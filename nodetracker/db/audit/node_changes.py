@@ -4,7 +4,7 @@ Locks are taken in a fixed order: the services row, then the nodes by id. A
 takeover uses the same order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ from nodetracker.model.change import NodeChange
 from nodetracker.ports import AgentKey, ApplyResult
 
 _nodes = tables.compute_nodes.c
+_claims = tables.claims.c
 _services = tables.services.c
 
 
@@ -32,22 +33,26 @@ def apply_changes(
     service_down_time: int,
 ) -> ApplyResult:
     """See `Store.apply_changes`."""
-    now, rows = _lock(connection, agent, changes)
+    ends = _find_ends(connection, changes)
+    now, rows = _lock(connection, agent, changes, ends.values())
     foreign = decisions.list_foreign_hosts(agent, changes, rows)
     hosts_up = _find_hosts_up(connection, foreign, agent.binary, now, service_down_time)
-    decision = decisions.decide(agent, changes, rows, hosts_up)
+    decision = decisions.decide(agent, changes, rows, hosts_up, ends)
     return NodeWriter(connection, agent, now).apply(decision)
 
 
 def _lock(
-    connection: sa.Connection, agent: AgentKey, changes: Sequence[NodeChange]
+    connection: sa.Connection,
+    agent: AgentKey,
+    changes: Sequence[NodeChange],
+    ends: Collection[int],
 ) -> tuple[datetime, list[LockedRow]]:
     """Lock every row that the changes name, and check that the agent is not fenced.
 
     Updates lock their rows, so no takeover can raise their epoch meanwhile. A
     creation has no row yet, so it locks the services row first, as a takeover does.
     """
-    ids = {change.record.id for change in changes if change.record is not None}
+    ids = {change.record.id for change in changes if change.record is not None} | set(ends)
     new = [change for change in changes if change.record is None]
     now: datetime | None = None
     if new:
@@ -85,6 +90,17 @@ def _lock(
     if now is None:  # all rows are gone: nothing to write, but the agent may be fenced
         now = lock_service(connection, agent)
     return now, rows
+
+
+def _find_ends(connection: sa.Connection, changes: Sequence[NodeChange]) -> Mapping[str, int]:
+    """Return claim -> node id, which never changes, of both ends of the moves that are written."""
+    uuids = decisions.list_move_claims(changes)
+    if not uuids:
+        return {}
+    found = connection.execute(
+        sa.select(_claims.uuid, _claims.compute_node_id).where(_claims.uuid.in_(sorted(uuids)))
+    )
+    return {row.uuid: row.compute_node_id for row in found}
 
 
 def _find_existing(connection: sa.Connection, host: str, new: Sequence[NodeChange]) -> list[int]:

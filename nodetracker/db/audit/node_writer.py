@@ -11,6 +11,7 @@ from nodetracker.db.audit import records
 from nodetracker.db.audit.decisions import Decision, Located
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import list_active_claims
+from nodetracker.db.ledger.writes import bump_generation
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
@@ -39,6 +40,7 @@ class NodeWriter:
         self._delete(decision)
         self._move(decision)
         self._update(decision)
+        bump_generation(self._connection, decision.touched)
         self._measure(decision)
         self._create(decision)
         self._write_below(

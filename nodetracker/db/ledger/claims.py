@@ -2,7 +2,7 @@
 
 Each transaction reads under the lock of the node's row, decides with a pure
 function and applies what that returns. A claim costs four statements, and so
-does an abort, however many guests the node has.
+does an abort, however many guests the node has; one that cancels a move costs two more.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def renew_claim(connection: sa.Connection, uuid: str, policy: AdmissionPolicy) -
 
 def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
     """See `Store.abort_claim`."""
-    locked = lock_claim(connection, uuid, has_placements=True)
+    locked = lock_claim(connection, uuid, is_release=True)
     write = decide_abort(locked)
     return apply_write(connection, write)
 

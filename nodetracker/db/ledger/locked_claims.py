@@ -30,22 +30,18 @@ _migrations = tables.migrations.c
 _devices = tables.pci_devices.c
 
 
-def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = False) -> LockedClaim:
+def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -> LockedClaim:
     """Lock a claim's node; read the node, the claim and the migrations that it is part of.
 
     Args:
-        has_placements: also read the node's NUMA placements if the claim or
-            its guest has one.
+        is_release: the claim may be released: also lock the other ends of its open
+            migrations, and read the node's NUMA placements if the claim or its
+            guest has one.
 
     Raises:
         NotFoundError: the claim does not exist.
     """
-    node_id = sa.select(_claims.compute_node_id).where(_claims.uuid == uuid).scalar_subquery()
-    own = sa.select(_claims.devices).where(_claims.uuid == uuid).scalar_subquery()  # never changes
-    locked = lock_rows(connection, _nodes.id == node_id, own.label("claim_devices"))
-    if not locked:
-        raise NotFoundError(f"no such claim: {uuid}")
-    (row,) = locked
+    row, other_ends = _lock_rows(connection, uuid, is_release)
     rows = _select_workload(connection, uuid, row["id"], bool(row["claim_devices"]))
     node = decode_locked_node(row, rows[0])
     if row["claim_devices"]:
@@ -58,7 +54,7 @@ def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = Fals
     }
     node = replace(node, claimed=charge_of_claims(claims.values(), node.overhead_mb))
     claim = claims.pop(uuid)
-    if has_placements and (claim.numa is not None or node.has_cells):
+    if is_release and (claim.numa is not None or node.has_cells):
         node = read_placements(connection, {node.id: node})[node.id]
     return LockedClaim(
         claim,
@@ -66,7 +62,55 @@ def lock_claim(connection: sa.Connection, uuid: str, has_placements: bool = Fals
         others=tuple(other for other in claims.values() if other.is_active),
         source_of=of_workload[uuid]["source_of"],
         destination_of=of_workload[uuid]["destination_of"],
+        other_ends=other_ends,
     )
+
+
+def _lock_rows(
+    connection: sa.Connection, uuid: str, has_ends: bool
+) -> tuple[sa.RowMapping, tuple[int, ...]]:
+    """Lock rows in id order, by one statement; return the claim's and the ids of the others.
+
+    Args:
+        has_ends: also lock the other ends of its open migrations.
+    """
+    node_id = _select_own(_claims.compute_node_id, uuid)
+    is_locked = _nodes.id == node_id
+    if has_ends:
+        is_locked = _nodes.id.in_([node_id, *_select_ends(uuid)])
+    locked = lock_rows(
+        connection,
+        is_locked,
+        node_id.label("claim_node_id"),
+        _select_own(_claims.devices, uuid).label("claim_devices"),
+    )
+    if not locked:
+        raise NotFoundError(f"no such claim: {uuid}")
+    (row,) = (found for found in locked if found["id"] == found["claim_node_id"])
+    return row, tuple(found["id"] for found in locked if found is not row)
+
+
+def _select_own(column: "sa.ColumnElement[Any]", uuid: str) -> "sa.ScalarSelect[Any]":
+    """Select a column of a claim that never changes."""
+    return sa.select(column).where(_claims.uuid == uuid).scalar_subquery()
+
+
+def _select_ends(uuid: str) -> "list[sa.ScalarSelect[int]]":
+    """Select the nodes of the other claims of the open migrations from and to a claim.
+
+    Each is a scalar, so that MariaDB looks the nodes up by id and locks no others.
+    """
+    is_open = _migrations.status.in_([status.value for status in OPEN])
+    return [
+        sa.select(sa.func.max(_claims.compute_node_id))
+        .join_from(tables.migrations, tables.claims, _claims.uuid == other)
+        .where(own == uuid, is_open)
+        .scalar_subquery()
+        for own, other in (
+            (_migrations.source_claim, _migrations.dest_claim),
+            (_migrations.dest_claim, _migrations.source_claim),
+        )
+    ]
 
 
 def _select_workload(

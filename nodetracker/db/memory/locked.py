@@ -50,12 +50,19 @@ def lock_claim(tables: Tables, now: datetime, uuid: str) -> LockedClaim:
         if migration.source_claim == uuid and migration.is_running
     ]
     move = tables.migrations.get(claim.migration_uuid or "")
+    ends = {
+        node_id
+        for migration in tables.migrations.values()
+        if migration.is_open and uuid in (migration.source_claim, migration.dest_claim)
+        for node_id in node_ids_of(tables, migration)
+    }
     return LockedClaim(
         claim,
         read_locked(tables, now, tables.nodes[claim.node_id], claim.workload.uuid),
         others=tuple(sorted(others, key=lambda other: other.created_at)),
         source_of=max(moved_by, default=None),
         destination_of=move.uuid if move is not None and move.is_open else None,
+        other_ends=tuple(sorted(ends - {claim.node_id})),
     )
 
 

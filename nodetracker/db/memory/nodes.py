@@ -13,6 +13,7 @@ from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.db.memory.tables import (
     MemoryRows,
     Tables,
+    bump_generation,
     delete_node,
     holder_of,
     list_active_uuids,
@@ -110,7 +111,11 @@ class MemoryNodes(MemoryRows):
                 if (other := tables.services.get((host, agent.binary))) is not None
                 and is_service_up(other, now, service_down_time)
             )
-            decision = decisions.decide(agent, changes, rows, hosts_up)
+            ends = {
+                uuid: tables.claims[uuid].node_id
+                for uuid in decisions.list_move_claims(changes) & tables.claims.keys()
+            }
+            decision = decisions.decide(agent, changes, rows, hosts_up, ends)
             return _write(tables, agent, now, decision)
 
 
@@ -171,5 +176,7 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
                 tables.migrations[known.uuid] = move.migration
     # Claims and migrations are stored in their own tables.
     tables.nodes.update({r.id: dataclasses.replace(r, claims={}, moves=()) for r in written})
+    for node_id in decision.touched & tables.nodes.keys():
+        bump_generation(tables, node_id)
     by_nodename = {record.nodename: record for record in written}
     return ApplyResult(copy.deepcopy(by_nodename), tuple(decision.conflicts), decision.refused)
