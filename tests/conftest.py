@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import nodetracker.cmd  # noqa: F401 - prevents the import of eventlet, as in programs
 from tests.contract.stores import Conductor
@@ -15,6 +16,12 @@ from tests.functional.servers.rabbitmq import RabbitMQ
 # Without a handler, log lines of threads between tests, such as those that search for
 # a broker that was stopped, would be printed.
 logging.getLogger().addHandler(logging.NullHandler())
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile(
+    "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 LONGEST = (
     "test_conductor", "test_host_operations", "test_claim_storms", "test_rpc", "test_endurance",

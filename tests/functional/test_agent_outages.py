@@ -107,23 +107,42 @@ class RunningAgent:
         """Count the open files; connections to the database are not among them."""
         return len([name for name in list_files(self.pid) if not name.startswith("socket:")])
 
+    def count_sockets(self) -> int:
+        return len([name for name in list_files(self.pid) if name.startswith("socket:")])
+
     def assert_at_work_again(self) -> None:
         """Make sure that rows and heartbeats are right, and threads and files as before."""
-        wait_until(self.is_right, 10)
+        wait_until(self.is_right)
         seen = self.last_seen()
-        wait_until(lambda: self.last_seen() != seen, 10)
-        wait_until(lambda: count_threads(self.pid) <= THREADS, 10)
-        wait_until(lambda: self.count_files() <= self._files_before, 10)
-        assert len([x for x in list_files(self.pid) if x.startswith("socket:")]) <= SOCKETS
+        wait_until(lambda: self.last_seen() != seen)
+        wait_until(lambda: count_threads(self.pid) <= THREADS)
+        wait_until(lambda: self.count_files() <= self._files_before)
+        wait_until(lambda: self.count_sockets() <= SOCKETS)
 
     def assert_said_twice(self) -> None:
         """Make sure that the log has a line for the beginning, one for the end and no more."""
-        with suppress(AssertionError):  # the lines say more
-            wait_until(lambda: any(ENDS in line for line in self.new_lines()), 10)
+        self.wait_for_end()
         lines = self.new_lines()
         assert len(lines) == 2, lines
         assert BEGINS in lines[0]
         assert ENDS in lines[1]
+
+    def wait_for_end(self) -> None:
+        """Wait until each outage that was logged has its second line, which follows the rows."""
+        with suppress(AssertionError):  # the lines say more
+            wait_until(self.is_said_to_be_back)
+
+    def is_said_to_be_back(self) -> bool:
+        lines = self.new_lines()
+        return sum(BEGINS in line for line in lines) == sum(ENDS in line for line in lines)
+
+    def assert_said_in_pairs(self) -> None:
+        """Make sure that each outage that was noticed, if any, has its two lines."""
+        self.wait_for_end()
+        lines = self.new_lines()
+        for begins, ends in zip(lines[::2], lines[1::2], strict=True):
+            assert BEGINS in begins
+            assert ENDS in ends
 
     def stop(self) -> None:
         """End it and make sure that its log is fit to be read."""
@@ -204,6 +223,7 @@ def test_a_server_that_is_away_at_the_start_is_said_once_and_served_later(
     finally:
         server.start()
     try:
+        wait_until(agent.is_said_to_be_back)
         agent.settle()
         assert len([line for line in before if BEGINS in line]) == 1, before
         after = agent.lines()[len(before) :]
@@ -231,8 +251,7 @@ def test_a_restart_of_the_server_loses_no_change(server: Any, agent: RunningAgen
     server.stop()
     server.start()
     agent.assert_at_work_again()
-    if agent.new_lines():  # it may have been away between two questions
-        agent.assert_said_twice()
+    agent.assert_said_in_pairs()  # it may have been away between two questions
 
 
 def test_a_frozen_server_is_given_up_and_caught_up_with(server: Any, agent: RunningAgent) -> None:
@@ -255,10 +274,7 @@ def test_a_server_frozen_for_less_than_its_patience_loses_no_change(
     time.sleep(1.5)
     server.process.thaw()
     agent.assert_at_work_again()
-    lines = agent.new_lines()  # none but where a connection was cut while it was in use
-    for begins, ends in zip(lines[::2], lines[1::2], strict=True):
-        assert BEGINS in begins
-        assert ENDS in ends
+    agent.assert_said_in_pairs()  # none but where a connection was cut while it was in use
 
 
 def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: RunningAgent) -> None:
@@ -308,10 +324,7 @@ def test_cut_connections_lose_no_change(server: Any, agent: RunningAgent) -> Non
         agent.change()
         time.sleep(0.7)
     agent.assert_at_work_again()
-    lines = agent.new_lines()  # none but where a connection was cut while it was in use
-    for begins, ends in zip(lines[::2], lines[1::2], strict=True):
-        assert BEGINS in begins
-        assert ENDS in ends
+    agent.assert_said_in_pairs()  # none but where a connection was cut while it was in use
 
 
 def test_a_connection_cut_in_a_transaction_loses_no_change(
@@ -325,8 +338,7 @@ def test_a_connection_cut_in_a_transaction_loses_no_change(
     other.invalidate()
     other.close()
     agent.assert_at_work_again()
-    if agent.new_lines():  # none when the lock was let go before its own connection was cut
-        agent.assert_said_twice()
+    agent.assert_said_in_pairs()  # none when the lock was let go before its connection was cut
 
 
 def test_a_deadlock_costs_no_change_and_no_line(server: Any, agent: RunningAgent) -> None:

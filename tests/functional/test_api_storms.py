@@ -31,14 +31,11 @@ class Cloud:
 
     def __init__(self, directory: Path, connection: str) -> None:
         self.port = find_free_port()
-        self.programs = Programs(directory, connection)
+        self.programs = Programs(directory, connection, down_after=3600)
         self.programs.configure(
             f"[api]\nport = {self.port}\nthreads = {CLIENTS}\nauth_strategy = noauth",
             update_resources_interval=1,
         )
-        text = self.programs.path.read_text()
-        never_down = text.replace("service_down_time = 3\n", "service_down_time = 3600\n")
-        self.programs.path.write_text(never_down)
         self.programs.inventory.write_text(json.dumps({"nodes": [NODE]}))
         self.store: SqlStore = open_store(DatabaseSettings(connection))
 

@@ -203,12 +203,7 @@ class StormedHost:
     """An agent's programs, the storm on its node, and a client that looks on."""
 
     def __init__(self, directory: Path, connection: str) -> None:
-        self.programs = Programs(directory, connection, HOST, update_resources_interval=1)
-        self.programs.path.write_text(
-            self.programs.path.read_text().replace(
-                "service_down_time = 3\n", "service_down_time = 3600\n"
-            )
-        )
+        self.programs = Programs(directory, connection, HOST, 3600, update_resources_interval=1)
         self.list_guests([])
         self.store = open_store(DatabaseSettings(connection))
         self.storm = Storm(directory, connection)

@@ -291,7 +291,8 @@ def test_a_host_that_is_gone_leaves_no_queue_behind(
 
 
 def test_a_service_is_deleted_also_while_the_broker_is_away(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host", f"rabbit://u:s3cret@127.0.0.1:{find_free_port()}/")
+    url = f"rabbit://u:s3cret@127.0.0.1:{find_free_port()}/"
+    host = Host(tmp_path / "host", url, down_after=3)
     assert host.run("nodetracker-compute", "--once").returncode == 0
     wait_until(lambda: host.ask("service", "list")[0]["state"] == "down")
     done = host.manage("service", "delete", "host-1", "nodetracker-compute")

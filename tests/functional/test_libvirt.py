@@ -32,8 +32,6 @@ from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.programs import Programs, Running, wait_until
 
 FIRST, SECOND = (f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b{number:02d}" for number in (1, 2))
-SOON = 5.0
-"""Effects of an event are visible within a second; a busy machine gets this long."""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +90,10 @@ class RunningAgent:
         self.running = self.programs.start()
         self.running.wait_for("is ready")
 
+    def output(self) -> str:
+        assert self.running is not None
+        return self.running.output()
+
     @property
     def pid(self) -> int:
         assert self.running is not None
@@ -118,6 +120,11 @@ class RunningAgent:
                 found.setdefault(record.warning.kind.value, []).append(record.warning.message)
         return found
 
+    def wait_for_warning(self, kind: str) -> list[str]:
+        """Wait until there is a warning, which is stored after the row; return its messages."""
+        wait_until(lambda: kind in self.warnings())
+        return self.warnings()[kind]
+
     def claim(self, uuid: str, **resources: int) -> dict[str, Any]:
         path = self.programs.directory / "request.json"
         path.write_text(json.dumps({"workload": {"uuid": uuid}, "resources": resources}))
@@ -127,7 +134,7 @@ class RunningAgent:
     def follows(self, condition: Callable[[], object], what: str = "") -> float:
         """Wait until a row follows; print and return how long it took."""
         began = time.monotonic()
-        wait_until(condition, SOON, 0.01)
+        wait_until(condition, interval=0.01)
         took = time.monotonic() - began
         print(f"{what}: {took:.2f} s")
         return took
@@ -350,8 +357,7 @@ def test_a_missing_disk_is_one_warning_and_its_guest_counts(
     disk.unlink()
     libvirtd.define(domain_xml("web", FIRST, 1, disk=disk))
     agent.follows(lambda: agent.node().values.vcpus_used == 1, "define again")
-    agent.follows(lambda: "disk_unreadable" in agent.warnings(), "warning")
-    (message,) = agent.warnings()["disk_unreadable"]
+    (message,) = agent.wait_for_warning("disk_unreadable")
     assert "web/vda" in message
     assert str(disk) in message
     guest = agent.guest()
@@ -389,12 +395,12 @@ def test_a_libvirtd_that_stops_holds_the_row_and_marks_the_service(
         assert held.guests == before.guests
         assert held.values.memory_mb == before.values.memory_mb
         assert held.values.facts["memory"].state.value == "held"
-        assert "driver_not_ready" in agent.warnings()
+        agent.wait_for_warning("driver_not_ready")
         private_libvirtd.start()
-        wait_until(lambda: not agent.service().disabled, 20)
+        wait_until(lambda: not agent.service().disabled)
         wait_until(lambda: agent.node().values.facts["memory"].state.value == "fresh")
         assert agent.service().disabled_reason is None
-        assert agent.warnings().keys() <= {"memory_mismatch"}
+        wait_until(lambda: agent.warnings().keys() <= {"memory_mismatch"})
         private_libvirtd.virsh("start", "web")
         agent.follows(lambda: agent.state() is PowerState.RUNNING, "start after a restart")
 
@@ -406,11 +412,11 @@ def test_changes_while_libvirtd_was_down_are_seen_when_it_is_back(
     with RunningAgent(tmp_path, private_libvirtd.uri) as agent:
         agent.store.set_service("host-1", COMPUTE_BINARY, ServiceChange(True, "disk swap"))
         private_libvirtd.kill_daemon()
-        wait_until(lambda: "driver_not_ready" in agent.warnings())
+        agent.wait_for_warning("driver_not_ready")
         assert agent.service().disabled_reason == "disk swap"
         (private_libvirtd.directory / "etc" / "qemu" / "web.xml").unlink()
         private_libvirtd.start()
-        wait_until(lambda: agent.guest() is None, 20)
+        wait_until(lambda: agent.guest() is None)
         assert (agent.service().disabled, agent.service().disabled_reason) == (True, "disk swap")
 
 
@@ -423,9 +429,10 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
 ) -> None:
     private_libvirtd.define(domain_xml("web", FIRST))
     with RunningAgent(tmp_path, private_libvirtd.uri, interval=1, probe_timeout=2) as agent:
+        before = len(agent.output())
         private_libvirtd.freeze()
         try:
-            wait_until(lambda: agent.service().disabled, 30)
+            wait_until(lambda: agent.service().disabled)
             most = []
             deadline = time.monotonic() + 8
             while time.monotonic() < deadline:
@@ -439,15 +446,15 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
                 "system", "storage", "gpus",
             }  # fmt: skip
             assert facts["guests"].state is FactState.HELD
+            # A busy machine may answer late before the freeze and after the thaw.
+            said = agent.output()[before:].splitlines()
         finally:
             private_libvirtd.thaw()
-        wait_until(lambda: not agent.service().disabled, 30)
-        wait_until(lambda: agent.node().values.facts["guests"].state.value == "fresh", 30)
+        wait_until(lambda: not agent.service().disabled)
+        wait_until(lambda: agent.node().values.facts["guests"].state.value == "fresh")
         private_libvirtd.virsh("start", "web")
         wait_until(lambda: agent.state() is PowerState.RUNNING)
-        assert agent.running is not None
-        lines = [line for line in agent.running.output().splitlines() if " WARNING " in line]
-        about = [line for line in lines if private_libvirtd.uri in line]
+        about = [line for line in said if " WARNING " in line and private_libvirtd.uri in line]
         probes = re.findall(r"Probe (\w+) of", "\n".join(about))
         assert probes
         assert len(probes) == len(set(probes)), about
@@ -478,13 +485,13 @@ def test_a_frozen_qemu_changes_no_amount_and_is_named(
         os.kill(pid, signal.SIGSTOP)
         try:
             define("db", SECOND, "2G")
-            wait_until(is_whole, 20)
-            wait_until(is_held, 20)
-            (message,) = agent.warnings()["guest_unreadable"]
+            wait_until(is_whole)
+            wait_until(is_held)
+            (message,) = agent.wait_for_warning("guest_unreadable")
             assert message == "domain web: its emulator does not answer"
             seen = len(read_history(agent.store, "host-1"))
             agent.restart()
-            wait_until(is_held, 20)
+            wait_until(is_held)
             changes = [line.diff for line in read_history(agent.store, "host-1")[seen:]]
             assert not any("guests" in diff or "local_gb_used" in diff for diff in changes)
             assert is_whole()
@@ -497,8 +504,8 @@ def test_a_frozen_qemu_changes_no_amount_and_is_named(
             assert "domain web" in once.stdout + once.stderr
         finally:
             os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: agent.node().values.facts["guests"].state is FactState.FRESH, 40)
-        wait_until(lambda: "guest_unreadable" not in agent.warnings(), 30)
+        wait_until(lambda: agent.node().values.facts["guests"].state is FactState.FRESH)
+        wait_until(lambda: "guest_unreadable" not in agent.warnings())
         assert is_whole()
 
 
@@ -532,7 +539,7 @@ def test_a_volume_of_a_domain_that_is_off_counts_as_its_pool_reports(
         assert agent.node().guests[FIRST].disk_mb == 6144
         libvirtd.define(domain_xml("db", SECOND, devices=volume.replace("web.q", "lost.q")))
         agent.follows(lambda: agent.guest(SECOND) is not None, "define without a volume")
-        (message,) = agent.warnings()["disk_unreadable"]
+        (message,) = agent.wait_for_warning("disk_unreadable")
         assert message.startswith("db/vda: volume lost.qcow2 of pool images: its size is unknown: ")
     finally:
         libvirtd.virsh("pool-destroy", "images")
@@ -578,7 +585,7 @@ def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: RunningAgent
     libvirtd.define(domain_xml("web", FIRST))
     libvirtd.virsh("start", "web")
     agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
-    before = len(read_history(agent.store, "host-1"))
+    before, began = len(read_history(agent.store, "host-1")), time.monotonic()
     threads = [
         threading.Thread(
             target=libvirtd.virsh,
@@ -593,7 +600,9 @@ def test_a_storm_of_events_is_few_audits(libvirtd: Libvirtd, agent: RunningAgent
         thread.join()
     libvirtd.virsh("destroy", "web")
     agent.follows(lambda: agent.state() is PowerState.SHUTDOWN, "destroy after a storm")
-    assert len(read_history(agent.store, "host-1")) - before <= 10
+    # Events in a row are at most one audit in 0.8 s, and a pause is one at its end.
+    most = 10 + (time.monotonic() - began) / 0.8
+    assert len(read_history(agent.store, "host-1")) - before <= most
 
 
 def test_two_hundred_domains_cost_few_round_trips_and_no_write(

@@ -176,6 +176,8 @@ def test_a_node_that_is_no_longer_reported_is_removed_with_its_deleted_ones(clou
     assert cloud.manage("remove", "host-1")[0]["provider"] == first
     assert cloud.read(first) is None
     cloud.manage("heal")
+    cloud.programs.down_after = 3
+    cloud.configure()
     delete = ("service", "delete", "host-1", COMPUTE_BINARY)
     wait_until(lambda: cloud.programs.manage(*delete).returncode == 0, interval=0.5)
     (waiting,) = cloud.manage("audit", code=1)

@@ -306,7 +306,9 @@ class TestManage:
         code, lines = errors(audited.manage("node", "delete", "host-1", "node-1"))
         assert code == 1
         assert "is up and would create node node-1 again" in lines[-1]
-        time.sleep(3.2)
+        audited.down_after = 3
+        audited.configure()
+        wait_until(lambda: audited.ask("node", "list")[0]["state"] == "down")
         assert audited.manage("node", "delete", "host-1", "node-1").returncode == 0
         assert audited.ask("node", "list") == []
         assert audited.ask("node", "history", "host-1")[-1]["what"] == "delete"

@@ -292,6 +292,8 @@ def test_a_deleted_services_row_ends_the_agent(fleet: Fleet) -> None:
         alive = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
         assert alive.returncode == 1
         assert "is alive" in alive.stderr
+        fleet.first.down_after = 3  # of the commands; the agent has read its configuration
+        fleet.first.configure(update_resources_interval=1)
         freeze(agent, fleet.first)
         wait_until(lambda: first_list(fleet)[0]["state"] == "down")
         done = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")

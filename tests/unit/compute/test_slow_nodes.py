@@ -61,6 +61,7 @@ class TwoNodeAgent:
     """An agent of two nodes; the first has `GUEST` with a confirmed claim."""
 
     def __init__(self, max_concurrent=8):
+        self.is_concurrent = max_concurrent > 1
         self.timer = ManualTimer()
         self.driver = GatedDriver()
         self.store = CountingStore()
@@ -97,15 +98,17 @@ class TwoNodeAgent:
         return set(record.guests)
 
     def begin_audit(self, slow):
-        """Start an audit in which a node is slow; return its thread once the guests are listed."""
+        """Start an audit in which a node is slow; return its thread once no other is being read."""
         self.driver.gates[slow].close()
         audit = threading.Thread(target=self.manager.inventory_host, daemon=True)
         audit.start()
-        assert self.driver.gates[slow].reached.wait(5)
+        assert self.driver.gates[slow].reached.wait(30)
+        if self.is_concurrent:
+            assert wait_for(lambda: self.being_read == {slow})
         return audit
 
     def end(self, audit):
-        audit.join(10)
+        audit.join(30)
         assert not audit.is_alive()
 
     @property
@@ -224,7 +227,7 @@ def test_a_node_that_is_slow_to_answer_its_event_is_written_by_the_same_audit(tw
     two_nodes.driver.gates["n1"].close()
     two_nodes.remove_guest()
     two_nodes.timer.advance(0.7)
-    assert two_nodes.driver.gates["n1"].reached.wait(5)
+    assert two_nodes.driver.gates["n1"].reached.wait(30)
     two_nodes.driver.gates["n2"].open()
     audit.join(0.1)
     assert audit.is_alive()

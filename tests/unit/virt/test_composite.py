@@ -225,7 +225,7 @@ def test_a_fault_in_one_driver_affects_only_its_own_guests():
 def test_a_hung_driver_is_not_called_again_and_the_other_is_read():
     second = docker(CONTAINER)
     second.gate = threading.Event()
-    driver = make(libvirt(INSTANCE), second, timeout=0.2)
+    driver = make(libvirt(INSTANCE), second, timeout=1.0)
     driver.get_available_nodes()
     snapshot = driver.get_available_resource("node-1")
     assert uuids(snapshot) == {INSTANCE.uuid}

@@ -108,7 +108,7 @@ def test_one_that_cannot_be_built_fails_alike():
 
 
 def test_one_that_hangs_is_unknown_and_costs_the_node_nothing_else():
-    machine = Machine(timeout=0.05)
+    machine = Machine(timeout=0.5)
     machine.measure()
     released = threading.Event()
     machine.monitors[0].read = released.wait

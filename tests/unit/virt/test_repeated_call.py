@@ -6,6 +6,7 @@ import pytest
 
 from nodetracker.errors import DriverUnavailableError
 from nodetracker.virt.repeated_call import RepeatedCall
+from tests.unit.compute.manual_timer import wait_for
 
 OVERDUE = DriverUnavailableError("sock", "does not answer")
 
@@ -58,7 +59,7 @@ def test_a_late_call_leaves_the_outcome_before_it_until_it_ends(source):
     source.gate.clear()
     assert source.ask() == (1, True)
     assert source.ask() == (1, True)
-    assert source.number == 2
+    assert wait_for(lambda: source.number == 2)
     assert source.calls.is_busy
     source.gate.set()
     assert source.late.get(timeout=30) == 2
@@ -83,7 +84,7 @@ def test_a_call_beyond_its_budget_fails_and_is_not_made_again_while_it_hangs(sou
         source.calls.start()
         latest = source.calls.latest(inf, 30.0)
         assert (latest.outcome.error, latest.is_pending) == (OVERDUE, False)
-    assert source.number == 1
+    assert wait_for(lambda: source.number == 1)
     source.gate.set()
     while source.ask(inf) == (None, False):
         pass

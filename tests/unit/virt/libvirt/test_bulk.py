@@ -41,7 +41,7 @@ class Client:
             hangs = self.hypervisor.hung > 0
             self.hypervisor.hung -= hangs
         if hangs:
-            self.hypervisor.released.wait(10)
+            self.hypervisor.released.wait(30)
         return [WEB]
 
     def is_alive(self):
@@ -55,7 +55,7 @@ class Client:
 def make():
     made = []
 
-    def build(hung=0, timeout=0.2):
+    def build(hung=0, timeout=1.0):
         hypervisor = Hypervisor(hung)
         made.append(hypervisor)
         clients = BulkClients(hypervisor.open(), hypervisor.open)

@@ -33,7 +33,7 @@ class Host:
             is_local,
             self.get_volume_sizes,
             BulkClients(self, lambda: self),
-            ProbeRunner(0.2),
+            ProbeRunner(1.0),
             lambda: self.now,
         )
 
@@ -54,7 +54,7 @@ class Host:
         self.queries.append(uuid)
         size = self.emulators[uuid]
         if isinstance(size, threading.Event):
-            size.wait(10)
+            size.wait(30)
             raise HostDataError("stub", "cannot acquire state change lock")
         return {target: DiskSizes(size * GIB) for target in targets}
 
