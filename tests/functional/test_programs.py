@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodetracker.cmd.screen.values import render_mib
+from nodetracker.accounting.reports.values import render_mib
 from tests.functional.servers.process import require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN, Programs, Running, wait_until

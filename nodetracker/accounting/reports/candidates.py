@@ -4,10 +4,27 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
+from nodetracker.accounting.reports.values import count_noun
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 _WEIGHT_DECIMALS = 6
+
+_LACKS = {
+    AdmissionCheck.SERVICE: "have no agent",
+    AdmissionCheck.ENABLED: "are disabled",
+    AdmissionCheck.MAINTENANCE: "are in maintenance",
+    AdmissionCheck.UP: "are down or unreachable",
+    AdmissionCheck.TRAITS: "lack a trait",
+    AdmissionCheck.FACTS: "are not read well enough",
+    AdmissionCheck.CPU: "have too few CPUs free",
+    AdmissionCheck.PCPU: "have too few CPUs to pin",
+    AdmissionCheck.RAM: "have too little memory free",
+    AdmissionCheck.DISK: "have too little disk free",
+    AdmissionCheck.CLASSES: "lack another resource",
+    AdmissionCheck.NUMA: "fit no NUMA cell",
+    AdmissionCheck.PCI: "lack a device",
+}
 
 
 def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
@@ -32,12 +49,20 @@ def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
                 "check": check.value,
                 "nodes": exclusions.counts[check],
                 "is_lower_bound": check in exclusions.lower_bounds,
+                "text": _explain_check(check, exclusions),
             }
             for check in AdmissionCheck
             if exclusions.counts.get(check)
         ],
         "nearest": None if exclusions.nearest is None else _render_miss(exclusions.nearest),
     }
+
+
+def _explain_check(check: AdmissionCheck, exclusions: Exclusions) -> str:
+    """Return how many nodes a check excludes, e.g. ``4 of 5 nodes have too few CPUs free``."""
+    bound = "at least " if check in exclusions.lower_bounds else ""
+    nodes = count_noun(exclusions.total, "node")
+    return f"{bound}{exclusions.counts[check]} of {nodes} {_LACKS.get(check, check.value)}"
 
 
 def _render_miss(miss: NearMiss) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
     gpus = {gpu["address"]: f"{gpu['vendor']} {gpu['name']}" for gpu in record.values.gpus}
     found: dict[tuple[bool, str, int | None], list[TrackedDevice]] = {}
     for address, device in sorted(record.devices.items()):
-        if _is_for_guests(device):
+        if is_for_guests(device):
             kind = f"{device.vendor_id}:{device.product_id} {device.dev_type}"
             key = (address not in gpus, gpus.get(address, kind), device.numa_node)
             found.setdefault(key, []).append(device)
@@ -103,7 +103,7 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
             numa_node,
             len(devices),
             sum(device.is_available for device in devices),
-            tuple(_name_owner(device.claim_uuid, record) for device in devices
+            tuple(find_owner(device.claim_uuid, record)[1] for device in devices
                   if device.claim_uuid is not None),
         )
         for (_, title, numa_node), devices in sorted(
@@ -114,19 +114,25 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
 
 def count_host_devices(record: NodeRecord) -> int:
     """Return the number of PCI functions that guests neither use nor may use."""
-    return sum(not _is_for_guests(device) for device in record.devices.values())
+    return sum(not is_for_guests(device) for device in record.devices.values())
 
 
-def _is_for_guests(device: TrackedDevice) -> bool:
+def is_for_guests(device: TrackedDevice) -> bool:
+    """Return whether guests use a device or may use it."""
     return device.is_managed or device.is_assigned
 
 
-def _name_owner(uuid: str, record: NodeRecord) -> str:
-    """Return the name of the workload with a claim, or of an unclaimed guest."""
+def find_owner(uuid: str, record: NodeRecord) -> tuple[str, str]:
+    """Return uuid and name of the workload with a claim, or of an unclaimed guest.
+
+    Args:
+        uuid: of the claim or the guest.
+    """
     claim = record.claims.get(uuid)
-    guest = record.guests.get(uuid if claim is None else claim.workload.uuid)
+    workload = uuid if claim is None else claim.workload.uuid
+    guest = record.guests.get(workload)
     name = claim.workload.name if claim is not None else ""
-    return name or (guest.name if guest is not None else "") or uuid
+    return workload, name or (guest.name if guest is not None else "") or workload
 
 
 def _cpus_of(info: Mapping[str, Any], name: str) -> frozenset[int]:

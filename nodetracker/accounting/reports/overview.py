@@ -1,6 +1,5 @@
 """Summarize the whole fleet: totals, states, freshness, and one line for each node."""
 
-import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from datetime import datetime
 
 from nodetracker.accounting.ledger.capacity import Capacity, list_capacities
 from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.reports.freshness import Freshness, freshness_of
 from nodetracker.accounting.reports.host_down import find_hosts_down
 from nodetracker.accounting.reports.summary import audit_age_seconds, state_of, status_of
 from nodetracker.accounting.usage import Charge, sum_charges
@@ -18,20 +18,8 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 from nodetracker.units import MIB_PER_GIB, MILLI
 
-LATE_INTERVALS = 3
-"""Audit intervals without a good reading after which a node is late."""
-
 PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
 """Parts of one unit of each resource class: thousandths of a CPU, MiB of a GiB."""
-
-
-class Freshness(enum.StrEnum):
-    """How recent the last good reading of a node is: a class, as ages change all the time."""
-
-    FRESH = "fresh"
-    LATE = "late"  # not read for three audit intervals
-    STALE = "stale"  # its host is down or unreachable, or it was not read for too long
-    NEVER = "never"  # never read completely
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +40,14 @@ class ResourceUse:
     limit: int = 0
 
     @property
+    def used(self) -> int:
+        """What claims and guests use."""
+        return self.claimed + self.unclaimed
+
+    @property
     def free(self) -> int:
         """The unused part of the capacity, negative when more is used."""
-        return self.total - self.reserved - self.claimed - self.unclaimed
+        return self.total - self.reserved - self.used
 
     def __add__(self, other: "ResourceUse") -> "ResourceUse":
         """Return the sum."""
@@ -136,30 +129,6 @@ class Overview:
     services: tuple[ServiceLine, ...]
     nodes: tuple[NodeLine, ...]
     is_truncated: bool
-
-
-def freshness_of(
-    state: str, age_seconds: float | None, audit_interval: float | None, held_fact_expiry: float
-) -> Freshness:
-    """Return how recent a node's last good reading is.
-
-    Args:
-        state: of its host's service.
-        age_seconds: since the reading, None = never.
-        audit_interval: seconds between audits, None = only on demand, or unknown.
-        held_fact_expiry: seconds after which an unread node is stale. Where audits
-            are less frequent, it becomes so after three of their intervals.
-
-    >>> [freshness_of("up", age, 60, 600).value for age in (180, 181, 601)]
-    ['fresh', 'late', 'stale']
-    """
-    if age_seconds is None:
-        return Freshness.NEVER
-    allowed = LATE_INTERVALS * audit_interval if audit_interval is not None else 0.0
-    if state != "up" or age_seconds > max(held_fact_expiry, allowed):
-        return Freshness.STALE
-    is_late = audit_interval is not None and age_seconds > allowed
-    return Freshness.LATE if is_late else Freshness.FRESH
 
 
 def build_overview(

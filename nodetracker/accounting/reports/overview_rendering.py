@@ -1,27 +1,28 @@
 """Render the overview as plain data, for REST."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
-from nodetracker.accounting.reports.overview import (
-    PARTS,
-    Amounts,
-    Freshness,
-    NodeLine,
-    Overview,
-)
+from nodetracker.accounting.reports.fleet_health import summarize_health
+from nodetracker.accounting.reports.freshness import Freshness
+from nodetracker.accounting.reports.overview import PARTS, Amounts, NodeLine, Overview
 from nodetracker.accounting.reports.summary import STATES, STATUSES
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.rendering import render_time
 from nodetracker.units import whole_units
 
+AMOUNT_NAMES = ("total", "reserved", "claimed", "unclaimed", "free", "limit")
+"""The amounts of a resource in the overview."""
+
 
 def render_overview(overview: Overview) -> dict[str, Any]:
     """Return the overview as plain data; only ``now`` differs while the fleet is steady."""
     return {
         "now": render_time(overview.now),
-        "totals": _render_amounts(overview.totals),
+        "health": asdict(summarize_health(overview)),
+        "totals": render_amounts(overview.totals),
         "states": _count(STATES, ((state, n) for (state, _), n in overview.states.items())),
         "statuses": _count(STATUSES, ((status, n) for (_, status), n in overview.states.items())),
         "freshness": {kind.value: overview.freshness.get(kind, 0) for kind in Freshness},
@@ -50,18 +51,21 @@ def _render_node(line: NodeLine) -> dict[str, Any]:
         "status": line.status,
         "maintenance": line.maintenance,
         "freshness": line.freshness.value,
-        "amounts": _render_amounts(line.amounts),
+        "amounts": render_amounts(line.amounts),
         "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
         "warnings": line.warnings,
     }
 
 
-def _render_amounts(amounts: Amounts) -> dict[str, dict[str, float]]:
-    """Return amounts in CPUs, MiB and GiB."""
+def render_amounts(
+    amounts: Amounts, names: Iterable[str] = AMOUNT_NAMES
+) -> dict[str, dict[str, float]]:
+    """Return amounts in CPUs, MiB and GiB.
+
+    Args:
+        names: those to return of each resource.
+    """
     return {
-        resource: {
-            name: whole_units(getattr(use, name), PARTS[resource])
-            for name in ("total", "reserved", "claimed", "unclaimed", "free", "limit")
-        }
+        resource: {name: whole_units(getattr(use, name), PARTS.get(resource, 1)) for name in names}
         for resource, use in amounts.items()
     }

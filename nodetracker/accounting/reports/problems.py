@@ -4,7 +4,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from nodetracker.accounting.reports.overview import Freshness, NodeLine, Overview, ServiceLine
+from nodetracker.accounting.reports.freshness import Freshness
+from nodetracker.accounting.reports.overview import NodeLine, Overview, ServiceLine
 from nodetracker.errors import NotFoundError
 from nodetracker.model.overview import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord

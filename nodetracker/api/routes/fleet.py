@@ -48,6 +48,10 @@ _NODES: tuple[Route, ...] = (
         ),
     ),
     route(
+        "/v1/nodes/{uuid}/description",
+        GET=Operation(nodes.describe_node, _SHOW_NODE, answers={200: nodes_schemas.DESCRIPTION}),
+    ),
+    route(
         "/v1/nodes/{uuid}/diff",
         GET=Operation(nodes.show_diff, _SHOW_NODE, answers={200: nodes_schemas.DIFF}),
     ),

@@ -48,7 +48,14 @@ _EXCLUDED: Schema = answer(
     {
         "total_nodes": {"description": "nodes that the request may name", "type": "integer"},
         "checks": list_of_answers(
-            answer({"check": one_of(AdmissionCheck), "nodes": INTEGER, "is_lower_bound": BOOLEAN})
+            answer(
+                {
+                    "check": one_of(AdmissionCheck),
+                    "nodes": INTEGER,
+                    "is_lower_bound": BOOLEAN,
+                    "text": ANY_TEXT,
+                }
+            )
         ),
         "nearest": _NEAREST,
     }

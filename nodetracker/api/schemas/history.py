@@ -1,7 +1,15 @@
 """Schemas of the history of nodes."""
 
 from nodetracker.api.paging import LINKS, PAGE
-from nodetracker.api.schemas.fields import ANY_TEXT, INTEGER, NODENAME, TIME, answer, answered_list
+from nodetracker.api.schemas.fields import (
+    ANY_TEXT,
+    INTEGER,
+    NODENAME,
+    TIME,
+    answer,
+    answered_list,
+    list_of_answers,
+)
 from nodetracker.model.change import ChangeKind
 from nodetracker.schemas.fields import Schema, one_of, record
 
@@ -22,6 +30,7 @@ HISTORY = answered_list(
             "nodename": ANY_TEXT,
             "what": one_of(ChangeKind),
             "diff": {"type": "object"},
+            "changes": list_of_answers(ANY_TEXT) | {"description": "the diff in words"},
         }
     ),
     LINKS,

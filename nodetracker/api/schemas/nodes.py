@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.reports.freshness import Freshness
+from nodetracker.accounting.reports.node_hardware import CpuUse
+from nodetracker.accounting.reports.overview import PARTS
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -20,10 +23,12 @@ from nodetracker.api.schemas.fields import (
     choice,
     list_of_answers,
 )
+from nodetracker.api.schemas.overview import USE
 from nodetracker.api.schemas.services import DISABLING
 from nodetracker.model.fleet import FLEET_ORDERS
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
-from nodetracker.schemas.fields import Schema, record
+from nodetracker.model.pci import PciStatus
+from nodetracker.schemas.fields import Schema, one_of, record
 
 STATES = ("up", "down", "unreachable")
 STATUSES = ("enabled", "disabled")
@@ -81,9 +86,20 @@ def _column(hint: Any) -> Schema:
 _HINTS = typing.get_type_hints(NodeValues)
 _COLUMNS = {name: _column(_HINTS[name]) for name in NODE_COLUMNS}
 _IDENTITY: Schema = {"uuid": ANY_TEXT, "host": ANY_TEXT, "hypervisor_hostname": ANY_TEXT}
-_READ_AT: Schema = {
-    "read_at": TIME_OR_NULL | {"description": "when it was last read completely; null = never"}
+_READING: Schema = {
+    "read_at": TIME_OR_NULL | {"description": "when it was last read completely; null = never"},
+    "freshness": one_of(Freshness) | {"description": "how recent that is"},
 }
+
+_USE = answer(
+    {
+        "total": NUMBER,
+        "reserved": NUMBER,
+        "used": NUMBER | {"description": "by claims and by guests without a claim"},
+        "free": NUMBER | {"description": "negative when more than the total is used"},
+        "limit": NUMBER | {"description": "what may be used, reserved amounts included"},
+    }
+)
 
 NODES = answered_list(
     "nodes",
@@ -93,7 +109,8 @@ NODES = answered_list(
             **STATE,
             **{name: _COLUMNS[name] for name in LIST_COLUMNS},
             "generation": INTEGER,
-            **_READ_AT,
+            "amounts": answer(dict.fromkeys(PARTS, _USE)),
+            **_READING,
         }
     ),
     LINKS,
@@ -111,7 +128,7 @@ NODE = answer(
         "epoch": INTEGER,
         "created_at": TIME_OR_NULL,
         "updated_at": TIME_OR_NULL,
-        **_READ_AT,
+        **_READING,
     }
 )
 
@@ -140,7 +157,57 @@ DIFF = answer(
                     "causes": list_of_answers(_CAUSE),
                 }
             )
-        )
+        ),
+        "explanations": list_of_answers(ANY_TEXT)
+        | {"description": "a sentence for each difference, and what to do about it"},
+    }
+)
+
+_OWNER = answer({"uuid": ANY_TEXT, "name": ANY_TEXT}) | {
+    "type": ["object", "null"],
+    "description": "the workload that has it",
+}
+_PART = {"title": ANY_TEXT, "text": ANY_TEXT, "use": _USE}
+_CPU = answer({"id": INTEGER, "use": one_of(CpuUse), "text": ANY_TEXT})
+_CELL = answer(
+    {
+        "id": {"type": ["integer", "null"], "description": "null: CPUs that are in no cell"},
+        "title": ANY_TEXT,
+        "notes": ANY_TEXT,
+        "summary": ANY_TEXT | {"description": "which CPUs have each use"},
+        "cores": list_of_answers(list_of_answers(_CPU)),
+        "memory": list_of_answers(answer(_PART)) | {"description": "memory and huge pages"},
+        "distances": list_of_answers({"type": ["integer", "null"]})
+        | {"description": "to each cell, in their order"},
+    }
+)
+_GPU = answer({"address": ANY_TEXT, "name": ANY_TEXT, "notes": ANY_TEXT, "owner": _OWNER})
+_DEVICE = {
+    "address": ANY_TEXT,
+    "kind": ANY_TEXT,
+    "notes": ANY_TEXT,
+    "status": one_of(PciStatus),
+    "owner": _OWNER,
+    "summary": ANY_TEXT | {"description": "of its functions"},
+}
+_FUNCTION = answer(_DEVICE | {"functions": {"type": "array", "maxItems": 0}})
+_DEVICES = list_of_answers(
+    answer(
+        {
+            "title": ANY_TEXT | {"description": "the NUMA cell of the devices"},
+            "devices": list_of_answers(answer(_DEVICE | {"functions": list_of_answers(_FUNCTION)})),
+        }
+    )
+)
+
+DESCRIPTION = answer(
+    {
+        "amounts": {"type": "object", "additionalProperties": USE},
+        "machine": list_of_answers(answer({"label": ANY_TEXT, "text": ANY_TEXT})),
+        "cells": list_of_answers(_CELL),
+        "gpus": list_of_answers(_GPU),
+        "devices": _DEVICES | {"description": "those for guests"},
+        "host_devices": _DEVICES,
     }
 )
 

@@ -1,6 +1,8 @@
 """Schema of ``/v1/overview``."""
 
-from nodetracker.accounting.reports.overview import PARTS, Freshness
+from nodetracker.accounting.reports.fleet_health import HealthLevel
+from nodetracker.accounting.reports.freshness import Freshness
+from nodetracker.accounting.reports.overview import PARTS
 from nodetracker.accounting.reports.summary import STATES, STATUSES
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -15,7 +17,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.schemas.fields import one_of
 
-_USE = answer(
+USE = answer(
     {
         "total": NUMBER,
         "reserved": NUMBER,
@@ -28,7 +30,7 @@ _USE = answer(
         },
     }
 )
-_AMOUNTS = answer(dict.fromkeys(PARTS, _USE))
+_AMOUNTS = answer(dict.fromkeys(PARTS, USE))
 _GUESTS = answer({kind.value: INTEGER for kind in WorkloadKind})
 
 _NODE = answer(
@@ -46,9 +48,28 @@ _NODE = answer(
     }
 )
 
+_PROBLEM = answer(
+    {
+        "level": one_of(HealthLevel),
+        "text": ANY_TEXT,
+        "filters": {
+            "description": "how the page lists its nodes; empty for warnings",
+            "type": "object",
+            "additionalProperties": ANY_TEXT,
+        },
+    }
+)
+
 OVERVIEW = answer(
     {
         "now": TIME,
+        "health": answer(
+            {
+                "level": one_of(HealthLevel),
+                "text": ANY_TEXT,
+                "problems": list_of_answers(_PROBLEM) | {"description": "the worst first"},
+            }
+        ),
         "totals": _AMOUNTS,
         "states": answer(dict.fromkeys(STATES, INTEGER)),
         "statuses": answer(dict.fromkeys(STATUSES, INTEGER)),

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nodetracker.accounting.reports.values import render_gib, render_mib
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.lines import plain_text
 from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.values import render_gib, render_mib
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.units import render_amount
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from nodetracker.accounting.reports.changes import collect_names, find_unnamed
 from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_time
 from nodetracker.cmd.commands.node import add_node_arguments
-from nodetracker.cmd.screen.changes import collect_names, find_unnamed
 from nodetracker.cmd.screen.history import draw_history
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.listing import HistoryQuery

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from nodetracker.accounting.reports.values import render_gib, render_json, render_mib, render_plain
 from nodetracker.accounting.reports.workloads import (
     describe_workload,
     render_bindings,
@@ -17,7 +18,6 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.cmd.screen.values import render_gib, render_json, render_mib, render_plain
 from nodetracker.errors import NotFoundError
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nodetracker.accounting.reports.values import render_gib, render_mib, render_plain
 from nodetracker.cmd.screen.bars import fill_of, share_cells
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.lines import Line, Piece, Style, cut_line, line_width, pad_line
 from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.values import render_gib, render_mib, render_plain
 
 _RENDERERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "free_vcpus": ("CPU LEFT", render_plain),

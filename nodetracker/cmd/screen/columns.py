@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nodetracker.cmd.screen.lines import Piece, Style
-from nodetracker.cmd.screen.states import draw_state, word_of
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import safe_text
-from nodetracker.cmd.screen.values import (
+from nodetracker.accounting.reports.values import (
     NONE,
     render_age,
     render_gib,
@@ -19,6 +15,10 @@ from nodetracker.cmd.screen.values import (
     render_percent,
     render_plain,
 )
+from nodetracker.cmd.screen.lines import Piece, Style
+from nodetracker.cmd.screen.states import draw_state, word_of
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.text import safe_text
 
 _NEARLY_FULL = 0.9
 

@@ -5,13 +5,15 @@ from functools import partial
 from typing import Any
 
 from nodetracker.accounting.audit.planner import to_plain
+from nodetracker.accounting.reports.changes import Names
 from nodetracker.accounting.reports.describe import NodeDescription, ResourceLine, WorkloadUse
 from nodetracker.accounting.reports.overview import ResourceUse
+from nodetracker.accounting.reports.values import render_age, render_mib, render_plain
 from nodetracker.cmd.screen.bars import PARTS, draw_bar, draw_legend
-from nodetracker.cmd.screen.changes import Names, describe_entry
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.describe_hardware import draw_cells, draw_machine, draw_pools
 from nodetracker.cmd.screen.describe_state import draw_state_section
+from nodetracker.cmd.screen.history import draw_changes
 from nodetracker.cmd.screen.lines import (
     BLANK,
     Line,
@@ -27,7 +29,6 @@ from nodetracker.cmd.screen.node_values import list_facts
 from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, safe_text, wrap_text
-from nodetracker.cmd.screen.values import render_age, render_mib, render_plain
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.units import MILLI
 
@@ -180,7 +181,7 @@ def _draw_changes(described: NodeDescription, names: Names, terminal: Terminal) 
     width = max(map(len, ages), default=0)
     lines: list[Line] = []
     for entry, age in zip(shown, ages, strict=True):
-        items = describe_entry(entry, names, terminal)
+        items = draw_changes(entry, names, terminal)
         pieces: list[Piece] = [Piece(f"{age:>{width}}  ", Style.DIM)]
         for number, item in enumerate(items):
             pieces.append(Piece(("; " if number else "") + item.text, item.style))

@@ -5,19 +5,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodetracker.accounting.reports.describe import NodeDescription
+from nodetracker.accounting.reports.machine import list_machine
 from nodetracker.accounting.reports.node_hardware import CellLine, CpuUse, DevicePool
+from nodetracker.accounting.reports.values import count_noun, render_mib
 from nodetracker.cmd.screen.describe_state import draw_labeled
 from nodetracker.cmd.screen.lines import Line, Piece, Style, line_width, make_line
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.cmd.screen.values import count_noun, render_mib, render_speed
-from nodetracker.model.node import NodeValues
 from nodetracker.units import KIB_PER_MIB
 
 _WORDS = {CpuUse.HOST: "of the host"}
 _MOST_CELLS = 8
-_MOST_DISKS = 6
-_MOST_NICS = 6
 _MOST_POOLS = 6
 _MOST_USERS = 3
 _MOST_DRAWN = 192
@@ -32,33 +30,10 @@ _CPUS = {  # use -> character, its ASCII form, style
 
 def draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return the lines of the section Machine."""
-    values = described.record.values
-    system = values.system
-    product = " ".join(filter(None, (system.get("vendor"), system.get("product"))))
-    serial = f"serial {system['serial']}" if system.get("serial") else ""
-    version = system.get("firmware_version")
-    firmware = f"firmware {version}" if version else ""
-    engine = " ".join(filter(None, (values.engine.get("name"), values.engine.get("version"))))
-    hypervisor = " ".join(
-        filter(None, (values.hypervisor_type, _render_version(values.hypervisor_version)))
-    )
-    disks = ", ".join(
-        f"{disk['name']} {render_mib(disk.get('size_mb'))}" for disk in values.disks[:_MOST_DISKS]
-    )
-    nics = _render_nics(system.get("nics", ()), terminal)
-    software = ", ".join(filter(None, (values.os, values.kernel_version)))
-    hypervisors = ", ".join(filter(None, (hypervisor, engine)))
-    return draw_labeled(
-        [
-            ("Product", ", ".join(filter(None, (product, serial, firmware)))),
-            ("CPU", _render_cpu(values)),
-            ("Caches", _render_caches(system.get("caches", ()))),
-            ("Memory", f"{render_mib(values.memory_mb)}{f'; disks {disks}' if disks else ''}"),
-            ("Network", "; ".join(filter(None, (values.host_ip, nics)))),
-            ("System", "; ".join(filter(None, (software, hypervisors)))),
-        ],
-        terminal,
-    )
+    fields = list_machine(described.record.values)
+    if not terminal.has_unicode:
+        fields = [(label, text.replace("…", "...")) for label, text in fields]
+    return draw_labeled(fields, terminal)
 
 
 def draw_cells(cells: Sequence[CellLine], terminal: Terminal) -> list[Line]:
@@ -153,54 +128,3 @@ def _render_memory(cell: CellLine) -> str:
 def _render_pages(pool: Mapping[str, Any]) -> str:
     free = pool["total"] - pool["used"] - pool["reserved"]
     return f"{render_mib(pool['size_kb'] / KIB_PER_MIB)} pages: {free} of {pool['total']} free"
-
-
-def _render_cpu(values: NodeValues) -> str:
-    info = values.cpu_info
-    topology = info.get("topology") or {}
-    names = (("cells", "cell"), ("sockets", "socket"), ("cores", "core"), ("threads", "thread"))
-    parts = [
-        count_noun(topology[key], noun)
-        for key, noun in names
-        if topology.get(key) and (key != "cells" or topology[key] > 1)
-    ]
-    model = info.get("model") or values.architecture
-    return ", ".join(filter(None, (model, " x ".join(parts))))
-
-
-def _render_caches(caches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the caches as lscpu names them.
-
-    >>> _render_caches([{"level": 1, "kind": "data", "size_kb": 32, "count": 16}])
-    '16 x 32 KiB L1d'
-    """
-    texts = []
-    for cache in caches:
-        size = cache["size_kb"]
-        shown = f"{size} KiB" if size < KIB_PER_MIB else render_mib(size / KIB_PER_MIB)
-        suffix = "" if cache["kind"] == "unified" else cache["kind"][0]
-        texts.append(f"{cache['count']} x {shown} L{cache['level']}{suffix}")
-    return ", ".join(texts)
-
-
-def _render_nics(nics: Sequence[Mapping[str, Any]], terminal: Terminal) -> str:
-    """Return the first interfaces, those of equal speed and driver together."""
-    names: dict[str, list[str]] = {}
-    for nic in nics[:_MOST_NICS]:
-        driver = f" ({nic['driver']})" if nic["driver"] else ""
-        names.setdefault(f"{render_speed(nic['speed_mbps'])}{driver}", []).append(nic["name"])
-    texts = [f"{' '.join(found)} {text}" for text, found in names.items()]
-    if len(nics) > _MOST_NICS:
-        dots = "…" if terminal.has_unicode else "..."
-        texts.append(f"{dots} {len(nics) - _MOST_NICS} more")
-    return ", ".join(texts)
-
-
-def _render_version(version: int) -> str:
-    """Return Nova's version number as text.
-
-    >>> _render_version(8002001)
-    '8.2.1'
-    """
-    parts = (version // 1_000_000, version // 1000 % 1000, version % 1000)
-    return ".".join(map(str, parts)) if version else ""

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from nodetracker.accounting.reports.describe import NodeDescription
 from nodetracker.accounting.reports.summary import status_of
+from nodetracker.accounting.reports.values import NONE, render_age
 from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.states import draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import pad_text, safe_text, wrap_text
-from nodetracker.cmd.screen.values import NONE, render_age
 from nodetracker.model.service import ServiceRecord
 
 _LABEL = 12

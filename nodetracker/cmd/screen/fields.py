@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from nodetracker.cmd.screen.columns import is_number
-from nodetracker.cmd.screen.lines import Line, Piece, Style
-from nodetracker.cmd.screen.states import style_of
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
-from nodetracker.cmd.screen.values import (
+from nodetracker.accounting.reports.values import (
     count_noun,
     render_gib,
     render_mib,
     render_moment,
     render_plain,
 )
+from nodetracker.cmd.screen.columns import is_number
+from nodetracker.cmd.screen.lines import Line, Piece, Style
+from nodetracker.cmd.screen.states import style_of
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
 
 MOST_LINES = 3
 """Lines that a complex value may take before it is summed up."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodetracker.cmd.screen.changes import Names, describe_entry
+from nodetracker.accounting.reports.changes import Names, describe_entry
 from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text
@@ -34,7 +34,7 @@ def draw_history(
         time = entry.at.astimezone(UTC).strftime(layout)
         room = max(_NARROWEST, terminal.width - len(time) - width - 4)
         indent = " " * (len(time) + width + 4)
-        for item in describe_entry(entry, names, terminal):
+        for item in draw_changes(entry, names, terminal):
             for number, text in enumerate(wrap_text(item.text, room)):
                 start = (
                     (Piece(indent),)
@@ -46,3 +46,12 @@ def draw_history(
                 )
                 lines.append((*start, Piece(text, item.style)))
     return lines
+
+
+def draw_changes(entry: HistoryEntry, names: Names, terminal: Terminal) -> list[Piece]:
+    """Return what an entry changed, a piece for each thing."""
+    pieces = []
+    for text, level in describe_entry(entry, names):
+        shown = text if terminal.has_unicode else text.replace("→", "->").replace("…", "...")
+        pieces.append(Piece(safe_text(shown, terminal.has_unicode), Style(level)))
+    return pieces

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nodetracker.accounting.reports.overview import Amounts, NodeLine, Overview, ResourceUse
 from nodetracker.accounting.reports.problems import NodeProblems, Problem, Severity
+from nodetracker.accounting.reports.values import render_age, render_percent
 from nodetracker.cmd.screen.bars import draw_bar
 from nodetracker.cmd.screen.lines import (
     BLANK,
@@ -20,7 +21,6 @@ from nodetracker.cmd.screen.lines import (
 from nodetracker.cmd.screen.states import draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.cmd.screen.values import render_age, render_percent
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 
 TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}

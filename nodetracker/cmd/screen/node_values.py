@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.reports.values import age_of, count_noun, render_age
 from nodetracker.cmd.screen.fields import Summaries
-from nodetracker.cmd.screen.values import age_of, count_noun, render_age
 from nodetracker.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 

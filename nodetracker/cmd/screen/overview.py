@@ -5,6 +5,12 @@ from collections.abc import Callable
 from functools import partial
 
 from nodetracker.accounting.reports.overview import PARTS, Overview, ResourceUse
+from nodetracker.accounting.reports.values import (
+    count_noun,
+    render_mib,
+    render_percent,
+    render_plain,
+)
 from nodetracker.cmd.screen.bars import PARTS as BAR_PARTS
 from nodetracker.cmd.screen.bars import draw_bar, fill_of
 from nodetracker.cmd.screen.lines import (
@@ -19,12 +25,6 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.node_lines import TITLES, FleetView, draw_nodes, draw_rest, word_of_node
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.values import (
-    count_noun,
-    render_mib,
-    render_percent,
-    render_plain,
-)
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY

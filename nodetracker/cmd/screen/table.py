@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.reports.values import NONE
 from nodetracker.cmd.screen.columns import Column, draw_cell
 from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import pad_text, width_of, wrap_text
-from nodetracker.cmd.screen.values import NONE
 
 _GAP = 2
 

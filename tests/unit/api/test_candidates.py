@@ -38,7 +38,14 @@ class TestList:
         }  # fmt: skip
         assert found["excluded"] == {
             "total_nodes": 3,
-            "checks": [{"check": "enabled", "nodes": 1, "is_lower_bound": False}],
+            "checks": [
+                {
+                    "check": "enabled",
+                    "nodes": 1,
+                    "is_lower_bound": False,
+                    "text": "1 of 3 nodes are disabled",
+                }
+            ],
             "nearest": {
                 "host": "h3",
                 "nodename": "disabled",

@@ -55,6 +55,12 @@ class TestHistory:
             ("n2", "delete"), ("n2", "create"), ("n1", "create"),
         ]  # fmt: skip
 
+    def test_says_what_changed_in_words(self, api):
+        deleted, created, _ = api.get("/v1/history")["history"]
+        assert deleted["changes"] == ["deleted"]
+        (text,) = created["changes"]
+        assert text.startswith("created: ")
+
     def test_of_a_node_is_its_own(self, api, store):
         (node,) = store.list_nodes()
         assert changes(api.get(f"/v1/nodes/{node.uuid}/history")) == [("n1", "create")]

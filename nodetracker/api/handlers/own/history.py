@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from nodetracker.accounting.reports.history import render_history_entry
+from nodetracker.accounting.reports.history import render_history_page
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, marker_id
 from nodetracker.api.paging import next_links, page_of
@@ -32,7 +32,7 @@ def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
         until=_read_time(call, "until"),
     )
     page = call.store.list_history_page(query)
-    shown = [{"id": entry.id, **render_history_entry(entry)} for entry in page.items]
+    shown = render_history_page(page.items)
     return Answer({"history": shown, "links": next_links(call, page.next)})
 
 

@@ -5,10 +5,17 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.audit.planner import to_plain
+from nodetracker.accounting.ledger.capacity import list_capacities
 from nodetracker.accounting.liveness import check_node_is_deletable
+from nodetracker.accounting.reports.describe import list_resources
 from nodetracker.accounting.reports.drift import compare_usage
+from nodetracker.accounting.reports.drift_advice import explain_usage
+from nodetracker.accounting.reports.freshness import freshness_of
+from nodetracker.accounting.reports.hardware_rendering import render_hardware
 from nodetracker.accounting.reports.nodes import render_node, render_node_state
-from nodetracker.accounting.reports.summary import find_read_at
+from nodetracker.accounting.reports.overview import split_capacity
+from nodetracker.accounting.reports.overview_rendering import render_amounts
+from nodetracker.accounting.reports.summary import audit_age_seconds, find_read_at
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, find_node_page
 from nodetracker.api.liveness import find_outage
@@ -18,6 +25,11 @@ from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.model.fleet import FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS
 from nodetracker.rendering import render_time
+
+_CAPACITY_COLUMNS = (
+    "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",
+)  # fmt: skip
+_AMOUNT_NAMES = ("total", "reserved", "used", "free", "limit")
 
 
 def list_nodes(call: Call) -> Answer:
@@ -39,7 +51,7 @@ def show_node(call: Call) -> Answer:
     down_time = call.backend.settings.service_down_time
     outage = find_outage(call, page.now)
     shown = render_node(found.node, found.service, page.now, down_time, outage)
-    return Answer(shown | _render_read_at(found))
+    return Answer(shown | _render_reading(found, page.now, call, shown["state"]))
 
 
 def delete_node(call: Call) -> Answer:
@@ -55,10 +67,21 @@ def delete_node(call: Call) -> Answer:
 def show_diff(call: Call) -> Answer:
     """Compare a node's usage by its row, by its claims and by its guests."""
     node = find_node(call).node
-    lines = compare_usage(read_consistently(call.store, node))
+    record = read_consistently(call.store, node)
+    lines = compare_usage(record)
     return Answer(
-        {"diff": [{**line.as_row(), "causes": list(map(asdict, line.causes))} for line in lines]}
+        {
+            "diff": [{**line.as_row(), "causes": list(map(asdict, line.causes))} for line in lines],
+            "explanations": explain_usage(record, lines),
+        }
     )
+
+
+def describe_node(call: Call) -> Answer:
+    """Describe a node's amounts, machine, NUMA cells, GPUs and PCI devices, with their users."""
+    record = read_consistently(call.store, find_node(call).node)
+    amounts = {line.resource: line.use for line in list_resources(record)}
+    return Answer({"amounts": render_amounts(amounts), **render_hardware(record)})
 
 
 def audit_node(call: Call) -> Answer:
@@ -78,7 +101,7 @@ def _query(call: Call, state: str | None) -> FleetQuery:
     return FleetQuery(
         after=wanted.marker,
         limit=wanted.limit,
-        columns=LIST_COLUMNS,
+        columns=(*LIST_COLUMNS, *_CAPACITY_COLUMNS),
         reads_audits=True,
         host=call.query.get("host"),
         nodename=call.query.get("nodename"),
@@ -94,16 +117,28 @@ def _render_line(
     found: FleetNode, now: datetime, call: Call, outage: datetime | None
 ) -> dict[str, Any]:
     node, down_time = found.node, call.backend.settings.service_down_time
+    capacities = list_capacities(node.values)
+    amounts = {name: split_capacity(capacity, 0) for name, capacity in capacities.items()}
+    state = render_node_state(found.service, now, down_time, outage)
     return {
         "uuid": node.uuid,
         "host": node.host,
         "hypervisor_hostname": node.nodename,
-        **render_node_state(found.service, now, down_time, outage),
+        **state,
         **{name: to_plain(getattr(node.values, name)) for name in LIST_COLUMNS},
         "generation": node.generation,
-        **_render_read_at(found),
+        "amounts": render_amounts(amounts, _AMOUNT_NAMES),
+        **_render_reading(found, now, call, state["state"]),
     }
 
 
-def _render_read_at(found: FleetNode) -> dict[str, str | None]:
-    return {"read_at": render_time(find_read_at(found.service, found.node.nodename))}
+def _render_reading(found: FleetNode, now: datetime, call: Call, state: str) -> dict[str, Any]:
+    """Return when a node was read, and how recent that is."""
+    service, nodename = found.service, found.node.nodename
+    interval = None if service is None else service.last_audit.get("audit_interval_seconds")
+    age = audit_age_seconds(service, nodename, now)
+    expiry = call.backend.settings.held_fact_expiry
+    return {
+        "read_at": render_time(find_read_at(service, nodename)),
+        "freshness": freshness_of(state, age, interval, expiry).value,
+    }

@@ -5,12 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.reports.overview import (
-    Freshness,
-    ResourceUse,
-    build_overview,
-    freshness_of,
-)
+from nodetracker.accounting.reports.freshness import Freshness, freshness_of
+from nodetracker.accounting.reports.overview import ResourceUse, build_overview
 from nodetracker.accounting.reports.overview_rendering import render_overview
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind

@@ -1,12 +1,10 @@
 """Describe the changes of nodes' rows in a few words each, with the names and sizes of things."""
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodetracker.cmd.screen.lines import Style
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_text, safe_text
-from nodetracker.cmd.screen.values import count_noun, render_gib, render_mib, render_plain
+from nodetracker.accounting.reports.values import count_noun, render_gib, render_mib, render_plain
 from nodetracker.model.change import ChangeKind, HistoryEntry
 from nodetracker.units import MILLI
 
@@ -25,11 +23,21 @@ Names = Mapping[str, str]
 """Uuid of a guest or claim, or address of a device -> what people call it."""
 
 
+class ChangeLevel(enum.StrEnum):
+    """What a change means to an operator."""
+
+    PLAIN = "plain"
+    DIM = "dim"  # it follows from others
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
 class ChangeText(NamedTuple):
-    """One thing that changed."""
+    """One thing that changed; the text may contain control characters of others' names."""
 
     text: str
-    style: Style = Style.PLAIN
+    level: ChangeLevel = ChangeLevel.PLAIN
 
 
 def collect_names(entries: Iterable[HistoryEntry]) -> dict[str, str]:
@@ -58,17 +66,19 @@ def find_unnamed(entries: Iterable[HistoryEntry], names: Names) -> set[str]:
     return found - names.keys()
 
 
-def describe_entry(entry: HistoryEntry, names: Names, terminal: Terminal) -> list[ChangeText]:
-    """Return what an entry changed, a text for each thing; the texts are safe to print."""
+def describe_entry(entry: HistoryEntry, names: Names) -> list[ChangeText]:
+    """Return what an entry changed, a text for each thing.
+
+    Args:
+        names: see `collect_names`.
+    """
     if entry.what is ChangeKind.DELETE:
-        return [ChangeText("deleted", Style.BAD)]
+        return [ChangeText("deleted", ChangeLevel.BAD)]
     if entry.what is ChangeKind.CREATE:
-        text = f"created: {_render_size(entry.diff)}"
-        return [ChangeText(safe_text(text, terminal.has_unicode), Style.GOOD)]
-    texts = [*_describe_columns(entry.diff, terminal), *_describe_items(entry, names, terminal)]
-    if not texts:
-        texts = [ChangeText(f"changed: {', '.join(entry.diff) or 'claims'}", Style.DIM)]
-    return [item._replace(text=safe_text(item.text, terminal.has_unicode)) for item in texts]
+        return [ChangeText(f"created: {_render_size(entry.diff)}", ChangeLevel.GOOD)]
+    texts = [*_describe_columns(entry.diff), *_describe_items(entry, names)]
+    rest = f"changed: {', '.join(entry.diff) or 'claims'}"
+    return texts or [ChangeText(rest, ChangeLevel.DIM)]
 
 
 def _items(entry: HistoryEntry, column: str, what: str) -> Sequence[Any]:
@@ -93,13 +103,12 @@ def _render_size(diff: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _describe_columns(diff: Mapping[str, Any], terminal: Terminal) -> Iterator[ChangeText]:
-    arrow = _arrow(terminal)
+def _describe_columns(diff: Mapping[str, Any]) -> Iterator[ChangeText]:
     for column, change in diff.items():
         if column in _USED or column in _FOLLOWING or not isinstance(change, list | tuple):
             continue
         if column == "facts":
-            yield from _describe_facts(change[0], change[1], terminal)
+            yield from _describe_facts(change[0], change[1])
             continue
         leaves = list(_compare(column, change[0], change[1]))
         if column == "numa_topology":  # its usage follows from guests and claims
@@ -108,45 +117,42 @@ def _describe_columns(diff: Mapping[str, Any], terminal: Terminal) -> Iterator[C
             yield ChangeText(f"{column}: {len(leaves)} values")
             continue
         for path, before, after in leaves:
-            yield ChangeText(f"{path} {_cut(before, terminal)}{arrow}{_cut(after, terminal)}")
+            yield ChangeText(f"{path} {_cut(before)} → {_cut(after)}")
     used = [
-        f"{title} {_render_used(column, diff[column][0])}{arrow}"
-        f"{_render_used(column, diff[column][1])}"
+        f"{title} {_render_used(column, diff[column][0])} → {_render_used(column, diff[column][1])}"
         for column, title in _USED.items()
         if column in diff
     ]
     if used:
-        yield ChangeText(f"used: {', '.join(used)}", Style.DIM)
+        yield ChangeText(f"used: {', '.join(used)}", ChangeLevel.DIM)
 
 
-def _describe_facts(before: Any, after: Any, terminal: Terminal) -> Iterator[ChangeText]:
+def _describe_facts(before: Any, after: Any) -> Iterator[ChangeText]:
     for name, entry in (after or {}).items():
         old = (before or {}).get(name, {}).get("state")
         if old == entry["state"]:
             continue
-        error = f": {_cut(entry['error'], terminal)}" if entry.get("error") else ""
-        style = Style.GOOD if entry["state"] == "fresh" else Style.WARNING
-        yield ChangeText(
-            f"fact {name} {old or 'none'}{_arrow(terminal)}{entry['state']}{error}", style
-        )
+        error = f": {_cut(entry['error'])}" if entry.get("error") else ""
+        level = ChangeLevel.GOOD if entry["state"] == "fresh" else ChangeLevel.WARNING
+        yield ChangeText(f"fact {name} {old or 'none'} → {entry['state']}{error}", level)
 
 
-def _describe_items(entry: HistoryEntry, names: Names, terminal: Terminal) -> Iterator[ChangeText]:
+def _describe_items(entry: HistoryEntry, names: Names) -> Iterator[ChangeText]:
     for guest in _items(entry, "guests", "added"):
         size = f"{render_plain(guest['vcpu_milli'] / MILLI)} vCPU, {render_mib(guest['memory_mb'])}"
-        yield ChangeText(f"+ guest {guest['name'] or guest['uuid']} ({size})", Style.GOOD)
+        yield ChangeText(f"+ guest {guest['name'] or guest['uuid']} ({size})", ChangeLevel.GOOD)
     for device in _items(entry, "devices", "added"):
-        yield ChangeText(f"+ device {_render_device(device)}", Style.GOOD)
+        yield ChangeText(f"+ device {_render_device(device)}", ChangeLevel.GOOD)
     for noun, key in (("guest", "uuid"), ("device", "address")):
         for item in _items(entry, f"{noun}s", "changed"):
-            fields = _render_fields(item, key, names, terminal)
+            fields = _render_fields(item, key, names)
             yield ChangeText(f"{noun} {names.get(item[key], item[key])}: {fields}")
     for noun in ("guest", "device"):
         for name in _items(entry, f"{noun}s", "removed"):
-            yield ChangeText(f"- {noun} {names.get(name, name)}", Style.WARNING)
+            yield ChangeText(f"- {noun} {names.get(name, name)}", ChangeLevel.WARNING)
 
 
-def _render_fields(item: Mapping[str, Any], key: str, names: Names, terminal: Terminal) -> str:
+def _render_fields(item: Mapping[str, Any], key: str, names: Names) -> str:
     parts = []
     for field, change in item.items():
         if field == key:
@@ -158,10 +164,7 @@ def _render_fields(item: Mapping[str, Any], key: str, names: Names, terminal: Te
         if len(leaves) > _MOST_LEAVES:
             parts.append(f"{field}: {len(leaves)} values")
             continue
-        parts += [
-            f"{path} {_cut(old, terminal)}{_arrow(terminal)}{_cut(new, terminal)}"
-            for path, old, new in leaves
-        ]
+        parts += [f"{path} {_cut(old)} → {_cut(new)}" for path, old, new in leaves]
     return ", ".join(parts)
 
 
@@ -189,13 +192,9 @@ def _is_usage(path: str) -> bool:
     return path.rpartition(".")[2] in ("cpu_usage", "memory_usage", "used") or "pinned" in path
 
 
-def _arrow(terminal: Terminal) -> str:
-    return " → " if terminal.has_unicode else " -> "
-
-
-def _cut(value: Any, terminal: Terminal) -> str:
+def _cut(value: Any) -> str:
     text = '""' if value == "" else "none" if value in (None, [], {}) else render_plain(value)
-    return cut_text(safe_text(text), _LONGEST_VALUE, terminal.has_unicode)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
 def _compare(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -1,0 +1,59 @@
+"""The health of the fleet in words."""
+
+import dataclasses
+from datetime import timedelta
+
+from nodetracker.accounting.reports.fleet_health import HealthLevel, summarize_health
+from nodetracker.model.overview import WarningCount
+from nodetracker.model.warning import WarningKind
+from tests.builders import NOW
+from tests.unit.accounting.reports.test_overview import NODE, SERVICE, build
+
+
+def health_of(*nodes, **rows):
+    return summarize_health(build(*nodes, **rows))
+
+
+def add(number, host="host-1", **changes):
+    return dataclasses.replace(NODE, id=number, host=host, nodename=f"node-{number}", **changes)
+
+
+def test_a_fleet_without_problems_is_fine():
+    assert health_of(NODE).text == "The node is fine"
+    found = health_of(add(1), add(2))
+    assert (found.level, found.text) == (HealthLevel.GOOD, "All 2 nodes are fine")
+
+
+def test_without_a_node_it_is_unknown():
+    found = health_of()
+    assert (found.level, found.text, found.problems) == (HealthLevel.UNKNOWN, "No node yet", ())
+
+
+def test_problems_are_in_words_the_worst_first_with_the_filters_of_their_nodes():
+    late = dataclasses.replace(
+        SERVICE, host="host-2", last_audit={"age_seconds": 400.0, "audit_interval_seconds": 60}
+    )
+    warnings = (WarningCount("host-1", "", WarningKind.CLOCK_SKEW, 2),)
+    found = health_of(
+        add(1, memory_mb_used=99_000),
+        add(2, "host-2"),
+        add(3, "host-3"),
+        services=(SERVICE, late),
+        warnings=warnings,
+    )
+    assert found.level is HealthLevel.BAD
+    assert [(problem.text, dict(problem.filters)) for problem in found.problems] == [
+        ("1 host down", {"state": "down"}),
+        ("1 node not read recently", {"only": "unread"}),
+        ("1 node never read", {"freshness": "never"}),
+        ("1 node overcommitted", {"only": "overcommitted"}),
+        ("2 warnings", {}),
+    ]
+    assert found.text.startswith("1 host down, 1 node not read recently, ")
+
+
+def test_hosts_are_counted_once():
+    found = health_of(add(1), add(2), now=NOW + timedelta(seconds=61))
+    assert found.problems[0].text == "1 host down"
+    cut = health_of(add(1), add(2), now=NOW + timedelta(seconds=61), max_nodes=1)
+    assert cut.problems[0].text == "2 nodes down"

@@ -1,0 +1,94 @@
+"""``/v1/nodes/{uuid}/description``, and the sentences of ``/diff``."""
+
+import pytest
+
+from nodetracker.db.memory import MemoryStore
+from nodetracker.model.claim import VCPU
+from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore()
+    add_rich_node(made)
+    return made
+
+
+@pytest.fixture
+def path(store):
+    (node,) = store.list_nodes(RICH[0])
+    return f"/v1/nodes/{node.uuid}"
+
+
+def test_its_amounts_are_those_of_the_overview(api, path):
+    (line,) = api.get("/v1/overview")["nodes"]
+    amounts = api.get(f"{path}/description")["amounts"]
+    assert {name: amounts[name] for name in line["amounts"]} == line["amounts"]
+
+
+def test_lists_of_nodes_have_the_same_totals(api, path):
+    (listed,) = api.get("/v1/nodes")["nodes"]
+    whole = api.get(f"{path}/description")["amounts"]
+    for name, use in listed["amounts"].items():
+        assert use["used"] == whole[name]["claimed"] + whole[name]["unclaimed"]
+        assert (use["free"], use["limit"]) == (whole[name]["free"], whole[name]["limit"])
+    assert listed["amounts"][VCPU]["used"] > 0
+    assert listed["freshness"] == api.get(path)["freshness"] == "fresh"
+
+
+def test_its_machine_is_described_in_words(api, path):
+    machine = {item["label"]: item["text"] for item in api.get(f"{path}/description")["machine"]}
+    assert machine["Product"] == "Dell Inc. PowerEdge R6525, serial 7XK2Q93"
+    assert "AMD EPYC 7313P" in machine["CPU"]
+
+
+def test_each_cpu_of_a_captured_machine_is_in_one_cell(api, store):
+    add_captured_machines(store)
+    for node in store.list_nodes():
+        if node.nodename == RICH[1]:
+            continue
+        cells = api.get(f"/v1/nodes/{node.uuid}/description")["cells"]
+        found = sorted(cpu["id"] for cell in cells for core in cell["cores"] for cpu in core)
+        assert found == sorted(set(found))
+        assert len(found) > 0
+        assert all(
+            len(cell["distances"]) == len(cells) - (cells[-1]["id"] is None) for cell in cells
+        )
+
+
+def test_a_pinned_cpu_names_its_workload(api, path):
+    cells = api.get(f"{path}/description")["cells"]
+    pinned = [
+        cpu["text"]
+        for cell in cells
+        for core in cell["cores"]
+        for cpu in core
+        if cpu["use"] == "pinned"
+    ]
+    assert any("pinned by db-1 (its CPU 0)" in text for text in pinned)
+    assert cells[0]["title"] == "Cell 0"
+    assert cells[0]["notes"] == "socket 0"
+    assert [part["title"] for part in cells[0]["memory"]] == ["Memory", "2 MiB pages"]
+
+
+def test_devices_are_a_tree_by_cell_with_their_owners(api, path):
+    found = api.get(f"{path}/description")
+    first, second = found["devices"]
+    (port,) = first["devices"]
+    assert (first["title"], port["kind"], port["summary"]) == (
+        "Cell 0", "PF network", "4 functions, 1 in use",
+    )  # fmt: skip
+    owners = [function["owner"] for function in port["functions"] if function["owner"]]
+    assert owners == [{"uuid": uuid_of("db-1"), "name": "db-1"}]
+    assert [device["kind"] for device in second["devices"]] == ["display", "display"]
+    (host,) = found["host_devices"]
+    assert (host["title"], host["devices"][0]["kind"]) == ("No cell", "storage")
+    used, free = found["gpus"]
+    assert (used["name"], used["owner"]["name"], free["owner"]) == (
+        "H100 PCIe", "legacy-vm", None,
+    )  # fmt: skip
+
+
+def test_differences_are_explained_in_sentences(api, path):
+    found = api.get(f"{path}/diff")["explanations"]
+    assert any("db-1" in sentence and "claim abort" in sentence for sentence in found)
