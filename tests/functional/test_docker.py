@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
+from tests.functional.read_back import ReadBack
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd, Engine, Podman
+from tests.functional.servers.placement import Placement
 from tests.functional.servers.process import find_free_port, require
 from tests.programs import Programs, Running, wait_until
 
@@ -407,6 +410,33 @@ def test_facts_of_a_killed_daemon_are_held_until_it_is_back(
         client.remove_container(container, force=True)
         agent.wait(lambda node: not node.guests)
     finally:
+        client.close()
+        agent.stop()
+
+
+def test_placement_has_what_the_row_of_an_engine_says(
+    dockerd: Dockerd, placement: Placement, tmp_path: Path
+) -> None:
+    host = f"h-{uuid.uuid4().hex[:8]}"
+    client = dockerd.client()
+    for name in ("web", "db"):
+        client.start(create(client, name))
+    agent = RunningAgent(tmp_path / "agent", dockerd.url, host, extra=placement.configuration())
+    found = ReadBack(agent.programs, placement)
+    try:
+        agent.wait(lambda node: guest_of(node, "db").power_state is PowerState.RUNNING)
+        half = {"VCPU": 0.5, "MEMORY_MB": 64}
+        web = guest_of(found.node(host), "web").uuid
+        found.claim(host, web, kind="container", resources=half)
+        found.claim(host, kind="container", resources={"VCPU": 1, "MEMORY_MB": 128, "DISK_GB": 1})
+        found.wait()
+        found.check(host)
+        node = found.node(host)
+        assert (node.values.cpu_used, node.values.memory_mb_used) == (2.0, 512 + 64 + 64 + 128)
+    finally:
+        found.close()
+        for name in ("web", "db"):
+            client.remove_container(name, force=True)
         client.close()
         agent.stop()
 

@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,14 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.bench.hypervisor import define_domains, measure_hypervisor
 from tests.builders import read_history
+from tests.functional.read_back import Card, ReadBack
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
+from tests.functional.servers.placement import Placement
+from tests.libvirt_nodes import domain, pci_device, write_node
 from tests.programs import Programs, Running, wait_until
 
 FIRST, SECOND = (f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b{number:02d}" for number in (1, 2))
@@ -346,6 +351,43 @@ def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: Ru
     agent.follows(lambda: agent.guest() is None, "undefine")
     assert agent.programs.ask("claim", "show", claim["uuid"])["reason"] == "deleted"
     assert agent.node().values.vcpus_used == 0
+
+
+def test_placement_has_what_the_rows_of_two_hypervisors_say(
+    libvirtd: Libvirtd, placement: Placement, tmp_path: Path
+) -> None:
+    """The second one is simulated, as QEMU without hardware has no cards to pass on."""
+    real, simulated = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("real", "cards"))
+    address, third = "0000:81:00.0", FIRST.replace("6a", "7a")
+    devices = pci_device(address, 0) + pci_device("0000:82:00.0", 0) + domain("sim", third, 2)
+    uri = write_node(tmp_path / "cards.xml", cores=8, memory_mb=16384, more=devices)
+    programs = Programs(
+        tmp_path, driver="libvirt", update_resources_interval=1, instances_path=tmp_path,
+        extra=f"[libvirt]\nconnection_uris = {real}={libvirtd.uri},{simulated}={uri}\n"
+        '[pci]\nreport_in_placement = true\ndevice_spec = {"product_id": "10fb"}\n'
+        + placement.configuration(),
+    )  # fmt: skip
+    programs.make_schema()
+    for name, guest in (("web", FIRST), ("db", SECOND)):
+        libvirtd.define(domain_xml(name, guest))
+    libvirtd.virsh("start", "web")
+    aliases = {"nic": Alias("nic", (AliasSpec("8086", "10fb"),))}
+    host = ReadBack(programs, placement, aliases)
+    try:
+        with programs.start() as agent:
+            agent.wait_for("is ready")
+            host.claim(real, FIRST, resources={"VCPU": 1, "MEMORY_MB": 64})
+            host.claim(real, resources={"VCPU": 1, "MEMORY_MB": 128, "DISK_GB": 1})
+            host.claim(simulated, third, resources={"VCPU": 2}, pci_requests=[{"alias": "nic"}])
+            host.wait()
+            cards = {a: Card("CUSTOM_PCI_8086_10FB", 1) for a in (address, "0000:82:00.0")}
+            (claimed,) = (d.address for d in host.node(simulated).devices.values() if d.claim_uuid)
+            cards[claimed] = Card("CUSTOM_PCI_8086_10FB", 1, 1)
+            host.check(real)
+            host.check(simulated, cards)
+            assert host.node(real).guests.keys() == {FIRST, SECOND}
+    finally:
+        host.close()
 
 
 def test_a_missing_disk_is_one_warning_and_its_guest_counts(
