@@ -12,10 +12,11 @@ from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.fact import FactEntry, FactState
-from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -175,6 +176,7 @@ HOSTILE = f"<img src=x onerror=alert(1)> \u202eright to left\u202c \U0001f984 {'
 """The name of a guest."""
 
 _GUESTS = (("web-1", 4000, 8192), ("legacy-vm", 2000, 4096), (HOSTILE, 500, 512))
+_PINS = {"legacy-vm": GuestPins((CellPlacement(1, 1, 4096, pins={1: 15}),))}
 _PINNED = {"cpu_policy": "dedicated", "nodes": 1}
 _NICS = [
     {"name": name, "address": f"0000:41:00.{n}", "driver": "i40e", "speed_mbps": speed}
@@ -210,6 +212,7 @@ def _make_guest(name: str, vcpu_milli: int, memory_mb: int) -> Guest:
         disk_mb=81_920,
         power_state=PowerState.RUNNING,
         project_id="shop",
+        pins=_PINS.get(name, GuestPins()),
     )
 
 

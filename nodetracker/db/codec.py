@@ -221,14 +221,16 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
 
 
 def decode_workload(row: Row) -> WorkloadRow:
-    """Build a workload of a row with the columns of `WorkloadRow`; without details, {}."""
+    """Build a workload of a row with the columns of `WorkloadRow`, details and NUMA optional."""
     fields = {name: row[name] for name in WORKLOAD_COLUMNS if name in row}
     fields["kind"] = WorkloadKind(fields["kind"])
     if fields["claim_state"] is not None:
         fields["claim_state"] = ClaimState(fields["claim_state"])
     if fields["power_state"] is not None:
         fields["power_state"] = PowerState(fields["power_state"])
-    return WorkloadRow(**{**fields, "details": fields.get("details") or {}})
+    fields["details"] = fields.get("details") or {}
+    fields["numa"] = decode_pins(fields.get("numa")).placement  # both have cells
+    return WorkloadRow(**fields)
 
 
 def encode_migration(migration: Migration) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
             _claims.memory_mb,
             _claims.disk_mb,
             _claimed.c.power_state,
-            *((_claimed.c.details,) if query.reads_details else ()),
+            *_select_optional(query, _claimed.c.details, _claims.numa),
         ),
         tuple(conditions),
     )
@@ -172,10 +172,17 @@ def _select_unclaimed(query: WorkloadQuery) -> _Branch:
             _guests.memory_mb,
             _guests.disk_mb,
             _guests.power_state,
-            *((_guests.details,) if query.reads_details else ()),
+            *_select_optional(query, _guests.details, _guests.pins),
         ),
         tuple(conditions),
     )
+
+
+def _select_optional(
+    query: WorkloadQuery, details: "sa.ColumnElement[Any]", numa: "sa.ColumnElement[Any]"
+) -> "tuple[sa.ColumnElement[Any], ...]":
+    found = ((details, query.reads_details), (numa.label("numa"), query.reads_numa))
+    return tuple(column for column, is_read in found if is_read)
 
 
 def _has_place(query: WorkloadQuery) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.page import PageQuery
 from nodetracker.model.warning import WarningKind
 
@@ -118,6 +119,7 @@ class WorkloadQuery(PageQuery):
         project_id: of the claim, or of the guest when the claim has none.
         is_claimed: False selects unclaimed guests.
         reads_details: read `WorkloadRow.details`, which is {} otherwise.
+        reads_numa: read `WorkloadRow.numa`, which is None otherwise.
     """
 
     uuid: str | None = None
@@ -128,6 +130,7 @@ class WorkloadQuery(PageQuery):
     project_id: str | None = None
     is_claimed: bool | None = None
     reads_details: bool = False
+    reads_numa: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,8 @@ class WorkloadRow:
         memory_mb, disk_mb: MiB. Amounts are the claim's, else the guest's.
         power_state: None when its guest has not been listed.
         details: further data from its driver as plain JSON.
+        numa: what it occupies of the node's cells: the placement of the claim, or the
+            pins of an unclaimed guest; None without either.
     """
 
     uuid: str
@@ -162,6 +167,7 @@ class WorkloadRow:
     disk_mb: int
     power_state: PowerState | None
     details: Mapping[str, Any] = field(default_factory=dict)
+    numa: NumaPlacement | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.errors import RequestError
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
-from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import (
     ClaimQuery,
     DeviceQuery,
@@ -22,6 +22,7 @@ from nodetracker.model.listing import (
     WorkloadRow,
 )
 from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
@@ -390,6 +391,20 @@ class TestWorkloads:
         details = {row.claim_uuid: row.details for row in rows}
         assert details[claims["a"].uuid] == details[None] == STRANGER.details
         assert details[claims["b"].uuid] == {}
+
+    def test_what_they_occupy_of_a_node_s_cells_is_read_on_request(
+        self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]
+    ) -> None:
+        placement = NumaPlacement((CellPlacement(1, 0, 64, 2048, 32, {0: 4, 1: 6}),))
+        pins = GuestPins(placement.cells, ("0000:81:00.0",))
+        list_guest(store, agents["alpha"], "pinned", pins=pins)
+        list_guest(store, agents["alpha"], "passed", pins=GuestPins((), ("0000:82:00.0",)))
+        query = WorkloadQuery(reads_numa=True)
+        numa = {row.uuid: row.numa for row in store.list_workloads(query).items}
+        assert {uuid for uuid, placed in numa.items() if placed} == {make_guest("pinned").uuid}
+        assert numa[make_guest("pinned").uuid] == placement
+        rows = store.list_workloads(WorkloadQuery()).items
+        assert {row.numa for row in rows} == {None}
 
     def test_all_rows_of_a_workload_are_on_one_page(
         self, store: Store, claims: Mapping[str, Claim]

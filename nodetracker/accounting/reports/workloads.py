@@ -113,6 +113,7 @@ def _describe_claim(claim: Claim, guest: Guest | None, node: NodeRecord) -> Work
         disk_mb=amounts.disk_mb,
         power_state=guest.power_state if guest else None,
         details=guest.details if guest else {},
+        numa=claim.numa,
     )
 
 
@@ -134,4 +135,5 @@ def _describe_guest(guest: Guest, node: NodeRecord) -> WorkloadRow:
         disk_mb=guest.disk_mb,
         power_state=guest.power_state,
         details=guest.details,
+        numa=guest.pins.placement,
     )

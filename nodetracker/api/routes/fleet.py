@@ -69,7 +69,7 @@ _PARTS_OF_NODES: tuple[Route, ...] = (
         "workloads",
         workloads.list_workloads_of_node,
         workloads_schemas.OF_NODE_QUERY,
-        workloads_schemas.WORKLOADS,
+        workloads_schemas.WORKLOADS_OF_NODE,
     ),
     _part(
         "claims", claims.list_claims_of_node, claims_schemas.OF_NODE_QUERY, claims_schemas.CLAIMS

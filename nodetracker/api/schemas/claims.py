@@ -55,7 +55,7 @@ _CELL = answer(
     }
 )
 
-_PLACEMENT: Schema = answer({"cells": list_of_answers(_CELL)}) | {"type": ["object", "null"]}
+PLACEMENT: Schema = answer({"cells": list_of_answers(_CELL)}) | {"type": ["object", "null"]}
 
 CLAIM = answer(
     {
@@ -75,7 +75,7 @@ CLAIM = answer(
         "project_id": ANY_TEXT,
         "pcpus": INTEGER,
         "resources": {"type": "object", "additionalProperties": INTEGER},
-        "numa": _PLACEMENT,
+        "numa": PLACEMENT,
         "devices": list_of_answers(ANY_TEXT),
         "migration_uuid": TEXT_OR_NULL,
         "created_at": TIME,
@@ -117,7 +117,7 @@ ADMISSION = answer(
         "nodename": TEXT_OR_NULL,
         "fits": BOOLEAN,
         "reasons": list_of_answers(ANY_TEXT),
-        "numa": _PLACEMENT,
+        "numa": PLACEMENT,
         "numa_reasons": list_of_answers(ANY_TEXT),
         "resources": list_of_answers(_VERDICT),
         "pci": list_of_answers(_PCI_FINDING),

@@ -1,6 +1,7 @@
 """Schemas of workloads."""
 
 from nodetracker.api.paging import LINKS, PAGE
+from nodetracker.api.schemas.claims import PLACEMENT
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,
@@ -51,6 +52,12 @@ _PLACE: Schema = {
 }
 
 WORKLOADS = answered_list("workloads", answer({**_IDENTITY, **_PLACE}), LINKS)
+
+_NUMA = PLACEMENT | {"description": "the placement of its claim, or the pins of its guest"}
+
+WORKLOADS_OF_NODE = answered_list(
+    "workloads", answer({**_IDENTITY, **_PLACE, "numa": _NUMA}), LINKS
+)
 
 WORKLOAD = answer(
     {

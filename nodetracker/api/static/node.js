@@ -141,7 +141,7 @@ function Node({ node, path }) {
     ${line && html`<${Section} title="Resources">${totals(line.amounts)}<//>`}
     <${Warnings} node=${node} />
     <${Section} title="Why"><${Why} path=${path} generation=${generation} /><//>
-    <${Section} title="NUMA"><${NumaMap} node=${node} claims=${claims} nameOf=${nameOf} /><//>
+    <${Section} title="NUMA"><${NumaMap} node=${node} workloads=${workloads} /><//>
     ${gpus.length > 0 && html`<${Section} title="GPUs">${gpuList(gpus, devices, ownerOf)}<//>`}
     ${devices.length > 0 && html`<${Section} title="PCI devices">${pciTree(devices, ownerOf)}<//>`}
     <${Section} title="Workloads"><${Workloads} workloads=${workloads} isHere empty="Nothing is on this node." /><//>

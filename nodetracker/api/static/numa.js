@@ -28,15 +28,14 @@ function renderCpus(cpus) {
   return runs.map((run) => run.join("–")).join(", ");
 }
 
-// Return CPU -> what its workloads do there, from the placements of active claims.
-function findUsers(claims, nameOf) {
+// Return CPU -> what its workloads do there.
+function findUsers(workloads) {
   const users = new Map();
   const add = (cpu, text) => users.set(cpu, [...(users.get(cpu) ?? []), text]);
-  for (const claim of claims) {
-    if (claim.state === "released") continue;
-    for (const { pins, isolated } of claim.numa?.cells ?? []) {
-      for (const [guest, cpu] of Object.entries(pins)) add(cpu, `${nameOf(claim)} (its CPU ${guest})`);
-      for (const cpu of isolated) add(cpu, `${nameOf(claim)} (kept free)`);
+  for (const { uuid, name, numa } of workloads) {
+    for (const { pins, isolated } of numa?.cells ?? []) {
+      for (const [guest, cpu] of Object.entries(pins)) add(cpu, `${name || uuid} (its CPU ${guest})`);
+      for (const cpu of isolated) add(cpu, `${name || uuid} (kept free)`);
     }
   }
   return users;
@@ -44,8 +43,8 @@ function findUsers(claims, nameOf) {
 
 // Return the boxes of a node: {title, cell, cores}, each core a list of {id, state, text}.
 // Every CPU is in one box: that of its cell, or one of those without a cell.
-function buildMap({ cpu_info: info, numa_topology: topology }, claims, nameOf) {
-  const users = findUsers(claims, nameOf);
+function buildMap({ cpu_info: info, numa_topology: topology }, workloads) {
+  const users = findUsers(workloads);
   const cells = topology.cells ?? [];
   const [online, offline, dedicated, shared] = [info.online, info.offline, info.dedicated, info.shared].map(parseCpus);
   const states = new Map([ // of a CPU in several, the last one counts
@@ -55,7 +54,7 @@ function buildMap({ cpu_info: info, numa_topology: topology }, claims, nameOf) {
   const cpuOf = (id) => {
     seen.add(id);
     const state = states.get(id) ?? "host";
-    const text = state === "pinned" ? `pinned by ${users.get(id)?.join(", ") ?? "a guest without a claim"}` : STATES[state];
+    const text = state === "pinned" ? `pinned by ${users.get(id)?.join(", ") ?? "a workload"}` : STATES[state];
     return { id, state, text: `CPU ${id}: ${text}` };
   };
   const boxes = cells.map((cell) => {
@@ -111,9 +110,9 @@ const distancesOf = (cells) => html`<table class="distances">
     ${cells.map((other) => html`<td>${distances?.[other.id] ?? "?"}</td>`)}</tr>`)}</tbody>
 </table>`;
 
-// Render the map. claims: those of the node; nameOf(claim): the name of its workload.
-export function NumaMap({ node, claims, nameOf }) {
-  const boxes = useMemo(() => buildMap(node, claims, nameOf), [node, claims, nameOf]);
+// Render the map. workloads: those of the node.
+export function NumaMap({ node, workloads }) {
+  const boxes = useMemo(() => buildMap(node, workloads ?? []), [node, workloads]);
   const cells = node.numa_topology.cells ?? [];
   return html`<div class="cells">${boxes.map(({ title, cell, cores }) => html`<div class="cell" key=${title}>
       <h3>${title}${cell?.socket != null && html`<span class="quiet"> · socket ${cell.socket}</span>`}</h3>

@@ -30,7 +30,7 @@ class MemoryLists(MemoryRows):
         """See `Store`."""
         with self._reading() as tables:
             listed = (
-                row if query.reads_details else dataclasses.replace(row, details={})
+                _select_columns(row, query)
                 for node in tables.nodes.values()
                 for row in list_workloads(with_claims(tables, node))
             )
@@ -131,6 +131,14 @@ class MemoryLists(MemoryRows):
                 ),
                 id_of=attrgetter("id"),
             )
+
+
+def _select_columns(row: WorkloadRow, query: WorkloadQuery) -> WorkloadRow:
+    return dataclasses.replace(
+        row,
+        details=row.details if query.reads_details else {},
+        numa=row.numa if query.reads_numa else None,
+    )
 
 
 def _is_listed(row: WorkloadRow, query: WorkloadQuery) -> bool:

@@ -7,9 +7,12 @@ from oslo_config import cfg
 
 from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity
-from nodetracker.model.guest import PowerState
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.guest import GuestPins, PowerState
+from nodetracker.model.numa_placement import CellPlacement, NumaPlacement, encode_placement
 from tests.builders import make_guest
 from tests.contract.test_ledger import ask, claim, make_node
+from tests.contract.values import key_of, update
 from tests.unit.api.conftest import Api
 
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -53,6 +56,19 @@ class TestList:
             "claimed": False, "claim_uuid": None, "claim_state": None, "vcpus": 1.5, "pcpus": 0,
             "memory_mb": 1024, "disk_gb": 10, "power_state": PowerState.RUNNING,
         }  # fmt: skip
+
+    def test_those_of_a_node_have_what_they_occupy_of_its_cells(self, api, store, workloads):
+        held, guest = workloads
+        path = f"/v1/nodes/{store.list_nodes()[0].uuid}/workloads"
+        (record,) = store.load_nodes("alpha")
+        placed = CellPlacement(0, memory_mb=1024, pins={0: 3})
+        bound = replace(record.guests[guest.uuid], pins=GuestPins((placed,)))
+        (agent,) = [key_of(service) for service in store.list_services("alpha")]
+        store.apply_changes(agent, [update(record, ItemDiff(changed=(bound,)))], 60)
+        shown = {item["uuid"]: item["numa"] for item in api.get(path)["workloads"]}
+        assert shown[guest.uuid] == encode_placement(NumaPlacement((placed,)))
+        assert held.numa is not None
+        assert shown[CLAIMED] == encode_placement(held.numa)
 
     @pytest.mark.parametrize(
         ("query", "expected"),

@@ -9,6 +9,8 @@ from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
 from nodetracker.errors import NotFoundError
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow
+from nodetracker.model.numa_placement import encode_placement
+from nodetracker.model.page import Page
 
 _LIST = "nodetracker:workloads:list"
 _SHOW = "nodetracker:workloads:show"
@@ -16,7 +18,7 @@ _SHOW = "nodetracker:workloads:show"
 
 def list_workloads(call: Call) -> Answer:
     """List workloads: a line for each claim, and for each guest without a claim."""
-    return _list(
+    page = _read(
         call,
         host=call.query.get("host"),
         nodename=call.query.get("node"),
@@ -24,11 +26,13 @@ def list_workloads(call: Call) -> Answer:
         project_id=call.select_project(_LIST, call.query.get("project")),
         is_claimed=call.query.get("claimed"),
     )
+    return _answer(call, page, [_render_line(row) for row in page.items])
 
 
 def list_workloads_of_node(call: Call) -> Answer:
-    """List the workloads of a node."""
-    return _list(call, node_ids=(find_node(call).node.id,))
+    """List the workloads of a node, with what they occupy of its NUMA cells."""
+    page = _read(call, node_ids=(find_node(call).node.id,), reads_numa=True)
+    return _answer(call, page, [{**_render_line(row), "numa": _numa(row)} for row in page.items])
 
 
 def show_workload(call: Call) -> Answer:
@@ -42,16 +46,18 @@ def show_workload(call: Call) -> Answer:
     return Answer(describe_workload(rows))
 
 
-def _list(call: Call, **filters: Any) -> Answer:
+def _read(call: Call, **filters: Any) -> Page[WorkloadRow]:
     wanted = page_of(call)
     marker = parse_query_uuid("marker", wanted.marker)
-    page = call.store.list_workloads(WorkloadQuery(after=marker, limit=wanted.limit, **filters))
-    return Answer(
-        {
-            "workloads": [_render_line(row) for row in page.items],
-            "links": next_links(call, page.next),
-        }
-    )
+    return call.store.list_workloads(WorkloadQuery(after=marker, limit=wanted.limit, **filters))
+
+
+def _answer(call: Call, page: Page[WorkloadRow], lines: list[dict[str, Any]]) -> Answer:
+    return Answer({"workloads": lines, "links": next_links(call, page.next)})
+
+
+def _numa(row: WorkloadRow) -> dict[str, Any] | None:
+    return None if row.numa is None else encode_placement(row.numa)
 
 
 def _render_line(row: WorkloadRow) -> dict[str, Any]:
