@@ -178,6 +178,7 @@ class PlacementSettings:
 
     Attributes:
         workers: number of threads that send requests.
+        timeout: seconds without a byte of an answer after which a request fails.
         refresh_interval: seconds between checks of the providers' generations; 0 = never.
         leak_grace: seconds after which a consumer that the ledger does not know is leaked.
         heals_leaks: whether leaked consumers are deleted.
@@ -185,6 +186,7 @@ class PlacementSettings:
     """
 
     workers: int = 4
+    timeout: float = 10.0
     refresh_interval: float = 300.0
     leak_grace: float = 3600.0
     heals_leaks: bool = False

@@ -58,6 +58,7 @@ class Agent:
         operations: of its host, for other processes and for a REST service in this one.
         endpoint: serves its metrics and health, None if they are not served.
         notifier: sends its notifications, None without a broker.
+        reporter: reports its nodes to placement, None unless it is enabled.
         read_status: returns its current status, without any query.
     """
 
@@ -71,6 +72,7 @@ class Agent:
     operations: HostOperations
     endpoint: "Endpoint | None"
     notifier: "NotificationSender | None"
+    reporter: "PlacementReporter | None"
     read_status: Callable[[], AgentStatus]
 
     def check(self, settings: AgentSettings) -> None:
@@ -99,7 +101,7 @@ def build_agent(
         observers: notified of every audit.
         store: used instead of the configured one.
         is_served: whether it serves audits over a socket and, if configured, metrics
-            and health, RPC calls, and reports to placement.
+            and health and RPC calls, and reports to placement after each audit.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
@@ -118,7 +120,7 @@ def build_agent(
     def read_status() -> AgentStatus:
         return _add_others(manager.status(), broker, server, notifier, reporter)
 
-    reporter = build_placement_reporter(conf, settings.host, store) if is_served else None
+    reporter = build_placement_reporter(conf, settings.host, store)
     observers = [*observers, *([] if reporter is None else [reporter])]
     if is_served and conf.metrics.enabled:
         metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status, claims)
@@ -135,7 +137,7 @@ def build_agent(
     service = ComputeService(settings, manager, servers)
     return Agent(
         settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
-        notifier, read_status,
+        notifier, reporter, read_status,
     )  # fmt: skip
 
 

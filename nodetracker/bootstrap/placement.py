@@ -39,6 +39,7 @@ def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
     group = conf.placement
     return PlacementSettings(
         workers=group.workers,
+        timeout=group.timeout,
         refresh_interval=group.resource_provider_association_refresh,
         leak_grace=group.leak_grace,
         heals_leaks=group.heal_leaks,

@@ -24,7 +24,8 @@ _DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their row
 _ONCE = cfg.BoolOpt(
     "once",
     default=False,
-    help="Audit every node once, write the rows, print a line per node and exit.",
+    help="Audit every node once, write the rows, report them to placement if that is enabled, "
+    "print a line per node and exit.",
 )
 
 
@@ -48,7 +49,9 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def audit_once(agent: Agent) -> int:
-    """Audit every node once, print a line for each, send notifications; return the exit code.
+    """Audit every node once and print a line for each; return the exit code.
+
+    Waits for the notifications and for what is reported to placement.
 
     Raises:
         RefusedError: another agent that is alive manages this host.
@@ -71,6 +74,8 @@ def _audit_once(agent: Agent) -> int:
     agent.manager.report_state()
     for line in render_lines(report):
         print(line)
+    if agent.reporter is not None:
+        agent.reporter.report_once()
     agent.manager.cleanup_host()
     return EXIT_DONE if report.is_good else EXIT_FAILED
 

@@ -12,6 +12,7 @@ from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.outage import OutageLog
 from nodetracker.placement.remover import ProviderRemover
 from nodetracker.ports import HostStore
+from nodetracker.workers import run_within
 
 LOG = logging.getLogger(__name__)
 
@@ -50,6 +51,10 @@ class HostRemovals:
         """Start in the background, with the removals that are left."""
         self._loop.start()
         self._loop.wake()
+
+    def work_once(self, timeout_seconds: float) -> None:
+        """Attempt what is due, in a process that ends afterwards."""
+        run_within(timeout_seconds, "placement-removals", self._run)
 
     def stop(self, timeout_seconds: float) -> bool:
         """Attempt no further removal; return whether the running one ended in time."""

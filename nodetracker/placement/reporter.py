@@ -92,11 +92,30 @@ class PlacementReporter:
 
     def start(self) -> None:
         """Start the threads; return immediately."""
+        self._start_threads()
+        if self._removals is not None:
+            self._removals.start()
+
+    def report_once(self) -> None:
+        """Report the audited nodes, in a process that ends afterwards; log what was not reported.
+
+        Gives up when none was reported for as long as a request may take.
+        """
+        self._start_threads()
+        left = self._slots.wait_reported(self._settings.timeout)
+        if left:
+            LOG.warning("%d nodes were not reported to placement: the next audit does that", left)
+        elif self._removals is not None:
+            self._removals.work_once(self._settings.timeout)
+        for warning in self.list_warnings():  # there is no further audit that would store them
+            LOG.warning("Node %s: %s", warning.nodename, warning.message)
+        self._stopping.set()
+        self._slots.stop()
+
+    def _start_threads(self) -> None:
         for number in range(1, self._settings.workers + 1):
             name = f"placement-{number}"
             threading.Thread(target=self._run, name=name, daemon=True).start()
-        if self._removals is not None:
-            self._removals.start()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Take no further node; return whether the running requests ended in time."""

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from nodetracker.accounting.placement.moves import list_joint_nodes
 from nodetracker.model.node import NodeRecord
@@ -191,6 +192,18 @@ class Slots:
         with self._changed:
             return self._changed.wait_for(lambda: not self._busy, seconds)
 
+    def wait_reported(self, seconds: float) -> int:
+        """Wait until placement has all nodes; return how many it lacks.
+
+        Gives up when no further node was reported for some seconds.
+        """
+
+        with self._changed:
+            left = self._count_waiting()
+            while left and self._changed.wait_for(partial(self._is_below, left), seconds):
+                left = self._count_waiting()
+            return left
+
     def idle(self) -> list[Slot]:
         """Return the slots that no thread works on and that do not wait."""
         with self._changed:
@@ -205,6 +218,12 @@ class Slots:
         """Iterate over all slots as of now."""
         with self._changed:
             return iter(list(self._slots.values()))
+
+    def _count_waiting(self) -> int:
+        return sum(slot.waiting_since is not None for slot in self._slots.values())
+
+    def _is_below(self, count: int) -> bool:
+        return self._count_waiting() < count
 
     def _list_idle(self) -> list[Slot]:
         return [s for s in self._slots.values() if not s.is_busy and s.waiting_since is None]

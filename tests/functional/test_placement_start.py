@@ -52,6 +52,22 @@ def test_an_agent_without_a_way_into_placement_does_not_start(programs, options,
     assert "Traceback" not in done.stderr
 
 
+def test_one_audit_is_reported_before_the_process_ends(programs, placement) -> None:
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    programs.inventory.write_text(
+        f"nodes:\n  - {{nodename: {name}, vcpus: 4, memory_mb: 4096, disk_gb: 40}}\n"
+    )
+    programs.configure(extra=placement.configuration(port=1, timeout=0.2))  # nothing answers
+    done = programs.run("nodetracker-compute", "--once")
+    assert (done.returncode, done.stdout[: len(name)]) == (0, name)
+    assert "1 nodes were not reported to placement" in done.stderr
+    programs.configure(extra=placement.configuration())
+    assert programs.run("nodetracker-compute", "--once").returncode == 0
+    (provider,) = placement.get(f"/resource_providers?name={name}")["resource_providers"]
+    path = f"/resource_providers/{provider['uuid']}/inventories"
+    assert placement.get(path)["inventories"]["VCPU"]["total"] == 4
+
+
 def test_a_disabled_host_has_the_trait_after_the_next_audit(programs, placement) -> None:
     name = f"n-{uuid.uuid4().hex[:8]}"
     programs.inventory.write_text(

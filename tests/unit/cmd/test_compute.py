@@ -17,9 +17,10 @@ def agent():
     return agent
 
 
-def test_notifications_of_one_audit_are_sent(agent):
+def test_one_audit_is_reported_and_notified(agent):
     assert audit_once(agent) == EXIT_DONE
-    assert [name for name, *_ in agent.mock_calls][-2:] == [
+    assert [name for name, *_ in agent.mock_calls][-3:] == [
+        "reporter.report_once",
         "manager.cleanup_host",
         "notifier.flush",
     ]
@@ -32,6 +33,6 @@ def test_notifications_of_a_refusal_are_sent(agent):
     agent.notifier.flush.assert_called_once()
 
 
-def test_without_a_broker_nothing_is_sent(agent):
-    agent.notifier = None
+def test_without_a_broker_and_placement_nothing_is_sent(agent):
+    agent.notifier = agent.reporter = None
     assert audit_once(agent) == EXIT_DONE
