@@ -9,6 +9,7 @@ from oslo_config import cfg, generator
 
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.broker import Broker, list_messaging_options
+from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.cmd.commands.base import StoreCommand
@@ -52,6 +53,8 @@ class CheckConfig(StoreCommand, Command):
                 broker.connect()
             build_driver(conf, settings, build_probes(settings))
             build_store(conf, broker=broker)
+            if conf.placement.enabled:
+                build_placement_client(conf)
         except ConfigError as error:
             problems.append(str(error))
         if problems:
