@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodetracker.accounting.ledger.capacity import (
+    FACTS,
     Capacity,
     Demand,
     capacity_of_class,
     list_capacities,
 )
-from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.pci.verdict import PciVerdict
 from nodetracker.accounting.usage import Charge
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
@@ -57,26 +57,21 @@ class _Unit:
     Attributes:
         parts: whole parts in one unit; amounts are whole numbers of parts.
         label, suffix: in reasons, worded as Nova words them.
-        fact: the fact that reports its total.
         check: the check that fails when too little is free.
     """
 
     parts: int
     label: str
     suffix: str
-    fact: str
     check: AdmissionCheck
 
 
 _UNITS = {
-    VCPU: _Unit(MILLI, "vcpu", " VCPU", "cpu", AdmissionCheck.CPU),
-    PCPU: _Unit(1, "pcpu", " PCPU", "cpu", AdmissionCheck.PCPU),
-    MEMORY: _Unit(1, "memory", " MB", "memory", AdmissionCheck.RAM),
-    DISK: _Unit(MIB_PER_GIB, "disk", " GB", "storage", AdmissionCheck.DISK),
+    VCPU: _Unit(MILLI, "vcpu", " VCPU", AdmissionCheck.CPU),
+    PCPU: _Unit(1, "pcpu", " PCPU", AdmissionCheck.PCPU),
+    MEMORY: _Unit(1, "memory", " MB", AdmissionCheck.RAM),
+    DISK: _Unit(MIB_PER_GIB, "disk", " GB", AdmissionCheck.DISK),
 }
-
-_FACTS = {resource: unit.fact for resource, unit in _UNITS.items()} | {GPU_RESOURCE_CLASS: "gpus"}
-"""Resource class -> the fact that reports its total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +245,7 @@ def _unknown_facts(
 ) -> list[str]:
     """Return a reason for each unknown fact that the request needs."""
     needed = {"guests"}
-    needed |= {_FACTS[v.resource] for v in verdicts if v.requested and v.resource in _FACTS}
+    needed |= {FACTS[v.resource] for v in verdicts if v.requested and v.resource in FACTS}
     if request.numa is not None:
         needed.add("numa")
     if request.pci_requests:

@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.node import NodeValues
 from nodetracker.units import MIB_PER_GIB, MILLI
+
+FACTS: Mapping[str, str] = {
+    VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", GPU_RESOURCE_CLASS: "gpus"
+}  # fmt: skip
+"""Resource class -> the fact that reports its total."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Find guests that are larger than their node, and resources that are used beyond their limit."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from nodetracker.accounting.ledger.capacity import list_capacities
+from nodetracker.accounting.ledger.capacity import FACTS, list_capacities
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -18,27 +19,36 @@ def find_capacity_warnings(
     """Return warnings of guests larger than the node and of overcommitted resources.
 
     Guests are charged in full all the same. A node whose driver does not track
-    resources has none of these warnings.
+    resources has none of these warnings, nor has a resource that was never read.
     """
     if not values.tracks_resources:
         return []
-    large = [
-        _explain_guest(nodename, values, guest) for guest in guests if guest.missing_since is None
-    ]
-    return [*filter(None, large), *_find_overcommitted(nodename, values)]
+    unread = {name for name in list_capacities(values) if _is_unread(values, name)}
+    listed = [guest for guest in guests if guest.missing_since is None]
+    large = [_explain_guest(nodename, values, guest, unread) for guest in listed]
+    return [*filter(None, large), *_find_overcommitted(nodename, values, unread)]
 
 
-def _explain_guest(nodename: str, values: NodeValues, guest: Guest) -> HostWarning | None:
+def _is_unread(values: NodeValues, resource: str) -> bool:
+    """Return whether the row has no capacity of a resource because its fact is unknown."""
+    entry = values.facts.get(FACTS[resource])
+    is_unknown = entry is not None and entry.state is FactState.UNKNOWN
+    return is_unknown and not list_capacities(values)[resource].total
+
+
+def _explain_guest(
+    nodename: str, values: NodeValues, guest: Guest, unread: Collection[str]
+) -> HostWarning | None:
     """Return the warning of a guest that has more of a resource than the whole node."""
     cpus = values.vcpus + values.pcpus
     parts = [
         f"{whole_units(amount, unit)} of {total} {label}"
-        for amount, unit, total, label in (
-            (guest.vcpu_milli, MILLI, cpus, "CPUs"),
-            (guest.memory_mb, 1, values.memory_mb, "MB of memory"),
-            (guest.disk_mb, MIB_PER_GIB, values.local_gb, "GB of disk"),
+        for resource, amount, unit, total, label in (
+            (VCPU, guest.vcpu_milli, MILLI, cpus, "CPUs"),
+            (MEMORY, guest.memory_mb, 1, values.memory_mb, "MB of memory"),
+            (DISK, guest.disk_mb, MIB_PER_GIB, values.local_gb, "GB of disk"),
         )
-        if amount > total * unit
+        if amount > total * unit and resource not in unread
     ]
     if not parts:
         return None
@@ -51,10 +61,12 @@ def _explain_guest(nodename: str, values: NodeValues, guest: Guest) -> HostWarni
     )
 
 
-def _find_overcommitted(nodename: str, values: NodeValues) -> Iterable[HostWarning]:
+def _find_overcommitted(
+    nodename: str, values: NodeValues, unread: Collection[str]
+) -> Iterable[HostWarning]:
     """Return a warning of each resource of which more is used than capacity and ratio allow."""
     for resource, capacity in list_capacities(values).items():
-        if capacity.used > capacity.own_limit:
+        if capacity.used > capacity.own_limit and resource not in unread:
             parts, unit = _UNITS[resource]
             used, limit = whole_units(capacity.used, parts), whole_units(capacity.own_limit, parts)
             yield HostWarning(

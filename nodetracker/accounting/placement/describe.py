@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_DOWN, Decimal
 
 from nodetracker.accounting.ledger.capacity import (
+    FACTS,
     Capacity,
     capacity_of_class,
     list_capacities,
@@ -34,9 +35,6 @@ from nodetracker.units import MIB_PER_GIB, MILLI
 
 _RATIO_DIGITS = 6
 _PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
-_FACTS: Mapping[str, str] = {
-    VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", "PGPU": "gpus"
-}  # fmt: skip
 _TYPES = {
     WorkloadKind.INSTANCE: ConsumerType.INSTANCE,
     WorkloadKind.CONTAINER: ConsumerType.CONTAINER,
@@ -139,7 +137,7 @@ def _keep_digits(ratio: float) -> float:
 def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
     """Return what the ledger would grant of a class, in parts."""
     free = capacity.own_limit - capacity.used
-    for fact in ("guests", _FACTS.get(name)):
+    for fact in ("guests", FACTS.get(name)):
         entry = None if fact is None else values.facts.get(fact)
         if entry is not None and entry.state is FactState.UNKNOWN:
             return min(0, free)

@@ -3,7 +3,10 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.ledger.capacity import FACTS
 from nodetracker.accounting.ledger.overcommit import find_capacity_warnings
+from nodetracker.model.claim import DISK, MEMORY, VCPU
+from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.warning import WarningKind
@@ -96,3 +99,15 @@ def test_a_limit_above_the_machine_is_charged_as_it_is_until_the_guest_is_gone()
 def test_a_node_whose_driver_does_not_track_resources_has_none():
     values = replace_values(tracks_resources=False, memory_mb_used=1 << 30)
     assert not find_capacity_warnings("n", values, [make_guest(1, memory_mb=1 << 20)])
+
+
+@pytest.mark.parametrize("resource", [VCPU, MEMORY, DISK])
+def test_a_resource_that_was_never_read_is_neither_overcommitted_nor_too_small(resource):
+    entry = FactEntry(FactState.UNKNOWN, "fake", NOW, "broken")
+    unread = {VCPU: {"vcpus": 0, "pcpus": 0}, MEMORY: {"memory_mb": 0}, DISK: {"local_gb": 0}}
+    node = dataclasses.replace(
+        NODE, **unread[resource], cpu_used=1.0, disk_used=1.0, facts={FACTS[resource]: entry}
+    )
+    assert find_capacity_warnings("n", node, [make_guest(1)]) == []
+    was_read = dataclasses.replace(node, facts={})
+    assert find_capacity_warnings("n", was_read, [make_guest(1)])
