@@ -8,6 +8,7 @@ from typing import Any
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
+from urllib3.exceptions import HTTPError
 
 from nodetracker.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
 from nodetracker.placement.answers import MICROVERSION, Answer
@@ -78,16 +79,20 @@ class PlacementSession:
                 return Answer(response.status_code, self._read(what, response))
             finally:
                 response.close()
-        except (ClientException, OSError, TypeError) as error:  # OSError: requests' own
+        except (ClientException, HTTPError, OSError, TypeError) as error:  # OSError: requests' own
             reason = _explain(error)
             kind = PlacementTimeoutError if reason == _TOO_LATE else PlacementUnavailableError
             raise kind(what, reason) from error
 
     def _read(self, what: str, response: Any) -> bytes:
-        """Read an answer's body; a server that sends it slowly has twice the timeout."""
+        """Read an answer's body; a server that sends it slowly has twice the timeout.
+
+        Requests would wait until a chunk is complete, without end for a server
+        that sends a byte within each timeout.
+        """
         deadline = time.monotonic() + 2 * self._timeout
         chunks, size = [], 0
-        for chunk in response.iter_content(_CHUNK_BYTES):
+        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
             chunks.append(chunk)
             size += len(chunk)
             if size > MAX_ANSWER_BYTES:

@@ -9,6 +9,7 @@ memory that an agent needs in addition.
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,7 @@ from tests.unit.compute.test_resource_tracker import Clock
 
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
 LIMIT_SECONDS = 1800
+SIZE = {"vcpus": 64, "memory_mb": 10**6, "disk_gb": 1000}
 
 
 def main() -> None:
@@ -43,38 +45,46 @@ def main() -> None:
 
 def measure(directory: Path, placement: Placement, nodes: int, claims: int) -> None:
     """Print requests and seconds of each kind of report."""
+    host = make_host(directory / "nodes", placement)
+    inventory = [{"nodename": f"bench-{n}"} | SIZE for n in range(nodes)]
+    run(host, f"first report of {nodes} nodes", lambda: host.audit(*inventory))
+    run(host, "a steady audit", host.audit)
+    host.restart()
+    run(host, f"restart with {nodes} nodes", host.audit)
+    run(host, "a refresh", host.reporter._listing.refresh)
+    host.stop()
+    measure_claims(make_host(directory / "claims", placement), claims)
+
+
+def measure_claims(host: ReportedHost, claims: int) -> None:
+    """Print requests and seconds of many claims on one node."""
+    host.settle({"nodename": "bench-of-claims"} | SIZE)
+    for number in range(claims):
+        body = {
+            "workload": {"uuid": f"00000000-0000-4000-8000-{number:012d}", "kind": "container"},
+            "resources": {"VCPU": 0 if number % 2 else 0.25, "MEMORY_MB": 64},
+        }
+        host.store.create_claim(parse_claim_request(body), "host-1", "bench-of-claims", POLICY)
+    run(host, f"{claims} claims on one node, one audit", host.audit)
+    run(host, "a steady audit", host.audit)
+    host.stop()
+
+
+def make_host(directory: Path, placement: Placement) -> ReportedHost:
+    """Return a host with a store of its own."""
+    directory.mkdir()
     clock = Clock()
     store = MemoryStore(clock.now)
-    host = ReportedHost(directory, placement.configuration(), store, clock, "host-1")
-    size = {"vcpus": 64, "memory_mb": 10**6, "disk_gb": 1000}
-    inventory = [{"nodename": f"bench-{n}"} | size for n in range(nodes)]
+    return ReportedHost(directory, placement.configuration(), store, clock, "host-1")
 
-    def run(label: str, change) -> None:
-        before, started = host.count(), time.monotonic()
-        change()
-        host.wait(LIMIT_SECONDS)
-        seconds, requests = time.monotonic() - started, host.count() - before
-        print(f"{label:40} {requests:6} requests {seconds:8.2f} s", flush=True)
 
-    run(f"first report of {nodes} nodes", lambda: host.audit(*inventory))
-    run("a steady audit", host.audit)
-    host.restart()
-    run(f"restart with {nodes} nodes", host.audit)
-    run("a refresh", host.reporter._listing.refresh)
-
-    def claim() -> None:
-        for number in range(claims):
-            body = {
-                "workload": {"uuid": f"00000000-0000-4000-8000-{number:012d}"},
-                "resources": {"VCPU": 0 if number % 2 else 0.25, "MEMORY_MB": 64},
-            }
-            body["workload"]["kind"] = "container"
-            store.create_claim(parse_claim_request(body), "host-1", "bench-0", POLICY)
-        host.audit()
-
-    run(f"{claims} claims on one node, one audit", claim)
-    run("a steady audit", host.audit)
-    host.stop()
+def run(host: ReportedHost, label: str, change: Callable[[], object]) -> None:
+    """Make a change, and print how long placement takes to have it."""
+    before, started = host.count(), time.monotonic()
+    change()
+    host.wait(LIMIT_SECONDS)
+    seconds, requests = time.monotonic() - started, host.count() - before
+    print(f"{label:40} {requests:6} requests {seconds:8.2f} s", flush=True)
 
 
 def measure_memory(directory: Path, placement: Placement) -> None:

@@ -424,7 +424,7 @@ def test_placement_has_what_the_row_of_an_engine_says(
     agent = RunningAgent(tmp_path / "agent", dockerd.url, host, extra=placement.configuration())
     found = ReadBack(agent.programs, placement)
     try:
-        agent.wait(lambda node: guest_of(node, "db").power_state is PowerState.RUNNING)
+        agent.wait(lambda node: guest_of(node, "web") and guest_of(node, "db"))
         half = {"VCPU": 0.5, "MEMORY_MB": 64}
         web = guest_of(found.node(host), "web").uuid
         found.claim(host, web, kind="container", resources=half)

@@ -80,7 +80,9 @@ def world(tmp_path, placement, monkeypatch):
     world.close()
 
 
-FAULTS = ("closed", "lost", "frozen", "500", "503", "403", "401", "html", "half", "409")
+FAULTS = (
+    "closed", "lost", "frozen", "trickling", "500", "503", "403", "401", "html", "half", "409"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)

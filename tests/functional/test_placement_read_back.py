@@ -66,8 +66,9 @@ def test_a_machine_with_cards_and_licenses_agrees_with_its_row(tmp_path, placeme
     programs = Programs(tmp_path, host=f"h-{uuid.uuid4().hex[:8]}")
     programs.make_schema()
     programs.configure(
-        placement.configuration() + PCI + machine, driver, update_resources_interval=1,
-        provider_config_location=tmp_path / "providers", instances_path=tmp_path,
+        "service_down_time = 9999\n" + placement.configuration() + PCI + machine, driver,
+        update_resources_interval=1, provider_config_location=tmp_path / "providers",
+        instances_path=tmp_path,
     )  # fmt: skip
     host = ReadBack(programs, placement, ALIASES)
     try:

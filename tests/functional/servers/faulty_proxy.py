@@ -75,6 +75,11 @@ class FaultyProxy:
     def _spoil(self, handler: BaseHTTPRequestHandler, fault: str) -> None:
         if fault == "frozen":
             self.thawed.wait(30)
+        elif fault == "trickling":
+            _answer(handler, 200, b"", "application/json", length=HUGE_BYTES)
+            while not self.thawed.wait(0.05):
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
         elif fault == "html":
             _answer(handler, 200, b"<html>Sign in</html>", "text/html")
         elif fault == "half":
