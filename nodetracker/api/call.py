@@ -125,6 +125,11 @@ class Call:
         return self.backend.store
 
     @property
+    def user_id(self) -> str:
+        """The id of the user who makes the request, "" = anonymous."""
+        return "" if self.context.identity is None else self.context.identity.user_id
+
+    @property
     def user_name(self) -> str | None:
         """The name of the user who makes the request, None = anonymous."""
         return None if self.context.identity is None else self.context.identity.name

@@ -108,7 +108,7 @@ class Endpoint:
         try:
             return operation.handler(checked)
         finally:  # one that failed may have changed something, too
-            self._backend.fleet.empty()
+            self._backend.fleet.note_change(call.user_id)
 
 
 def _select_operation(

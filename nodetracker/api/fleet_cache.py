@@ -18,7 +18,7 @@ COST_FACTOR = 10
 """An overview is kept this many times as long as making it takes, or longer."""
 
 WAIT_SECONDS = 10.0
-"""How long a caller waits for another one's overview while none is kept."""
+"""How long a caller waits for another one's overview while none is kept for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,14 @@ class KeptOverview:
 
 @dataclass(slots=True)
 class _Making:
-    """One making of an overview; those who wait for it get its error, too."""
+    """One making of an overview; those who wait for it get its error, too.
 
+    Attributes:
+        changes: number of changes before it was started, all of which it has.
+    """
+
+    changes: int
     is_over: bool = False
-    is_outdated: bool = False
     error: Exception | None = None
 
 
@@ -49,6 +53,9 @@ _is_over = attrgetter("is_over")
 
 class FleetCache:
     """Makes at most one overview at a time; meanwhile, other callers get the last one.
+
+    A user who changed something never gets an overview from before that change. Others
+    may, until the next one is made, so that a change makes nobody else wait.
 
     Args:
         seconds: monotonic time.
@@ -60,27 +67,35 @@ class FleetCache:
         self._store = store
         self._settings = settings
         self._seconds = seconds
-        self._changed = threading.Condition()
+        self._ended = threading.Condition()
         self._making: _Making | None = None
         self._kept: KeptOverview | None = None
-        self._until = 0.0
+        self._until = self._until_if_changed = 0.0
+        self._changes = 0  # that were made through this process
+        self._kept_changes = 0  # that the kept overview has
+        self._changes_of: dict[str, int] = {}  # user -> its last one that the kept one lacks
 
-    def get(self) -> KeptOverview:
+    def get(self, user: str | None = None) -> KeptOverview:
         """Return the kept overview, or make one.
+
+        Args:
+            user: who asks, by the name that `note_change` gets; None = nobody who changes
+                anything.
 
         Raises:
             StoreError: the store did not answer.
-            BusyError: nothing is kept, and another caller's making takes too long.
+            BusyError: nothing is kept for the user, and another caller's making takes too long.
         """
-        with self._changed:
-            while (making := self._making) is not None and self._kept is None:
-                if not self._changed.wait_for(partial(_is_over, making), WAIT_SECONDS):
-                    raise BusyError("the overview is being made; try again later")
-                if making.error is not None:
-                    raise making.error
-            if self._kept is not None and (making is not None or self._seconds() < self._until):
-                return self._kept
-            making = self._making = _Making()
+        with self._ended:
+            while True:
+                making = self._making
+                kept = None if user in self._changes_of else self._kept
+                if kept is not None and (making is not None or not self._is_due()):
+                    return kept
+                if making is None:
+                    making = self._making = _Making(self._changes)
+                    break
+                self._wait(making)
         try:
             started_at = self._seconds()
             kept = self._make()
@@ -90,18 +105,27 @@ class FleetCache:
         self._end(making, None, kept, self._seconds() - started_at)
         return kept
 
-    def empty(self) -> None:
-        """Drop the overview, as a change was made; one that is being made is not kept either."""
-        with self._changed:
-            self._kept = None
-            if self._making is not None:
-                self._making.is_outdated = True
+    def note_change(self, user: str) -> None:
+        """Make the next overview soon, as a user may have made a change."""
+        with self._ended:
+            self._changes += 1
+            self._changes_of[user] = self._changes
 
     @property
     def age_seconds(self) -> float | None:
         """Age of the kept overview, None without one."""
         kept = self._kept
         return None if kept is None else self._seconds() - kept.made_at
+
+    def _is_due(self) -> bool:
+        is_changed = self._kept_changes < self._changes
+        return self._seconds() >= (self._until_if_changed if is_changed else self._until)
+
+    def _wait(self, making: _Making) -> None:
+        if not self._ended.wait_for(partial(_is_over, making), WAIT_SECONDS):
+            raise BusyError("the overview is being made; try again later")
+        if making.error is not None:
+            raise making.error
 
     def _make(self) -> KeptOverview:
         settings = self._settings
@@ -125,11 +149,17 @@ class FleetCache:
         kept: KeptOverview | None = None,
         took_seconds: float = 0.0,
     ) -> None:
-        with self._changed:
+        with self._ended:
             making.is_over, making.error = True, error
             self._making = None
-            if kept is not None and not making.is_outdated:
-                self._kept = kept
-                least = float(self._settings.overview_max_age)
-                self._until = self._seconds() + max(least, COST_FACTOR * took_seconds)
-            self._changed.notify_all()
+            if kept is not None:
+                self._kept, self._kept_changes = kept, making.changes
+                self._changes_of = {
+                    user: change
+                    for user, change in self._changes_of.items()
+                    if change > making.changes
+                }
+                now, least = self._seconds(), float(self._settings.overview_max_age)
+                self._until = now + max(least, COST_FACTOR * took_seconds)
+                self._until_if_changed = now + took_seconds  # one thread, half of the time
+            self._ended.notify_all()

@@ -13,7 +13,7 @@ def show_metrics(call: Call) -> Answer:
     backend = call.backend
     pages = []
     try:
-        overview = backend.fleet.get().overview
+        overview = backend.fleet.get(call.user_id).overview
         pages.append(render_page(overview, backend.settings.metrics_per_node))
     except BusyError:
         pass

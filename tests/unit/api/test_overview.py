@@ -69,12 +69,12 @@ def test_it_needs_its_rule(api):
 def test_a_steady_fleet_is_304_also_when_it_is_read_again(api, store, backend):
     make_node(store)
     first = api.request("GET", PATH)
-    backend.fleet.empty()
+    backend.fleet.note_change("alice")
     headers = {"If-None-Match": first.headers["ETag"]}
     again = api.request("GET", PATH, headers=headers)
     assert (again.status_code, again.content) == (304, b"")
     store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
-    backend.fleet.empty()
+    backend.fleet.note_change("alice")
     assert api.request("GET", PATH, headers=headers).status_code == 200
 
 
@@ -103,7 +103,7 @@ def test_only_requests_that_change_something_drop_it(api, store, backend, path, 
     make_node(store)
     kept = backend.fleet.get()
     assert post(api, path, make_body(1)).status_code in (200, 201)
-    assert (backend.fleet.get() is kept) == is_kept
+    assert (backend.fleet.get("alice") is kept) == is_kept
 
 
 def test_more_nodes_than_the_limit_are_not_listed(backend, store):
@@ -156,16 +156,66 @@ def test_others_get_the_last_one_while_one_is_made(cache, rows):
     assert rows.count == 2
 
 
-def test_one_that_was_begun_before_a_change_is_not_kept(cache, rows):
+def test_who_changed_something_does_not_get_one_that_was_started_before(cache, rows):
     rows.go_on.clear()
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         maker = pool.submit(cache.get)
         assert rows.reading.wait(30)
-        cache.empty()
+        cache.note_change("alice")
+        waiter = pool.submit(cache.get, "alice")
         rows.go_on.set()
         old = maker.result()
-    assert cache.get() is not old
+        assert waiter.result() is not old
     assert rows.count == 2
+    assert cache.get("alice") is cache.get("bob") is waiter.result()
+    assert rows.count == 2
+
+
+def test_nobody_else_waits_for_a_change(cache, rows):
+    first = cache.get("bob")
+    cache.note_change("alice")
+    rows.go_on.clear()
+    rows.reading.clear()
+    with ThreadPoolExecutor(1) as pool:
+        maker = pool.submit(cache.get, "alice")
+        assert rows.reading.wait(30)
+        assert cache.get("bob") is cache.get() is first
+        rows.go_on.set()
+        assert maker.result() is not first
+    assert cache.get("bob") is maker.result()
+    assert rows.count == 2
+
+
+def test_a_change_is_seen_by_others_before_the_kept_one_is_out_of_date(cache, rows):
+    rows.takes = 1.0
+    first = cache.get()
+    cache.note_change("alice")
+    rows.seconds += 0.9
+    assert cache.get("bob") is first
+    rows.seconds += 0.1
+    assert cache.get("bob") is not first
+    assert rows.count == 2
+
+
+def test_steady_changes_leave_half_of_the_time_to_other_requests(cache, rows):
+    rows.takes = 1.0
+    cache.get()
+    for _ in range(100):
+        cache.note_change("alice")
+        cache.get("bob")
+        rows.seconds += 0.1
+    assert rows.count <= 11  # of a second each, in 10 s besides them
+
+
+def test_after_an_error_a_change_is_still_waited_for(cache, rows):
+    cache.get()
+    cache.note_change("alice")
+    rows.error = StoreUnavailableError("away")
+    with pytest.raises(StoreUnavailableError):
+        cache.get("alice")
+    rows.error = None
+    cache.get("alice")
+    assert rows.count == 3
 
 
 def test_an_error_is_not_kept(cache, rows):
