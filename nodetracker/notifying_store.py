@@ -238,8 +238,11 @@ class NotifyingStore(DelegatedStore):
 
     def _notify_read(self, read: Callable[[], Iterable[Notification]]) -> None:
         """Send notifications that need another read; the change is stored even if that fails."""
+        failure: StoreError | None = None
         try:
             for notification in read():
                 self._notifier.notify(notification)
         except StoreError as error:
-            LOG.warning("Notifications of a change are incomplete: %s", error)
+            failure = error
+        if failure is not None:
+            LOG.warning("Notifications of a change are incomplete: %s", failure)

@@ -24,6 +24,9 @@ from nodetracker.errors import StoreError
 
 LOG = logging.getLogger(__name__)
 
+_STORE_ERROR = "store_error"
+"""Attribute of a response's context: the `StoreError` because of which a request failed."""
+
 _ENDPOINTS = (Endpoint, PageEndpoint, RootEndpoint)
 
 
@@ -84,8 +87,14 @@ class _Guard:
         resource: object,
         req_succeeded: bool,
     ) -> None:
-        """Finish every answer, errors included."""
+        """Finish every answer, errors included; log the store's, of which clients see no details.
+
+        Not where they are handled: the log formatter would append them.
+        """
         finish(request, response)
+        error: StoreError | None = getattr(response.context, _STORE_ERROR, None)
+        if error is not None:
+            LOG.warning("%s: %s", _name_request(request), error)
 
 
 def _handle_error(
@@ -94,12 +103,16 @@ def _handle_error(
     """Answer with an error."""
     problem = explain(error)
     request_id = request.env.get(REQUEST_ID, "")
-    path = quote(request.path)  # one line
     if problem.status.value == 500:
-        LOG.error("%s %s %s failed", request_id, request.method, path, exc_info=error)
-    elif isinstance(error, StoreError):  # of which the client sees no details
-        LOG.warning("%s %s %s: %s", request_id, request.method, path, error)
+        LOG.error("%s failed", _name_request(request), exc_info=error)
+    elif isinstance(error, StoreError):
+        setattr(response.context, _STORE_ERROR, error)
     response.status = problem.status
     response.stream = None
     response.set_headers(dict(problem.headers))
     response.data = render_json(render_error(request.path, problem, request_id))
+
+
+def _name_request(request: falcon.Request) -> str:
+    """Return id, method and path of a request on one line."""
+    return f"{request.env.get(REQUEST_ID, '')} {request.method} {quote(request.path)}"

@@ -148,8 +148,9 @@ class PatientServer:
                 self._server.start()
                 return
             except RefusedError as error:
-                level = logging.DEBUG if has_failed else logging.ERROR
-                LOG.log(level, "REST: %s; retrying every %g s", error, self._retry_seconds)
+                problem = str(error)
+            level = logging.DEBUG if has_failed else logging.ERROR
+            LOG.log(level, "REST: %s; retrying every %g s", problem, self._retry_seconds)
             has_failed = True
             self._stopping.wait(self._retry_seconds)
 

@@ -74,13 +74,13 @@ class Membership:
             self._reported_at = self._monotonic()
         except FencedError:
             self._key = None
-            if not self._has_warned:
-                LOG.warning(
-                    "Another %s uses the host name %s; set a different [DEFAULT] host for each",
-                    self._binary,
-                    self._host,
-                )
-                self._has_warned = True
+        if self._key is None and not self._has_warned:
+            LOG.warning(
+                "Another %s uses the host name %s; set a different [DEFAULT] host for each",
+                self._binary,
+                self._host,
+            )
+            self._has_warned = True
         self._clock.set(self._store.now())
 
     def report_end(self) -> None:

@@ -61,10 +61,13 @@ class Words:
                 LOG.warning("Placement does not know the trait %s; it is not reported", name)
                 self._unsupported.add(name)
                 continue
+            refusal: PlacementRefusedError | None = None
             try:
                 self._client.create_trait(name)
             except PlacementRefusedError as error:
-                LOG.warning("%s; the trait is not reported", error)
+                refusal = error
+            if refusal is not None:
+                LOG.warning("%s; the trait is not reported", refusal)
                 self._unsupported.add(name)
         self._traits |= names - self._unsupported
 

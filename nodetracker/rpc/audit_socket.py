@@ -52,10 +52,13 @@ class AuditSocketServer:
 
     def start(self) -> None:
         """Create the socket and start in the background."""
+        problem: str | None = None
         try:
             self._listener = self._listen()
         except OSError as error:
-            LOG.warning("%s: %s; audits cannot be requested by it", self._path, error.strerror)
+            problem = error.strerror
+        if self._listener is None:
+            LOG.warning("%s: %s; audits cannot be requested by it", self._path, problem)
             return
         self._thread = threading.Thread(
             target=self._run, args=(self._listener,), name="audit-socket", daemon=True

@@ -149,6 +149,7 @@ class NotificationSender:
             notification = self._queue.first(None)
             if notification is None:
                 continue
+            problem: str | None = None
             try:
                 send = send or self._make_send()
                 if send is None:
@@ -156,10 +157,11 @@ class NotificationSender:
                     return
                 send(notification.event_type, {"version": VERSION, **notification.payload})
             except Exception as error:  # any error of the library is retried
-                text = f"{type(error).__name__}: {error}"
+                problem = f"{type(error).__name__}: {error}"
+            if problem is not None:
                 if self._error is None:
-                    LOG.warning("Notifications wait for the broker: %s", text)
-                self._error = text
+                    LOG.warning("Notifications wait for the broker: %s", problem)
+                self._error = problem
                 self._stopping.wait(self._retry_seconds)
                 continue
             self._queue.take(notification)

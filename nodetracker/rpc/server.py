@@ -121,18 +121,23 @@ class RpcServer:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            try:
-                self._listen()
-            except Exception as error:  # also of a broker with another type of queues
-                text = f"{type(error).__name__}: {error}"
-                if text != self._error:
-                    LOG.error("RPC is not served; retrying every %g s: %s", RETRY_SECONDS, text)
-                    self._error = text
-                self._stopping.wait(RETRY_SECONDS)
-            else:
+            problem = self._try_to_listen()
+            if problem is None:
                 self._is_serving.set()
                 LOG.info("RPC is served on topic %s as %s", self._interface.topic, self._name)
                 return
+            if problem != self._error:
+                LOG.error("RPC is not served; retrying every %g s: %s", RETRY_SECONDS, problem)
+                self._error = problem
+            self._stopping.wait(RETRY_SECONDS)
+
+    def _try_to_listen(self) -> str | None:
+        """Listen; return why that failed, None if it did not."""
+        try:
+            self._listen()
+        except Exception as error:  # also of a broker with another type of queues
+            return f"{type(error).__name__}: {error}"
+        return None
 
     def _listen(self) -> None:
         transport = self._get_transport()

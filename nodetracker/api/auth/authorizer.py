@@ -50,20 +50,19 @@ class PolicyAuthorizer:
 
     def _reload(self) -> None:
         """Read policy files that changed."""
-        before = self._enforcer.rules
+        problem, before = "", self._enforcer.rules
         self._enforcer.use_conf = True
         try:
             self._enforcer.load_rules()
             if self._enforcer.rules is not before:
                 self._enforcer.check_rules(raise_on_violation=True)
-            self._problem = ""
         except Exception as error:  # many types, for what is in the file
             self._enforcer.rules = before
             self._enforcer.use_conf = False  # as evaluating a rule reads the files too
             problem = _one_line(error)
-            if problem != self._problem:
-                LOG.error("Policy file: %s; keeping the previous rules", problem)
-            self._problem = problem
+        if problem not in ("", self._problem):
+            LOG.error("Policy file: %s; keeping the previous rules", problem)
+        self._problem = problem
 
     def list_allowed(self, context: RequestContext) -> list[str]:
         """Return the names of all rules that allow the identity, sorted.

@@ -155,11 +155,14 @@ class _WatchedUsers:
             return self._users
 
     def _load(self) -> UserFile:
+        reason: str | None = None
         try:
             users = parse_user_file(read_user_file(self._path))
         except (OSError, UnicodeError) as error:
-            LOG.error("User file %s: cannot be read: %s; nobody can log in", self._path, error)
-            self.problem = f"{self._path} cannot be read: {error}"
+            reason = getattr(error, "strerror", None) or str(error)
+        if reason is not None:
+            LOG.error("User file %s: cannot be read: %s; nobody can log in", self._path, reason)
+            self.problem = f"{self._path} cannot be read: {reason}"
             return UserFile()
         self.problem = None if users.hashes else f"{self._path} has no user"
         for problem in users.problems:

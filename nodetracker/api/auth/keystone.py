@@ -63,8 +63,9 @@ def _without_exceptions(
         try:
             return protected(environ, start)
         except ClientException as error:
-            LOG.error("Keystone: cannot validate a token, check [keystone_authtoken]: %s", error)
-            return application(environ, start)
+            problem = str(error)
+        LOG.error("Keystone: cannot validate a token, check [keystone_authtoken]: %s", problem)
+        return application(environ, start)
 
     return answer
 

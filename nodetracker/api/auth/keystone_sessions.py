@@ -51,22 +51,26 @@ class KeystoneSessions:
             try:
                 method = Password(self._url, password=login.password, **user, **scope)
                 token: str = method.get_token(self._connect())
+                return token
             except Unauthorized:
                 self._failures.add()
                 raise AuthenticationError("wrong user, domain, project or password") from None
             except ClientException as error:
-                LOG.error("Keystone: login failed: %s", error)
-                raise AuthenticationError("Keystone is unavailable") from None
-        return token
+                problem = str(error)
+        LOG.error("Keystone: login failed: %s", problem)
+        raise AuthenticationError("Keystone is unavailable")
 
     def close(self, token: str) -> None:
         """Revoke a token; one that Keystone does not revoke ends when it expires."""
         headers = {"X-Auth-Token": token, "X-Subject-Token": token}
         url = f"{self._url.rstrip('/').removesuffix('/v3')}/v3/auth/tokens"
+        problem: str | None = None
         try:
             self._connect().delete(url, headers=headers, authenticated=False, log=False)
         except ClientException as error:
-            LOG.warning("Keystone: a token was not revoked: %s", error)
+            problem = str(error)
+        if problem is not None:
+            LOG.warning("Keystone: a token was not revoked: %s", problem)
 
     def _connect(self) -> Session:
         group = self._group

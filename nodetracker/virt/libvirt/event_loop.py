@@ -61,6 +61,7 @@ class EventRegistration:
         self._register_domain_event(libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._handle_lifecycle)
         for event_id in _GUEST_CHANGE_EVENTS:
             self._register_domain_event(event_id, self._handle_change)
+        problem: str | None = None
         try:
             for event_id in _DEVICE_EVENTS:
                 self._register(
@@ -71,8 +72,9 @@ class EventRegistration:
                 )
         except HostDataError as error:
             # Devices may be served by another daemon (virtnodedevd); domains work without it.
-            source = self._client.source
-            LOG.warning("%s: device events are not available: %s", source, error.reason)
+            problem = error.reason
+        if problem is not None:
+            LOG.warning("%s: device events are not available: %s", self._client.source, problem)
 
     def _handle_close(self, _connection: Any, reason: int, _opaque: Any) -> None:
         self._handlers.on_close(_CLOSE_REASONS.get(reason, "the connection was closed"))
@@ -149,7 +151,10 @@ def start_event_loop() -> None:
 
 def _run_events() -> None:
     while True:
+        problem = ""
         try:
             libvirt.virEventRunDefaultImpl()
         except libvirt.libvirtError as error:
-            LOG.error("libvirt event loop failed, continuing: %s", error)
+            problem = str(error)
+        if problem:
+            LOG.error("libvirt event loop failed, continuing: %s", problem)
