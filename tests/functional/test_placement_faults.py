@@ -128,35 +128,53 @@ def test_a_huge_answer_is_cut_off(world) -> None:
     assert world.read()[1]
 
 
-CHANGES = {
-    "traits": lambda world, path, generation: world.placement.request(
-        "PUT", f"{path}/traits", {"resource_provider_generation": generation, "traits": []}
-    ),
-    "inventory": lambda world, path, generation: world.placement.request(
-        "PUT",
-        f"{path}/inventories",
-        {"resource_provider_generation": generation, "inventories": {"VCPU": {"total": 1}}},
-    ),
-    "consumer": lambda world, path, generation: world.placement.request(
-        "PUT",
-        f"/allocations/{uuid.uuid4()}",
-        {
-            "allocations": {world.uuid: {"resources": {"MEMORY_MB": 1}}},
-            "project_id": "p", "user_id": "u", "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        },
-    ),
-}  # fmt: skip
+AGGREGATE = str(uuid.uuid4())
+
+
+def change_traits(world, path, generation):
+    body = {"resource_provider_generation": generation, "traits": []}
+    return world.placement.request("PUT", f"{path}/traits", body)
+
+
+def change_generation(world, path, generation):
+    body = {"resource_provider_generation": generation, "aggregates": [AGGREGATE]}
+    return world.placement.request("PUT", f"{path}/aggregates", body)
+
+
+def change_inventory(world, path, generation):
+    body = {"resource_provider_generation": generation, "inventories": {"VCPU": {"total": 1}}}
+    return world.placement.request("PUT", f"{path}/inventories", body)
+
+
+def change_ratio(world, path, generation):
+    body = world.placement.get(f"{path}/inventories")
+    body["inventories"]["VCPU"]["allocation_ratio"] = 9.0
+    return world.placement.request("PUT", f"{path}/inventories", body)
+
+
+def change_consumer(world, path, generation):
+    body = {
+        "allocations": {world.uuid: {"resources": {"MEMORY_MB": 1}}},
+        "project_id": "p", "user_id": "u", "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }  # fmt: skip
+    return world.placement.request("PUT", f"/allocations/{uuid.uuid4()}", body)
 
 
 @pytest.mark.parametrize(
     ("request_kind", "change"),
     [
-        ("PUT inventories", "traits"),
-        ("PUT inventories", "consumer"),
-        ("PUT traits", "inventory"),
-        ("POST allocations", "inventory"),
-        ("POST allocations", "consumer"),
+        ("PUT inventories", change_traits),
+        ("PUT inventories", change_generation),
+        ("PUT inventories", change_consumer),
+        ("PUT traits", change_inventory),
+        ("PUT traits", change_ratio),
+        ("POST allocations", change_inventory),
+        ("POST allocations", change_ratio),
+        ("POST allocations", change_consumer),
+        ("GET inventories", change_consumer),
+        ("GET traits", change_inventory),
+        ("GET allocations", change_traits),
     ],
 )
 def test_what_somebody_changes_between_reading_and_writing_is_put_back(
@@ -171,11 +189,12 @@ def test_what_somebody_changes_between_reading_and_writing_is_put_back(
             done.set()
             provider = f"/resource_providers/{world.uuid}"
             generation = world.placement.get(provider)["generation"]
-            assert CHANGES[change](world, provider, generation)[0] in (200, 204)
+            assert change(world, provider, generation)[0] in (200, 204)
 
     world.proxy.fault = decide
-    if request_kind == "POST allocations":
-        claim = world.claim()
+    claims = [] if wanted_method == "PUT" else [world.claim()]
+    if wanted_method == "GET":
+        world.host.restart()
     if request_kind == "PUT traits":
         report = replace(world.host.audit(), admin=AdminState(disabled=True))
         world.host.reporter.audited(report)
@@ -187,26 +206,18 @@ def test_what_somebody_changes_between_reading_and_writing_is_put_back(
     world.host.reporter._listing.refresh()  # what was changed after our last write
     world.host.wait()
     inventories, traits, allocations = world.read()
-    assert (inventories["VCPU"]["total"], inventories["MEMORY_MB"]["total"]) == (16, 65536)
+    vcpus = inventories["VCPU"]
+    assert (vcpus["total"], vcpus["allocation_ratio"], vcpus["reserved"]) == (
+        16, 4.0, 0 if request_kind == "PUT traits" else 1
+    )  # fmt: skip
+    assert inventories["MEMORY_MB"]["total"] == 65536
     assert {"COMPUTE_NODE", "CUSTOM_OWNER_NODETRACKER"} <= set(traits)
-    assert len(allocations) == (change == "consumer") + (request_kind == "POST allocations")
-    if request_kind == "POST allocations":
-        assert allocations[claim.workload.uuid]["VCPU"] == 2
-    assert (WarningKind.PLACEMENT_FOREIGN in world.host.kinds()) == (change == "consumer")
-
-
-def test_a_placement_without_the_trait_that_nodes_are_known_by_gets_it_again(world) -> None:
-    world.host.settle(world.node())
-    _, before, _ = world.read()
-    trait, path = "CUSTOM_OWNER_NODETRACKER", f"/resource_providers/{world.uuid}"
-    assert world.placement.request("DELETE", path)[0] == 204
-    holders = world.placement.get(f"/resource_providers?required={trait}")["resource_providers"]
-    for holder in holders:  # of other tests
-        world.placement.request("DELETE", f"/resource_providers/{holder['uuid']}/traits")
-    assert world.placement.request("DELETE", f"/traits/{trait}")[0] == 204
-    world.host.reporter._listing.refresh()
-    world.host.wait()
-    assert world.read()[1] == before
+    is_foreign = change is change_consumer
+    assert len(allocations) == is_foreign + len(claims)
+    assert all(allocations[claim.workload.uuid]["VCPU"] == 2 for claim in claims)
+    assert (WarningKind.PLACEMENT_FOREIGN in world.host.kinds()) == is_foreign
+    aggregates = world.placement.get(f"/resource_providers/{world.uuid}/aggregates")["aggregates"]
+    assert aggregates == ([AGGREGATE] if change is change_generation else [])
 
 
 def write_history(world, crash):
