@@ -12,17 +12,23 @@ from nodetracker.accounting.weights import (
     WEIGHED,
     list_multipliers,
 )
-from nodetracker.db.candidates.parameters import least_name, weighed_name, width_name
+from nodetracker.db.candidates.parameters import (
+    RequestShape,
+    least_name,
+    weighed_name,
+    width_name,
+)
 from nodetracker.db.candidates.screens import (
     FREE,
     Amount,
     Condition,
     double,
+    keep_wanted,
     number,
     text,
     whole,
 )
-from nodetracker.db.connection.dialect import byte_order
+from nodetracker.db.connection.dialect import byte_key, json_number, json_of
 from nodetracker.db.schema import tables
 from nodetracker.model.candidate import CandidateOrder
 from nodetracker.settings import CandidatePolicy
@@ -49,16 +55,9 @@ class Scaling:
     height: Amount
 
 
-def read_scale(policy: CandidatePolicy, wanted: Condition) -> Scaling:
-    """Return the scale of the nodes that fulfil a condition."""
-    ends = (
-        sa.select(
-            *(sa.func.min(FREE[name]).label(LEAST + name) for name in WEIGHED),
-            *(sa.func.max(FREE[name]).label(MOST + name) for name in WEIGHED),
-        )
-        .where(wanted)
-        .subquery("ends")
-    )
+def read_scale(policy: CandidatePolicy, shape: RequestShape) -> Scaling:
+    """Return the scale of the nodes that pass by their numbers."""
+    ends = _read_ends(shape)
     best, height, widths = double(0), double(0), {}
     for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
         least, most = ends.c[LEAST + name], ends.c[MOST + name]
@@ -72,7 +71,6 @@ def read_scale(policy: CandidatePolicy, wanted: Condition) -> Scaling:
         best.label("best"),
         sa.case((height > LEAST_STEP, height), else_=double(LEAST_STEP)).label("height"),
     )
-    # The limit keeps databases from copying the expressions to where their results are used.
     table = row.limit(1).subquery("scale")
     return Scaling(
         table,
@@ -81,6 +79,27 @@ def read_scale(policy: CandidatePolicy, wanted: Condition) -> Scaling:
         table.c.best,
         table.c.height,
     )
+
+
+def _read_ends(shape: RequestShape) -> sa.Subquery:
+    """Return the least and most free amounts as a table of one row.
+
+    They come from a JSON object that a scalar subquery returns: MariaDB reads a
+    table before it optimizes the rest if it has one row for certain. With the scale
+    known, it sorts nodes while it reads the index, without a temporary table. The
+    limits keep databases from copying expressions to where their results are used,
+    which is for each node.
+    """
+    ends = {
+        prefix + name: sa.cast(find(FREE[name]), sa.BigInteger())
+        for prefix, find in ((LEAST, sa.func.min), (MOST, sa.func.max))
+        for name in WEIGHED
+    }
+    pairs = (part for name, end in ends.items() for part in (sa.literal(name), end))
+    found = keep_wanted(sa.select(json_of(*pairs)), shape).scalar_subquery()
+    packed = sa.select(found.label("ends")).limit(1).subquery("packed")
+    numbers = (json_number(packed.c.ends, sa.literal(name)).label(name) for name in ends)
+    return sa.select(*numbers).limit(1).subquery("ends")
 
 
 def known_scale() -> Scaling:
@@ -123,7 +142,7 @@ def order_by(policy: CandidatePolicy, placed: Any) -> list[sa.ColumnElement[Any]
             ``steps``, ``hash`` and ``id``.
     """
     if policy.order is CandidateOrder.NAMED:
-        return [placed.weight.desc(), byte_order(placed.host), byte_order(placed.nodename)]
+        return [placed.weight.desc(), byte_key(placed.host), byte_key(placed.nodename)]
     return [placed.steps, placed.hash, placed.id]
 
 
@@ -133,7 +152,7 @@ def is_after(policy: CandidatePolicy, placed: Any) -> Condition:
     after: tuple[Any, Any]
     if policy.order is CandidateOrder.NAMED:
         is_same, is_next = placed.weight == rank, placed.weight < rank
-        first, second = byte_order(placed.host), byte_order(placed.nodename)
+        first, second = byte_key(placed.host), byte_key(placed.nodename)
         after = text("after_first"), text("after_second")
     else:
         is_same, is_next = placed.steps == rank, placed.steps > rank

@@ -13,9 +13,8 @@ from nodetracker.db.candidates.screens import (
     FREE_PCPUS,
     accepts_claims,
     has_guest,
-    is_wanted,
+    keep_wanted,
 )
-from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.schema import tables
 from nodetracker.model.candidate import (
     CandidateCursor,
@@ -117,8 +116,7 @@ def _place_nodes(
     shape: RequestShape, policy: CandidatePolicy, limit: int, is_first: bool
 ) -> sa.Subquery:
     """Return the best nodes that pass by their numbers, whatever their services."""
-    wanted = is_wanted(shape)
-    scaling = ordering.read_scale(policy, wanted) if is_first else ordering.known_scale()
+    scaling = ordering.read_scale(policy, shape) if is_first else ordering.known_scale()
     weight = ordering.weight_of(scaling, policy)
     columns: list[sa.ColumnElement[Any]] = [_nodes.id, weight.label("weight")]
     if policy.order is CandidateOrder.NAMED:
@@ -130,23 +128,12 @@ def _place_nodes(
     if scaling.table is not None:
         ends = [prefix + name for prefix in (ordering.LEAST, ordering.MOST) for name in WEIGHED]
         columns += [scaling.table.c[name] for name in ends]
-        # Always true: SQLAlchemy warns of a product without a condition, even with one row.
-        source = source.join(scaling.table, scaling.least[WEIGHED[0]] <= FREE[WEIGHED[0]])
-    every = sa.select(*columns).select_from(source).where(wanted)
-    placed = (every if shape.has_host else _hint(every)).subquery("placed")
+        source = source.join(scaling.table, sa.true())
+    placed = keep_wanted(sa.select(*columns).select_from(source), shape).subquery("placed")
     page = sa.select(placed).order_by(*ordering.order_by(policy, placed.c)).limit(limit)
     if not is_first:
         page = page.where(ordering.is_after(policy, placed.c))
     return page.subquery("page")
-
-
-def _hint(query: sa.Select[Any]) -> sa.Select[Any]:
-    """Let MariaDB and MySQL read an index that contains all columns, in place of the rows."""
-    for dialect in MYSQL_NAMES:
-        query = query.with_hint(
-            tables.compute_nodes, "USE INDEX (ix_compute_nodes_candidates)", dialect
-        )
-    return query
 
 
 def _decode_free(row: Any) -> Amounts:

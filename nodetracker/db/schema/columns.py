@@ -1,5 +1,6 @@
 """Build the columns of tables; define what all tables have in common."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,11 +24,11 @@ MYSQL: dict[str, Any] = {
 }
 
 CANDIDATE_COLUMNS = (
-    "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free", "vcpus", "memory_mb",
-    "local_gb", "overhead_mb", "pcpus", "pcpus_used", "cpu_used", "memory_mb_used", "disk_used",
+    "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free", "vcpu_milli_claimable",
+    "pcpus_claimable", "memory_mb_claimable", "instance_memory_mb_claimable", "disk_mb_claimable",
     "id", "host", "hypervisor_hostname",
 )  # fmt: skip
-"""All that `db.candidates` reads of every node, in the order of an index.
+"""All that `db.candidates` reads of every node for most requests, in the order of an index.
 
 It starts with a column that no other statement searches by, so that none of
 them locks rows by way of the index.
@@ -61,9 +62,40 @@ def double(name: str) -> "sa.Column[float]":
     return sa.Column(name, sa.Double(), nullable=False)
 
 
-def computed(name: str, expression: str) -> "sa.Column[float]":
-    """Return a column of floating-point numbers that the database computes from the others."""
-    return sa.Column(name, sa.Double(), sa.Computed(expression, persisted=True))
+_FREE = {
+    "memory_mb_free": "(memory_mb_limit - memory_mb_used) * 1e0",
+    "vcpu_milli_free": "vcpu_milli_limit - round(cpu_used * 1000e0)",
+    "disk_mb_free": "disk_mb_limit - round(disk_used * 1024e0)",
+}
+
+_CLAIMABLE = {
+    "vcpu_milli_claimable": (_FREE["vcpu_milli_free"], "vcpus * 1000e0"),
+    "pcpus_claimable": ("(pcpus - pcpus_used) * 1e0", "pcpus * 1e0"),
+    "memory_mb_claimable": (_FREE["memory_mb_free"], "memory_mb * 1e0"),
+    "instance_memory_mb_claimable": (
+        "(memory_mb_limit - memory_mb_used - overhead_mb) * 1e0",
+        "memory_mb * 1e0",
+    ),
+    "disk_mb_claimable": (_FREE["disk_mb_free"], "local_gb * 1024e0"),
+}
+"""Column -> what is free and the total of an amount of a node."""
+
+
+def amount_columns() -> "Iterator[sa.Column[float]]":
+    """Yield the columns of a node's amounts that the database computes, as doubles.
+
+    They are the free amounts, and the largest amounts that a claim can take: the
+    smaller of what is free and the total, and of a node whose driver does not track
+    resources, which refuses no amount, 2**53.
+    """
+    amounts = dict(_FREE)
+    for name, (free, total) in _CLAIMABLE.items():
+        smaller = f"WHEN {free} < {total} THEN {free} ELSE {total}"
+        amounts[name] = (
+            f"CASE WHEN (admission_flags & 1) <> 0 THEN 9007199254740992e0 {smaller} END"
+        )
+    for name, expression in amounts.items():
+        yield sa.Column(name, sa.Double(), sa.Computed(expression, persisted=True))
 
 
 def flag(name: str) -> "sa.Column[bool]":
