@@ -1,10 +1,13 @@
-"""Render values of documents for messages, in the words of JSON, and times."""
+"""Render values: as plain data, and those of documents and times as text."""
 
+import dataclasses
+import enum
 import math
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
+from typing import Any
 
 _LONGEST = 100
 _MOST_ITEMS = 40  # more never fit
@@ -22,6 +25,25 @@ def render_value(value: object) -> str:
     """
     text = _render(value, _DEEPEST)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value as plain JSON: dataclasses as objects, times as ISO text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            item.name: to_plain(getattr(value, item.name)) for item in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(to_plain(item) for item in value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    return value
 
 
 def render_time(moment: datetime | None) -> str | None:

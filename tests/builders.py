@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nodetracker.db.memory import MemoryStore
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (
@@ -19,7 +20,6 @@ from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
-from nodetracker.ports.fleet import read_items
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
 SOURCE = "test"

@@ -25,12 +25,11 @@ from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.placement import build_unserved_removals
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
-    build_database_settings,
     build_scheduler_settings,
     check_conductor_values,
-    read_host_name,
 )
 from nodetracker.bootstrap.stores import build_store
+from nodetracker.bootstrap.values import build_database_settings, read_host_name
 from nodetracker.claim_counter import ClaimCounter
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation

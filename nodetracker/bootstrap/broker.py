@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.settings import read_value
+from nodetracker.bootstrap.values import read_value
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY

@@ -7,12 +7,9 @@ from importlib.metadata import version
 from oslo_config import cfg
 
 from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import (
-    build_database_settings,
-    check_conductor_values,
-    read_host_name,
-)
+from nodetracker.bootstrap.settings import check_conductor_values
 from nodetracker.bootstrap.stores import require_database
+from nodetracker.bootstrap.values import build_database_settings, read_host_name
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.broker_watch import BrokerWatch

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.settings import build_database_settings
+from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.conf.opts import DATABASE_GROUP
 from nodetracker.errors import ConfigError
-from nodetracker.ports import Store
 
 if TYPE_CHECKING:  # imported late: not every program needs them
+    from nodetracker.bootstrap.broker import Broker
     from nodetracker.db.store import SqlStore
+    from nodetracker.ports import ReadingStore, Store
 
 
 def build_store(
-    conf: cfg.ConfigOpts, is_read_only: bool = False, broker: Broker | None = None
-) -> Store:
+    conf: cfg.ConfigOpts, is_read_only: bool = False, broker: "Broker | None" = None
+) -> "Store":
     """Build the store that is configured, over a database or conductors.
 
     It connects at its first use.
@@ -31,11 +31,19 @@ def build_store(
     """
     if conf.conductor.use_local:
         return build_sql_store(conf, is_read_only)
+    from nodetracker.bootstrap.broker import Broker
     from nodetracker.conductor.client import open_conductor_store
 
     return open_conductor_store(
         (broker or Broker(conf)).caller, heartbeat_seconds=float(conf.report_interval)
     )
+
+
+def build_reader(conf: cfg.ConfigOpts) -> "ReadingStore":
+    """Build the part of the store over a database that only reads; see `build_store`."""
+    from nodetracker.db.reader import open_reader
+
+    return open_reader(build_database_settings(conf))
 
 
 def require_database(conf: cfg.ConfigOpts) -> None:

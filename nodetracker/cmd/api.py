@@ -6,13 +6,8 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from nodetracker.bootstrap.api import build_api, build_api_settings
-from nodetracker.cmd.program import (
-    leave,
-    load_configuration,
-    run_program,
-    start_logging,
-    write_report,
-)
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import leave, run_program, start_logging, write_report
 from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.daemon import Daemon
 from nodetracker.errors import ConfigError

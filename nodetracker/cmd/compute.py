@@ -6,13 +6,8 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import Agent, build_agent
-from nodetracker.cmd.program import (
-    leave,
-    load_configuration,
-    run_agent,
-    run_program,
-    start_logging,
-)
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
 from nodetracker.conf.opts import register_options
 from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.errors import DuplicateAgentError, RefusedError

@@ -7,13 +7,8 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.conductor import build_conductor
 from nodetracker.bootstrap.settings import check_conductor_values
-from nodetracker.cmd.program import (
-    leave,
-    load_configuration,
-    run_program,
-    start_logging,
-    write_report,
-)
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import leave, run_program, start_logging, write_report
 from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.daemon import Daemon
 from nodetracker.errors import ConfigError

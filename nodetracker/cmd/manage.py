@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # imported late: help needs none of them, and not every comma
 
     from nodetracker.bootstrap.broker import Broker
     from nodetracker.db.store import SqlStore
-    from nodetracker.ports import AgentDirectory, AuditAgent, Store
+    from nodetracker.ports import AgentDirectory, AuditAgent, ReadingStore, Store
     from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
@@ -63,7 +63,7 @@ COMMANDS: dict[str, str] = {
     "node list": "node:ListNodes",
     "node show": "node:ShowNode",
     "node stats": "node:NodeStats",
-    "node diff": "node:DiffNode",
+    "node diff": "diff:DiffNode",
     "overview": "overview:ShowOverview",
     "placement adopt": "placement:AdoptProvider",
     "placement audit": "placement:AuditPlacement",
@@ -91,7 +91,7 @@ class ManageApp(App):
     DEFAULT_VERBOSE_LEVEL = 0
 
     def __init__(self) -> None:
-        manager = CommandManager("nodetracker.manage")
+        manager = CommandManager()  # without a namespace, as cliff would search all packages
         super().__init__(
             description="Query and administer nodetracker.",
             version=version(_PROJECT),
@@ -101,7 +101,7 @@ class ManageApp(App):
         manager.commands.clear()  # cliff adds two of its own
         for name, place in COMMANDS.items():
             value = f"nodetracker.cmd.commands.{place}"
-            manager.commands[name] = EntryPoint(name, value, manager.namespace or "")
+            manager.commands[name] = EntryPoint(name, value, PROGRAM)
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None
 
@@ -137,12 +137,13 @@ class ManageApp(App):
         """
         from oslo_config import cfg
 
-        from nodetracker.cmd.program import load_configuration
+        from nodetracker.cmd.configuration import load_configuration
+        from nodetracker.conf.opts import register_command_options
 
         conf = cfg.CONF
         arguments = [f"--config-file={name}" for name in self.options.config_file]
         arguments += [f"--config-dir={name}" for name in self.options.config_dir]
-        load_configuration(conf, arguments, PROGRAM)
+        load_configuration(conf, arguments, PROGRAM, register=register_command_options)
         return conf
 
     @cached_property
@@ -166,6 +167,17 @@ class ManageApp(App):
         from nodetracker.notifying_store import notifying_store
 
         return notifying_store(store, self.notifier)
+
+    @cached_property
+    def reader(self) -> "ReadingStore":
+        """The part of the store that only reads, whose import takes less time."""
+        if not self.conf.conductor.use_local:
+            return self.store
+        from nodetracker.bootstrap.stores import build_reader
+        from nodetracker.bootstrap.values import read_value
+
+        read_value(self.conf, "DEFAULT", "transport_url")  # checked as by commands that write
+        return build_reader(self.conf)
 
     @cached_property
     def sql_store(self) -> "SqlStore":
@@ -196,7 +208,7 @@ class ManageApp(App):
         Raises:
             ConfigError: it is not on this machine, and ``transport_url`` is not set.
         """
-        from nodetracker.bootstrap.settings import read_host_name
+        from nodetracker.bootstrap.values import read_host_name
         from nodetracker.rpc.audit_socket import SOCKET_FILE, SocketAuditAgent
 
         if host == read_host_name(self.conf):

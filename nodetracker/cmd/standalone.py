@@ -13,15 +13,11 @@ from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
-from nodetracker.bootstrap.settings import build_database_settings, build_settings
+from nodetracker.bootstrap.settings import build_settings
+from nodetracker.bootstrap.values import build_database_settings
+from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.fleet_watch import FleetSource, make_fleet_source
-from nodetracker.cmd.program import (
-    leave,
-    load_configuration,
-    run_agent,
-    run_program,
-    start_logging,
-)
+from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.lines import make_line, plain_text
 from nodetracker.cmd.screen.output import Panel, PanelStream, Screen

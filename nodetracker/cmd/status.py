@@ -26,7 +26,8 @@ from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
-from nodetracker.cmd.program import leave, load_configuration, run_program
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import leave, run_program
 from nodetracker.cmd.service_user import find_barrier
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.daemon import EXIT_USAGE

@@ -12,7 +12,8 @@ from wsgiref.types import WSGIApplication
 from oslo_config import cfg
 
 from nodetracker.bootstrap.api import build_wsgi_application
-from nodetracker.cmd.program import load_configuration, start_logging
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import start_logging
 
 PROGRAM = "nodetracker-api"
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from oslo_config import cfg
 from oslo_db import options as db_options
 from oslo_log import _options as log_options  # the module of the library's own entry point
-from oslo_log import log as logging
 from oslo_reports import opts as report_options
 
 from nodetracker.conf import (
@@ -19,7 +18,6 @@ from nodetracker.conf import (
     placement,
     scheduler,
 )
-from nodetracker.virt.loader import list_driver_names, load_plugin
 
 DATABASE_GROUP = "database"
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
@@ -41,7 +39,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
 
     ``transport_url`` is listed by the messaging library.
     """
-    return [*_list_own(), (placement.GROUP, list_placement_options())]
+    return [*_list_own(), *_list_drivers(), (placement.GROUP, list_placement_options())]
 
 
 def list_placement_options() -> Sequence[cfg.Opt]:
@@ -64,12 +62,15 @@ def _list_own() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (placement.GROUP, placement.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),
         (api.GROUP, api.OPTIONS),
-        *(
-            (plugin.group, plugin.options)
-            for plugin in map(load_plugin, list_driver_names())
-            if plugin.options
-        ),
     ]
+
+
+def _list_drivers() -> list[tuple[str, Sequence[cfg.Opt]]]:
+    # Imported when needed, as it reads the metadata of all installed packages.
+    from nodetracker.virt.loader import list_driver_names, load_plugin
+
+    plugins = map(load_plugin, list_driver_names())
+    return [(plugin.group, plugin.options) for plugin in plugins if plugin.options]
 
 
 def set_library_defaults() -> None:
@@ -90,25 +91,44 @@ def set_library_defaults() -> None:
     cfg.set_defaults(
         [option for _, options in log_options.list_opts() for option in options], use_stderr=True
     )
-    logging.set_defaults(default_log_levels=[*logging.get_default_log_levels(), *_QUIET_LIBRARIES])
+    cfg.set_defaults(
+        log_options.log_opts,
+        default_log_levels=[*log_options.DEFAULT_LOG_LEVELS, *_QUIET_LIBRARIES],
+    )
 
 
 def register_options(conf: cfg.ConfigOpts) -> None:
-    """Register every option of nodetracker and its libraries."""
+    """Register every option of nodetracker and its libraries, for a program that logs."""
+    from oslo_log import log as logging  # late: only such programs need it
+
     set_library_defaults()
     logging.register_options(conf)
     _register_others(conf)
+    register_driver_options(conf)
 
 
 def register_options_for_check(conf: cfg.ConfigOpts) -> None:
-    """Register the same options on a configuration that is only checked.
+    """Register the same options on a configuration that is only checked."""
+    register_command_options(conf)
+    register_driver_options(conf)
+
+
+def register_command_options(conf: cfg.ConfigOpts) -> None:
+    """Register all options but those of drivers, for commands, which run none.
 
     The logging library would use a configuration registered through it as the
     configuration of the process.
     """
+    set_library_defaults()
     conf.register_cli_opts([*log_options.common_cli_opts, *log_options.logging_cli_opts])
     conf.register_opts([*log_options.generic_log_opts, *log_options.log_opts])
     _register_others(conf)
+
+
+def register_driver_options(conf: cfg.ConfigOpts) -> None:
+    """Register the options of all installed drivers."""
+    for group, options in _list_drivers():
+        conf.register_opts(options, group=group)
 
 
 def _register_others(conf: cfg.ConfigOpts) -> None:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
-from nodetracker.model.service import ServiceRecord
-from nodetracker.ports import AgentKey
+from nodetracker.model.service import AgentKey, ServiceRecord
 
 _NAMED_CLAIMS = 10
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.screening import NodeLimits, limits_of
 from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
@@ -30,7 +29,6 @@ JSON_COLUMNS = frozenset(
         "gpus", "facts", "metrics", "ratio_origins", "mdev_types",
     }
 )  # fmt: skip
-LIMIT_COLUMNS = tuple(item.name for item in dataclasses.fields(NodeLimits))
 GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
 AVAILABILITY_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
 DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
@@ -46,11 +44,6 @@ def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> 
     if row.get("booted_at") is not None:
         row["booted_at"] = row["booted_at"].astimezone(UTC)
     return row
-
-
-def encode_limits(values: NodeValues) -> dict[str, Any]:
-    """Return the columns that follow from a row's other columns."""
-    return dataclasses.asdict(limits_of(values))
 
 
 def decode_values(row: Row) -> NodeValues:

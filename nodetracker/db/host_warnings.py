@@ -12,6 +12,7 @@ from nodetracker.db.schema import tables
 from nodetracker.db.services import lock_service
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.page import Page
+from nodetracker.model.service import AgentKey
 from nodetracker.model.warning import (
     HostWarning,
     WarningKind,
@@ -19,7 +20,6 @@ from nodetracker.model.warning import (
     is_counted_again,
     is_warning_expired,
 )
-from nodetracker.ports import AgentKey
 
 _warnings = tables.warnings.c
 _KINDS = frozenset(kind.value for kind in WarningKind)

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, codec, history, provider_removals
+from nodetracker.db import checks, codec, history, migrations, provider_removals
+from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import byte_order, utc_now
-from nodetracker.db.ledger import migrations
-from nodetracker.db.ledger.claims import list_active_uuids
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError

@@ -20,12 +20,12 @@ from nodetracker.model.page import Page
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
+    AgentKey,
     AuditState,
     Incarnation,
     ServiceChange,
     ServiceRecord,
 )
-from nodetracker.ports import AgentKey
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c

@@ -13,17 +13,16 @@ from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
 from nodetracker.db import history, host_warnings, hosts, nodes, provider_removals, services
 from nodetracker.db.audit import node_changes
-from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
-from nodetracker.db.fleet_reader import SqlFleetReader
 from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.db.placing import SqlPlacing
 from nodetracker.db.provider_removals import SqlRemovals
+from nodetracker.db.reader import SqlReader
 from nodetracker.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.change import NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
+from nodetracker.model.claim import Claim, ClaimRequest, SplitBrain
 from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.node import HostVersions, NodeRecord
+from nodetracker.model.node import HostVersions
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult
@@ -45,11 +44,11 @@ def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStor
     return SqlStore(Database(settings), clock)
 
 
-class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
+class SqlStore(SqlReader, SqlPlacing, SqlRemovals):
     """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
+        super().__init__(database)
         self._clock = clock
 
     @property
@@ -60,10 +59,6 @@ class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
     def load_versions(self, host: str, binary: str) -> HostVersions:
         """See `Store`."""
         return self._database.read(lambda c: nodes.load_versions(c, host, binary))
-
-    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
-        """See `Store`."""
-        return self._database.read(lambda c: nodes.load_nodes(c, host, node_ids))
 
     def apply_changes(
         self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
@@ -161,12 +156,6 @@ class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
         """See `Store`."""
         return self._database.write(lambda c: claims.abort_claim(c, uuid))
 
-    def list_claims(
-        self, host: str | None = None, state: ClaimState | None = None, uuid: str | None = None
-    ) -> list[Claim]:
-        """See `Store`."""
-        return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
-
     def list_split_brains(self, host: str) -> list[SplitBrain]:
         """See `Store`."""
         return self._database.read(lambda c: split_brains.list_split_brains(c, host))
@@ -197,21 +186,6 @@ class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
         """See `Store`."""
         return self._database.write(lambda c: migrations.set_migration_status(c, uuid, status))
 
-    def list_migrations(
-        self,
-        host: str | None = None,
-        uuid: str | None = None,
-        status: MigrationStatus | None = None,
-    ) -> list[Migration]:
-        """See `Store`."""
-        return self._database.read(lambda c: migrations.list_migrations(c, host, uuid, status))
-
-    def list_services(
-        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
-    ) -> list[ServiceRecord]:
-        """See `Store`."""
-        return self._database.read(lambda c: services.list_services(c, host, binary, agent_id))
-
     def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
         """See `Store`."""
         return self._database.write(lambda c: services.set_service(c, host, binary, change))
@@ -223,18 +197,6 @@ class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
     def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
         """See `Store`."""
         return self._database.write(lambda c: hosts.rename_host(c, old, new, binary, expected))
-
-    def now(self) -> datetime:
-        """See `Store`."""
-        return self._database.read(lambda c: c.execute(sa.select(utc_now())).scalar_one())
-
-    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
-        """See `Store`."""
-        return self._database.read(lambda c: nodes.list_nodes(c, host, nodename))
-
-    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
-        """See `Store`."""
-        return self._database.read(lambda c: host_warnings.list_warnings(c, host))
 
     def delete_node(self, host: str, nodename: str) -> None:
         """See `Store`."""
@@ -271,7 +233,3 @@ class SqlStore(SqlFleetReader, SqlPlacing, SqlRemovals):
             if existing is None:
                 raise
             return existing
-
-    def close(self) -> None:
-        """See `Store`."""
-        self._database.close()

@@ -1,14 +1,18 @@
 """Read a node with its guests and claims as they were at one time."""
 
+from typing import TYPE_CHECKING
+
 from nodetracker.fleet.node_resolution import missing_node
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NodeRecord
-from nodetracker.ports import OperatorStore
+
+if TYPE_CHECKING:  # imports more than the commands that only read need
+    from nodetracker.ports import ReadingStore
 
 _READINGS = 5
 
 
-def read_consistently(store: OperatorStore, node: NodeRecord) -> NodeRecord:
+def read_consistently(store: "ReadingStore", node: NodeRecord) -> NodeRecord:
     """Return a node with its guests and claims of one generation.
 
     They are read by several statements. If a claim changes the node between

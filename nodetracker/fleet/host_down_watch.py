@@ -8,11 +8,11 @@ from nodetracker.accounting.reports.host_down import (
     list_due,
     plan_host_down,
 )
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import WatchStore
-from nodetracker.ports.fleet import read_items
 
 
 class HostDownWatch:

@@ -2,12 +2,12 @@
 
 from nodetracker.accounting.reports.summary import HOST_COLUMNS, HostUsage, describe_host
 from nodetracker.errors import NotFoundError
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.fleet import FleetQuery
-from nodetracker.ports import OperatorStore
-from nodetracker.ports.fleet import read_items
+from nodetracker.ports import ReadingStore
 
 
-def read_host_usage(store: OperatorStore, host: str) -> list[HostUsage]:
+def read_host_usage(store: ReadingStore, host: str) -> list[HostUsage]:
     """Return the lines of ``host show``.
 
     Raises:

@@ -1,13 +1,17 @@
 """Find the node that a request is for: the one that it names, or the only one of its host."""
 
+from typing import TYPE_CHECKING
+
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.node import NodeRecord
-from nodetracker.ports import FleetStore
+
+if TYPE_CHECKING:  # imports more than the commands that only read need
+    from nodetracker.ports import FleetStore
 
 _MAX_NAMED = 10
 
 
-def find_node(store: FleetStore, host: str, nodename: str | None = None) -> NodeRecord:
+def find_node(store: "FleetStore", host: str, nodename: str | None = None) -> NodeRecord:
     """Return a node's row, without guests and devices.
 
     Args:

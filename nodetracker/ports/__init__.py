@@ -22,7 +22,7 @@ from nodetracker.ports.fleet import FleetReader
 from nodetracker.ports.fleet_store import FleetStore
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.monitor import Monitor
-from nodetracker.ports.operator_store import OperatorStore
+from nodetracker.ports.operator_store import OperatorStore, ReadingStore
 from nodetracker.ports.removal_store import RemovalStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 from nodetracker.ports.store import HostStore, Store, WatchStore
@@ -50,6 +50,7 @@ __all__ = [
     "Monitor",
     "Notifier",
     "OperatorStore",
+    "ReadingStore",
     "RemovalStore",
     "SchedulerStore",
     "Store",

@@ -1,8 +1,6 @@
 """The part of the store that lists: pages of all nouns, and sums over all nodes."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import Claim
@@ -20,14 +18,11 @@ from nodetracker.model.listing import (
 )
 from nodetracker.model.migration import Migration
 from nodetracker.model.overview import OverviewRows
-from nodetracker.model.page import Page, PageQuery
+from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
 from nodetracker.ports.methods import delegated, repeatable
-
-Q = TypeVar("Q", bound=PageQuery)
-T = TypeVar("T")
 
 
 class FleetReader(Protocol):
@@ -112,23 +107,3 @@ class DelegatedFleetReader:
     list_history_page = delegated(FleetReader.list_history_page)
     list_device_page = delegated(FleetReader.list_device_page)
     list_warning_page = delegated(FleetReader.list_warning_page)
-
-
-def read_pages(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[Page[T]]:
-    """Yield the pages of a list from `query.after` to its end, each read when it is needed.
-
-    Args:
-        list_page: a method of `FleetReader`.
-    """
-    while True:
-        page = list_page(query)
-        yield page
-        if page.next is None:
-            return
-        query = replace(query, after=page.next)
-
-
-def read_items(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[T]:
-    """Yield the items of all pages of a list, as `read_pages` does."""
-    for page in read_pages(list_page, query):
-        yield from page.items

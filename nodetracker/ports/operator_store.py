@@ -12,7 +12,11 @@ from nodetracker.ports.methods import repeatable
 from nodetracker.ports.removal_store import RemovalStore
 
 
-class OperatorStore(FleetStore, FleetReader, LedgerStore, RemovalStore, Protocol):
+class ReadingStore(FleetStore, FleetReader, Protocol):
+    """All that operators read of the fleet."""
+
+
+class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
     """Services and nodes for administration, all lists, the ledger, and removals of providers.
 
     Deletions and renames are not repeatable: a second call reports that

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec
+from nodetracker.db import codec, limits
 from nodetracker.db.column_types import UtcDateTime
 from nodetracker.db.json_text import parse_json, render_json
 from nodetracker.db.memory import MemoryStore
@@ -140,7 +140,7 @@ def _label_memory(tables: Tables, names: Mapping[str, str]) -> Iterator[tuple[st
             for name in ("uuid", "host", "generation", "epoch", "created_at", "updated_at")
         }
         row = identity | {"hypervisor_hostname": record.nodename}
-        row |= codec.encode_values(record.values) | codec.encode_limits(record.values)
+        row |= codec.encode_values(record.values) | limits.encode_limits(record.values)
         yield f"node {label}", row
         for guest in record.guests.values():
             yield f"guest {label} {names[guest.uuid]}", codec.encode_guest(guest)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.fleet.pages import read_pages
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, FleetSums, LivenessFilter
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import ServiceQuery, UsageSum
@@ -15,7 +16,6 @@ from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.page import Page
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
-from nodetracker.ports.fleet import read_pages
 from tests.builders import take_service
 from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
 from tests.contract.values import (

@@ -9,6 +9,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.errors import RequestError
+from nodetracker.fleet.pages import read_pages
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
@@ -26,7 +27,6 @@ from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
-from nodetracker.ports.fleet import read_pages
 from tests.builders import read_history
 from tests.contract.test_ledger import ADMISSION_POLICY, make_node
 from tests.contract.values import create, make_device, make_guest, register, update

@@ -19,9 +19,8 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge, usage_columns
-from nodetracker.db import nodes
+from nodetracker.db import claims, nodes
 from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.ledger import claims
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.claim import Claim
 from nodetracker.model.service import AuditState

@@ -26,7 +26,7 @@ def test_without_placement_nothing_of_it_is_imported(programs) -> None:
         "import sys\n"
         "from oslo_config import cfg\n"
         "from nodetracker.bootstrap.agent import build_agent\n"
-        "from nodetracker.cmd.program import load_configuration\n"
+        "from nodetracker.cmd.configuration import load_configuration\n"
         f"load_configuration(cfg.CONF, ['--config-file={programs.path}'], 'nodetracker-compute')\n"
         "build_agent(cfg.CONF)\n"
         f"print([name for name in {LIBRARIES} if name in sys.modules])\n"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db.codec import LIMIT_COLUMNS
 from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.limits import LIMIT_COLUMNS
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store

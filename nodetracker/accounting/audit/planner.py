@@ -1,7 +1,6 @@
 """Plan the changes that make stored rows equal to their views."""
 
 import dataclasses
-import enum
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from nodetracker.model.node import (
     NodeView,
 )
 from nodetracker.model.pci import TrackedDevice
+from nodetracker.rendering import to_plain
 
 MEASURE_INTERVAL_SECONDS = 300
 """Minimum interval between writes of only volatile columns."""
@@ -212,22 +212,3 @@ def _fields_diff(before: T, after: T) -> dict[str, Any]:
         for item in dataclasses.fields(before)
         if getattr(before, item.name) != getattr(after, item.name)
     }
-
-
-def to_plain(value: Any) -> Any:
-    """Return a value as plain JSON: dataclasses as objects, times as ISO text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            item.name: to_plain(getattr(value, item.name)) for item in dataclasses.fields(value)
-        }
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(to_plain(item) for item in value)
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds")
-    return value

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.reports.describe import NodeDescription
 from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.services import render_disabling
 from nodetracker.accounting.reports.summary import status_of
 from nodetracker.accounting.reports.warnings import render_warning
-from nodetracker.rendering import render_time
+from nodetracker.rendering import render_time, to_plain
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 

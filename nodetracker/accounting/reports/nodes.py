@@ -3,12 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.reports.services import render_disabling
 from nodetracker.accounting.reports.summary import count_running_vms, state_of, status_of
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import ServiceRecord
-from nodetracker.rendering import render_time
+from nodetracker.rendering import render_time, to_plain
 
 
 def render_node_state(

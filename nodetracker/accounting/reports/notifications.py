@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.reports.migrations import render_migration
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
@@ -13,6 +12,7 @@ from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
 from nodetracker.model.notification import Notification
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import HostWarning
+from nodetracker.rendering import to_plain
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 _SERVICE_FIELDS = (

@@ -16,15 +16,16 @@ from nodetracker.cmd.screen.output import Screen
 from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.ports import (
-    AdmissionPolicy,
-    AgentDirectory,
-    FleetStore,
-    OperatorStore,
-    SchedulerStore,
-)
 
-if TYPE_CHECKING:  # imported late: few commands need it
+if TYPE_CHECKING:  # imported late: few commands need them
+    from nodetracker.ports import (
+        AdmissionPolicy,
+        AgentDirectory,
+        FleetStore,
+        OperatorStore,
+        ReadingStore,
+        SchedulerStore,
+    )
     from nodetracker.scheduler.scheduler import Scheduler
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -51,7 +52,13 @@ class StoreCommand:
         return parser
 
     @property
-    def store(self) -> OperatorStore:
+    def reader(self) -> "ReadingStore":
+        """The part of the store that only reads, for commands that write nothing."""
+        reader: ReadingStore = self.app.reader
+        return reader
+
+    @property
+    def store(self) -> "OperatorStore":
         """The store of the application."""
         store: OperatorStore = self.app.store
         return store
@@ -67,14 +74,14 @@ class StoreCommand:
         return Scheduler(store, self.policy, settings)
 
     @property
-    def policy(self) -> AdmissionPolicy:
+    def policy(self) -> "AdmissionPolicy":
         """The policy of ledger transactions."""
         from nodetracker.bootstrap.settings import build_admission_policy
 
         return build_admission_policy(self.app.conf)
 
     @property
-    def agents(self) -> AgentDirectory:
+    def agents(self) -> "AgentDirectory":
         """The agents of all hosts.
 
         Raises:
@@ -108,7 +115,7 @@ class ListCommand(StoreCommand, Lister):
 
     def _load_formatter_plugins(self) -> Any:
         """Return the formats; cliff's own loading reads the metadata of all packages."""
-        return make_list_formats(self.layout, lambda: self.store.now())
+        return make_list_formats(self.layout, lambda: self.reader.now())
 
 
 class ShowCommand(StoreCommand, ShowOne):
@@ -122,10 +129,10 @@ class ShowCommand(StoreCommand, ShowOne):
 
     def _load_formatter_plugins(self) -> Any:
         """Return the formats; cliff's own loading reads the metadata of all packages."""
-        return make_show_formats(self.summaries, lambda: self.store.now())
+        return make_show_formats(self.summaries, lambda: self.reader.now())
 
 
-def find_compute_service(store: FleetStore, host: str) -> ServiceRecord:
+def find_compute_service(store: "FleetStore", host: str) -> ServiceRecord:
     """Return the services row of a host's agent.
 
     Raises:

@@ -21,9 +21,9 @@ from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.daemon import EXIT_FAILED
 from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.ports.fleet import read_items
 from nodetracker.schemas.json_reader import parse_json
 
 COLUMNS = (
@@ -122,7 +122,7 @@ class ListClaims(ListCommand):
         if parsed_args.state:
             states = (ClaimState(parsed_args.state),)
         query = ClaimQuery(host=parsed_args.host, states=states)
-        claims = read_items(self.store.list_claim_page, query)
+        claims = read_items(self.reader.list_claim_page, query)
         return columns_of([render_claim(claim) for claim in claims], COLUMNS)
 
 
@@ -143,7 +143,7 @@ class ShowClaim(OneClaim):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the claim."""
-        found = self.store.list_claim_page(ClaimQuery(uuid=parsed_args.uuid)).items
+        found = self.reader.list_claim_page(ClaimQuery(uuid=parsed_args.uuid)).items
         if not found:
             raise NotFoundError(f"no such claim: {parsed_args.uuid}")
         return show(found[0])

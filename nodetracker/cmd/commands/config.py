@@ -13,7 +13,7 @@ from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.cmd.commands.base import StoreCommand
-from nodetracker.conf.opts import is_group, list_placement_options
+from nodetracker.conf.opts import is_group, list_placement_options, register_driver_options
 from nodetracker.conf.placement import GROUP as PLACEMENT
 from nodetracker.errors import ConfigError
 
@@ -45,6 +45,7 @@ class CheckConfig(StoreCommand, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Report all problems together, or that the configuration is valid."""
         conf = self.app.conf
+        register_driver_options(conf)
         problems = list(find_unknown_options(conf))
         try:
             settings = build_settings(conf)

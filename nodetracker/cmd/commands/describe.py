@@ -13,9 +13,9 @@ from nodetracker.cmd.commands.node import add_node_arguments, find_agent
 from nodetracker.cmd.screen.describe import MOST_CHANGES, draw_description
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import HistoryQuery, WarningQuery
 from nodetracker.model.service import CONDUCTOR_BINARY
-from nodetracker.ports.fleet import read_items
 
 
 class DescribeNode(ShowCommand):
@@ -36,7 +36,7 @@ class DescribeNode(ShowCommand):
         oldest = min((entry.at for entry in described.changes), default=None)
         query = HistoryQuery(host=node.host, nodename=node.nodename, since=oldest)
         changes = described.changes[::-1]
-        names = collect_names([*read_older(self.store, query, changes), *changes])
+        names = collect_names([*read_older(self.reader, query, changes), *changes])
         screen = self.find_screen(parsed_args)
         screen.show(draw_description(described, names, screen.terminal))
         return 0
@@ -47,17 +47,17 @@ class DescribeNode(ShowCommand):
         return tuple(shown), tuple(shown.values())
 
     def _read(self, parsed_args: argparse.Namespace) -> NodeDescription:
-        found = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        record = read_consistently(self.store, found)
+        found = find_node(self.reader, parsed_args.host, parsed_args.nodename)
+        record = read_consistently(self.reader, found)
         host, nodename = record.host, record.nodename
         warnings = read_items(
-            self.store.list_warning_page, WarningQuery(host=host, is_resolved=False)
+            self.reader.list_warning_page, WarningQuery(host=host, is_resolved=False)
         )
         query = HistoryQuery(host=host, nodename=nodename, limit=MOST_CHANGES)
-        changes = self.store.list_history_page(query).items
-        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
-        now = self.store.now()
+        changes = self.reader.list_history_page(query).items
+        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
+        now = self.reader.now()
         down_time = self.service_down_time
         outage = find_broker_outage(conductors, now, down_time)
-        service = find_agent(self.store, host)
+        service = find_agent(self.reader, host)
         return describe_node(record, service, now, down_time, outage, tuple(warnings), changes)

@@ -4,17 +4,19 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodetracker.accounting.reports.changes import collect_names, find_unnamed
 from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_time
 from nodetracker.cmd.commands.node import add_node_arguments
 from nodetracker.cmd.screen.history import draw_history
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.listing import HistoryQuery
-from nodetracker.ports import OperatorStore
-from nodetracker.ports.fleet import read_items
+
+if TYPE_CHECKING:  # imports more than this command needs
+    from nodetracker.ports import ReadingStore
 
 COLUMNS = ("at", "host", "nodename", "what", "diff")
 _MOST_OLDER = 1000
@@ -45,9 +47,9 @@ class NodeHistory(ListCommand):
             return int(super().run(parsed_args))
         query = self._make_query(parsed_args)
         entries = self._read(query)
-        names = collect_names([*read_older(self.store, query, entries), *entries])
+        names = collect_names([*read_older(self.reader, query, entries), *entries])
         screen = self.find_screen(parsed_args)
-        screen.show(draw_history(entries, names, self.store.now(), screen.terminal))
+        screen.show(draw_history(entries, names, self.reader.now(), screen.terminal))
         return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -57,7 +59,7 @@ class NodeHistory(ListCommand):
 
     def _make_query(self, parsed_args: argparse.Namespace) -> HistoryQuery:
         since, until = (
-            parse_time(text, self.store.now(), option) if text else None
+            parse_time(text, self.reader.now(), option) if text else None
             for option, text in (("--since", parsed_args.since), ("--until", parsed_args.until))
         )
         return HistoryQuery(
@@ -66,11 +68,11 @@ class NodeHistory(ListCommand):
 
     def _read(self, query: HistoryQuery) -> list[HistoryEntry]:
         """Return the entries, oldest first."""
-        return list(read_items(self.store.list_history_page, query))[::-1]
+        return list(read_items(self.reader.list_history_page, query))[::-1]
 
 
 def read_older(
-    store: OperatorStore, query: HistoryQuery, entries: Sequence[HistoryEntry]
+    store: "ReadingStore", query: HistoryQuery, entries: Sequence[HistoryEntry]
 ) -> list[HistoryEntry]:
     """Return earlier entries that name the guests of these, oldest first; [] if not needed."""
     if query.since is None or not find_unnamed(entries, collect_names(entries)):

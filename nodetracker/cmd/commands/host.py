@@ -13,7 +13,7 @@ from nodetracker.accounting.reports.summary import (
     as_row,
     status_of,
 )
-from nodetracker.bootstrap.settings import check_host_name
+from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import (
     ListCommand,
     StoreCommand,
@@ -38,7 +38,7 @@ class ListHosts(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read all services."""
-        rows = [render_host(service) for service in self.store.list_services()]
+        rows = [render_host(service) for service in self.reader.list_services()]
         return columns_of(rows, ("host_name", "service", "zone"))
 
 
@@ -63,7 +63,7 @@ class ShowHost(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the sums of the host's nodes and workloads."""
-        rows = [as_row(line) for line in read_host_usage(self.store, parsed_args.host)]
+        rows = [as_row(line) for line in read_host_usage(self.reader, parsed_args.host)]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
 
 

@@ -16,9 +16,9 @@ from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.errors import NotFoundError
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import MigrationQuery
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
-from nodetracker.ports.fleet import read_items
 
 COLUMNS = (
     "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
@@ -82,7 +82,7 @@ class ListMigrations(ListCommand):
         """Read the migrations."""
         statuses = (MigrationStatus(parsed_args.status),) if parsed_args.status else ()
         query = MigrationQuery(host=parsed_args.host, statuses=statuses)
-        found = read_items(self.store.list_migration_page, query)
+        found = read_items(self.reader.list_migration_page, query)
         return columns_of([render_migration(migration) for migration in found], COLUMNS)
 
 
@@ -103,7 +103,7 @@ class ShowMigration(OneMigration):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the migration."""
-        found = self.store.list_migration_page(MigrationQuery(uuid=parsed_args.uuid)).items
+        found = self.reader.list_migration_page(MigrationQuery(uuid=parsed_args.uuid)).items
         if not found:
             raise NotFoundError(f"no such migration: {parsed_args.uuid}")
         return show(found[0])

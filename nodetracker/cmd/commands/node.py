@@ -1,15 +1,12 @@
-"""node list, show, stats, audit, diff, delete."""
+"""node list, show, stats, audit, delete."""
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
-from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage
-from nodetracker.accounting.reports.drift_advice import explain_usage
 from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.accounting.reports.summary import (
     SUMMARY_COLUMNS,
@@ -27,19 +24,16 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
 )
 from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.commands.placement_usage import read_usage
-from nodetracker.cmd.screen.advice import draw_advice
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
-from nodetracker.cmd.screen.output import Screen
-from nodetracker.cmd.screen.terminal import detect_terminal
-from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.pages import read_pages
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
-from nodetracker.ports import FleetStore
-from nodetracker.ports.fleet import read_pages
+
+if TYPE_CHECKING:  # imports more than the commands that only read need
+    from nodetracker.ports import FleetStore
 
 _COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (
@@ -47,10 +41,6 @@ _LONG_COLUMNS = (
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
-
-
-_DIFF_COLUMNS = (*DRIFT_COLUMNS[:4], "placement", *DRIFT_COLUMNS[4:])
-"""The columns of ``node diff``: ``placement`` follows ``hypervisor``."""
 
 
 class ListNodes(ListCommand):
@@ -84,9 +74,9 @@ class ListNodes(ListCommand):
             columns=SUMMARY_COLUMNS + (_READ_FOR_LONG if parsed_args.long else ()),
             reads_audits=True,
         )
-        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
+        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
         rows = []
-        for page in read_pages(self.store.list_fleet, query):
+        for page in read_pages(self.reader.list_fleet, query):
             outage = find_broker_outage(conductors, page.now, self.service_down_time)
             for found in page.items:
                 summary = summarize_node(
@@ -111,10 +101,10 @@ class ShowNode(ShowCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read one row."""
-        record = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        service = find_agent(self.store, record.host)
-        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
-        now = self.store.now()
+        record = find_node(self.reader, parsed_args.host, parsed_args.nodename)
+        service = find_agent(self.reader, record.host)
+        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
+        now = self.reader.now()
         outage = find_broker_outage(conductors, now, self.service_down_time)
         shown = render_node(record, service, now, self.service_down_time, outage)
         age = audit_age_seconds(service, record.nodename, now)
@@ -131,7 +121,7 @@ class NodeStats(ShowCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the sums."""
-        sums = dataclasses.asdict(self.store.sum_fleet())
+        sums = dataclasses.asdict(self.reader.sum_fleet())
         return tuple(sums), tuple(sums.values())
 
 
@@ -167,50 +157,6 @@ class AuditNode(ListCommand):
         return columns_of(rows, ("host", "nodename", "outcome"))
 
 
-class DiffNode(ListCommand):
-    """Compare a node's usage by its row, by its claims and by its guests."""
-
-    example = "node diff compute-1"
-
-    layout = (
-        Column("resource", ("resource",)),
-        Column("row", ("row_used",), Kind.NUMBER),
-        Column("claims", ("ledger",), Kind.NUMBER),
-        Column("hypervisor", ("hypervisor",), Kind.NUMBER),
-        Column("placement", ("placement",), Kind.NUMBER, 1),
-        Column("difference", ("difference",), Kind.NUMBER),
-    )
-    _sentences: Sequence[str] = ()
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read one node with its claims and guests."""
-        found = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        record = read_consistently(self.store, found)
-        usage = read_usage(self.app, record.uuid)
-        lines = compare_usage(record)
-        self._sentences = explain_usage(record, lines)
-        rows = [line.as_row() | {"placement": None} for line in lines]
-        for row in rows:
-            entry = usage.get(row["resource"])
-            if entry is not None:
-                others = [f"{key} in placement +{held}" for key, held in entry.others.items()]
-                causes = ", ".join(filter(None, (row["workloads"], *others)))
-                row |= {"placement": entry.own, "workloads": causes}
-        return columns_of(rows, _DIFF_COLUMNS)
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Explain the differences below the table."""
-        code = int(super().run(parsed_args))
-        if parsed_args.formatter == "table":
-            terminal = detect_terminal(self.app.stdout)
-            Screen(self.app.stdout, terminal).show(draw_advice(self._sentences, terminal))
-        return code
-
-
 class DeleteNode(StoreCommand, Command):
     """Delete the row of a node whose host is down; a live agent would create it again."""
 
@@ -232,7 +178,7 @@ class DeleteNode(StoreCommand, Command):
         self.store.delete_node(host, nodename)
 
 
-def find_agent(store: FleetStore, host: str) -> ServiceRecord | None:
+def find_agent(store: "FleetStore", host: str) -> ServiceRecord | None:
     """Return the service of a host's agent."""
     return next(iter(store.list_services(host, COMPUTE_BINARY)), None)
 

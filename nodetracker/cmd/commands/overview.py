@@ -59,7 +59,7 @@ class ShowOverview(ShowCommand):
 
     def _source(self, parsed_args: argparse.Namespace) -> Any:
         return make_fleet_source(
-            self.store,
+            self.reader,
             self.service_down_time,
             self.app.conf.compute.held_fact_expiry,
             parsed_args.host,

@@ -51,8 +51,8 @@ class ListServices(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read and evaluate all services."""
-        services = self.store.list_services()
-        now = self.store.now()
+        services = self.reader.list_services()
+        now = self.reader.now()
         outage = find_broker_outage(services, now, self.service_down_time)
         return columns_of(
             [render_service(service, now, self.service_down_time, outage) for service in services],
@@ -78,11 +78,11 @@ class ShowService(ServiceCommand, ShowCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read and evaluate one service."""
-        services = self.store.list_services(parsed_args.host, parsed_args.binary)
+        services = self.reader.list_services(parsed_args.host, parsed_args.binary)
         if not services:
             raise NotFoundError(f"no such service: {parsed_args.binary} on host {parsed_args.host}")
-        service, now = services[0], self.store.now()
-        conductors = self.store.list_services(binary=CONDUCTOR_BINARY)
+        service, now = services[0], self.reader.now()
+        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
         outage = find_broker_outage(conductors, now, self.service_down_time)
         shown = render_service(service, now, self.service_down_time, outage)
         shown |= {

@@ -11,9 +11,9 @@ from nodetracker.cmd.commands.base import (
     columns_of,
 )
 from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
-from nodetracker.ports.fleet import read_items
 
 _COLUMNS = (
     "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
@@ -65,9 +65,9 @@ class ListWarnings(ListCommand):
         stored = [
             record
             for query in queries
-            for record in read_items(self.store.list_warning_page, query)
+            for record in read_items(self.reader.list_warning_page, query)
         ]
-        services, now = self.store.list_services(), self.store.now()
+        services, now = self.reader.list_services(), self.reader.now()
         outage = find_broker_outage(services, now, self.service_down_time)
         down = find_hosts_down(
             [service for service in services if host in (None, service.host)],

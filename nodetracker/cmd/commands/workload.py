@@ -21,8 +21,8 @@ from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.errors import NotFoundError
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow
-from nodetracker.ports.fleet import read_items
 
 COLUMNS = (
     "uuid", "kind", "name", "host", "nodename", "project_id", "vcpus", "memory_mb", "disk_gb",
@@ -65,7 +65,7 @@ class ListWorkloads(ListCommand):
             is_claimed=False if parsed_args.unclaimed else None,
         )
         rows = sorted(
-            read_items(self.store.list_workloads, query),
+            read_items(self.reader.list_workloads, query),
             key=lambda row: (row.host, row.nodename, row.name, row.uuid),
         )
         return columns_of([render_workload(row) for row in rows], COLUMNS)
@@ -86,7 +86,7 @@ class ShowWorkload(ShowCommand):
         """Read the workload and its nodes."""
         query = WorkloadQuery(uuid=parsed_args.uuid, reads_details=True)
         rows = sorted(
-            read_items(self.store.list_workloads, query), key=lambda row: (row.host, row.nodename)
+            read_items(self.reader.list_workloads, query), key=lambda row: (row.host, row.nodename)
         )
         if not rows:
             raise NotFoundError(f"no such workload: {parsed_args.uuid}")
@@ -97,8 +97,8 @@ class ShowWorkload(ShowCommand):
         return tuple(shown), tuple(shown.values())
 
     def _read_bindings(self, row: WorkloadRow) -> dict[str, Any]:
-        record = find_node(self.store, row.host, row.nodename)
-        return render_bindings(row, read_consistently(self.store, record))
+        record = find_node(self.reader, row.host, row.nodename)
+        return render_bindings(row, read_consistently(self.reader, record))
 
 
 def render_place_line(place: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.reports.changes import Names
 from nodetracker.accounting.reports.describe import NodeDescription, ResourceLine, WorkloadUse
 from nodetracker.accounting.reports.overview import ResourceUse
@@ -30,6 +29,7 @@ from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, safe_text, wrap_text
 from nodetracker.model.claim import DISK, MEMORY
+from nodetracker.rendering import to_plain
 from nodetracker.units import MILLI
 
 MOST_WORKLOADS = 10

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from nodetracker.db import codec, history
 from nodetracker.db.audit import records
 from nodetracker.db.audit.decisions import Decision, Located
+from nodetracker.db.claims import list_active_claims
 from nodetracker.db.ledger import migrations
-from nodetracker.db.ledger.claims import list_active_claims
 from nodetracker.db.ledger.writes import bump_generation
+from nodetracker.db.limits import LIMIT_COLUMNS, encode_limits
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
@@ -82,7 +83,7 @@ class NodeWriter:
             record = records.moved_record(change, row, self._agent, self._now, mine)
             identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
             parameters.append(
-                _parameters(record, NODE_COLUMNS, codec.encode_limits(record.values)) | identity
+                _parameters(record, NODE_COLUMNS, encode_limits(record.values)) | identity
             )
             self._remember(record, records.moved_change(change, record))
             self._note(row.id, change, ChangeKind.UPDATE, records.move_diff(change, row))
@@ -96,7 +97,7 @@ class NodeWriter:
         parameters = []
         for change, row in decision.updates:
             record = records.updated_record(change, row, self._agent, self._now)
-            parameters.append(_parameters(record, columns, codec.encode_limits(record.values)))
+            parameters.append(_parameters(record, columns, encode_limits(record.values)))
             self._remember(record, change)
             self._note(row.id, change, ChangeKind.UPDATE, change.diff)
         self._update_rows(columns, parameters)
@@ -110,9 +111,7 @@ class NodeWriter:
                     "generation": _nodes.generation + 1,
                     "epoch": self._agent.epoch,
                     "updated_at": self._now,
-                    **{
-                        name: sa.bindparam(f"p_{name}") for name in (*columns, *codec.LIMIT_COLUMNS)
-                    },
+                    **{name: sa.bindparam(f"p_{name}") for name in (*columns, *LIMIT_COLUMNS)},
                 }
             )
         )
@@ -156,7 +155,7 @@ class NodeWriter:
                 "created_at": record.created_at,
                 "updated_at": record.updated_at,
             }
-            limits = codec.encode_limits(record.values)
+            limits = encode_limits(record.values)
             rows.append(identity | codec.encode_values(record.values) | limits)
         self._connection.execute(sa.insert(tables.compute_nodes), rows)
         nodenames = [change.nodename for change in decision.creations]

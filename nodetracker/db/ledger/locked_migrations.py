@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.grants import require_node
 from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
 from nodetracker.accounting.ledger.moves import move_of
+from nodetracker.db.claims import select_claims
 from nodetracker.db.connection.dialect import can_skip_locked, utc_now
-from nodetracker.db.ledger.claims import select_claims
 from nodetracker.db.ledger.locked_nodes import (
     lock_row,
     lock_rows,
@@ -16,7 +16,7 @@ from nodetracker.db.ledger.locked_nodes import (
     read_related,
     read_usage,
 )
-from nodetracker.db.ledger.migration_rows import (
+from nodetracker.db.migrations import (
     WITH_CLAIMS,
     dest_claim,
     list_where,

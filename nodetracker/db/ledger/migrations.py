@@ -1,4 +1,4 @@
-"""Run ledger transactions on migrations, and list and purge migrations.
+"""Run ledger transactions on migrations, and purge migrations.
 
 Each transaction reads under the locks of both claims' nodes, which are
 acquired in id order, decides with a pure function and applies what that
@@ -18,29 +18,16 @@ from nodetracker.accounting.ledger.migrations import (
     decide_move_revert,
     decide_move_status,
 )
-from nodetracker.db import codec
 from nodetracker.db.ledger import claims
 from nodetracker.db.ledger.locked_migrations import lock_migration, lock_move
-from nodetracker.db.ledger.migration_rows import (
-    COLUMNS,
-    WITH_NODES,
-    dest_claim,
-    is_on_host,
-    list_where,
-    select_migrations,
-    source_claim,
-)
 from nodetracker.db.ledger.writes import apply_write
-from nodetracker.db.paging import Listing, select_page
+from nodetracker.db.migrations import list_migrations
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
-from nodetracker.model.listing import MigrationQuery
-from nodetracker.model.migration import OPEN, RUNNING, Migration, MigrationStatus, Move
-from nodetracker.model.page import Page
+from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.migration import OPEN, RUNNING, Migration, MigrationStatus
 from nodetracker.ports import AdmissionPolicy
 
 _migrations = tables.migrations.c
-_ACTIVE = [state.value for state in ACTIVE_STATES]
 
 
 def create_migration(
@@ -94,44 +81,6 @@ def set_migration_status(
     return apply_write(connection, write)
 
 
-def list_migrations(
-    connection: sa.Connection,
-    host: str | None = None,
-    uuid: str | None = None,
-    status: MigrationStatus | None = None,
-) -> list[Migration]:
-    """See `Store.list_migrations`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if host is not None:
-        conditions.append(is_on_host(host))
-    if uuid is not None:
-        conditions.append(_migrations.uuid == uuid)
-    if status is not None:
-        conditions.append(_migrations.status == status.value)
-    return list_where(connection, *conditions)
-
-
-def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Page[Migration]:
-    """See `Store.list_migration_page`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if query.uuid is not None:
-        conditions.append(_migrations.uuid == query.uuid)
-    if query.host is not None:
-        conditions.append(is_on_host(query.host))
-    if query.workload_uuid is not None:
-        conditions.append(_migrations.workload_uuid == query.workload_uuid)
-    if query.statuses:
-        conditions.append(_migrations.status.in_([status.value for status in query.statuses]))
-    listing = Listing(
-        table=tables.migrations,
-        joined=WITH_NODES,
-        columns=COLUMNS,
-        conditions=conditions,
-        filtered=tables.migrations if query.host is None else WITH_NODES,
-    )
-    return select_page(connection, query, listing, codec.decode_migration)
-
-
 def purge(connection: sa.Connection, before: datetime) -> int:
     """Delete migrations that ended earlier and return how many."""
     ended = sa.delete(tables.migrations).where(
@@ -139,37 +88,6 @@ def purge(connection: sa.Connection, before: datetime) -> int:
         _migrations.updated_at < before,
     )
     return connection.execute(ended).rowcount
-
-
-def load_moves(
-    connection: sa.Connection, workloads: "sa.Select[tuple[str]]"
-) -> dict[int, tuple[Move, ...]]:
-    """Return the open migrations of workloads by the ids of their nodes, in one statement.
-
-    Args:
-        workloads: query of the workloads' uuids.
-    """
-    found: dict[int, tuple[Move, ...]] = {}
-    rows = connection.execute(
-        select_migrations(
-            source_claim.c.state.label("source_state"),
-            dest_claim.c.state.label("dest_state"),
-            source_claim.c.compute_node_id.label("source_node_id"),
-            dest_claim.c.compute_node_id.label("dest_node_id"),
-        ).where(
-            _migrations.status.in_([status.value for status in OPEN]),
-            _migrations.workload_uuid.in_(workloads),
-        )
-    ).mappings()
-    for row in rows:
-        move = Move(
-            codec.decode_migration(row),
-            row["source_state"] in _ACTIVE,
-            row["dest_state"] in _ACTIVE,
-        )
-        for node_id in {row["source_node_id"], row["dest_node_id"]} - {None}:
-            found[node_id] = (*found.get(node_id, ()), move)
-    return found
 
 
 def write_errors(connection: sa.Connection, errors: Iterable[Migration], now: datetime) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import Agent, build_agent
-from nodetracker.cmd.program import load_configuration, start_logging
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import start_logging
 from nodetracker.rpc.transport import import_library
 
 STARTED_AT_ONCE = 4

@@ -13,7 +13,8 @@ import psutil
 from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import build_agent
-from nodetracker.cmd.program import load_configuration, start_logging
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import start_logging
 
 HOURS = 12
 AUDITS = HOURS * 60

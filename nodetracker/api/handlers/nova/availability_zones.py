@@ -8,9 +8,9 @@ from nodetracker.accounting.reports.summary import state_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import read_service_pages
 from nodetracker.api.nova_names import NOVA_BINARIES, render_nova_time
+from nodetracker.fleet.pages import read_pages
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.ports.fleet import read_pages
 
 
 def list_zones(call: Call) -> Answer:

@@ -7,9 +7,9 @@ from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.errors import NotFoundError, RpcUnavailableError
 from nodetracker.fleet.host_usage import read_host_usage
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
-from nodetracker.ports.fleet import read_items
 
 _SERVICES = {COMPUTE_BINARY: "compute", CONDUCTOR_BINARY: "conductor"}
 """nodetracker's binaries -> Nova's names of the services; it lists no API services either."""

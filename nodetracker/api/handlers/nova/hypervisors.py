@@ -14,13 +14,13 @@ from nodetracker.api.microversions import Version
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_row_id
 from nodetracker.errors import DriverFeatureError, NotFoundError, RequestError
+from nodetracker.fleet.pages import read_pages
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import WorkloadQuery
 from nodetracker.model.page import Page
 from nodetracker.model.service import LoadAverage, ServiceRecord
-from nodetracker.ports.fleet import read_pages
 
 _OBJECT_CPU_INFO = Version(2, 28)
 _PAGES = Version(2, 33)

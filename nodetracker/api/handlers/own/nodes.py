@@ -4,7 +4,6 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.audit.planner import to_plain
 from nodetracker.accounting.ledger.capacity import list_capacities
 from nodetracker.accounting.liveness import check_node_is_deletable
 from nodetracker.accounting.reports.describe import list_resources
@@ -24,7 +23,7 @@ from nodetracker.api.schemas.nodes import LIST_COLUMNS
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.model.fleet import FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS
-from nodetracker.rendering import render_time
+from nodetracker.rendering import render_time, to_plain
 
 _CAPACITY_COLUMNS = (
     "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",

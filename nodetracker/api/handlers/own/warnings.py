@@ -21,9 +21,9 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, marker_id
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
+from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
-from nodetracker.ports.fleet import read_items
 
 _HOST_MARKER = "host:"
 """Prefix of the marker, a host, of a warning that is not stored."""

@@ -3,13 +3,14 @@ import json
 
 import pytest
 
-from nodetracker.accounting.audit.planner import plan, plan_delete, to_plain
+from nodetracker.accounting.audit.planner import plan, plan_delete
 from nodetracker.accounting.audit.view import account
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import PowerState
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.pci import PciDevice, track_device
+from nodetracker.rendering import to_plain
 from nodetracker.settings import Policy
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 

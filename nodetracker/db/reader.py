@@ -1,19 +1,29 @@
-"""Implement the part of the store port that lists and sums over SQL."""
+"""Implement the part of the store port that only reads over SQL.
+
+It imports nothing that writes, so that commands that only read start quickly.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+
+import sqlalchemy as sa
 
 from nodetracker.db import (
+    claims,
     fleet_nodes,
     history,
     host_warnings,
+    migrations,
     nodes,
     overview,
     services,
     usage,
     workloads,
 )
-from nodetracker.db.connection.engine import Database
-from nodetracker.db.ledger import claims, migrations
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
 from nodetracker.model.listing import (
     ClaimQuery,
@@ -26,7 +36,8 @@ from nodetracker.model.listing import (
     WorkloadQuery,
     WorkloadRow,
 )
-from nodetracker.model.migration import Migration
+from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.node import NodeRecord
 from nodetracker.model.overview import OverviewRows
 from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
@@ -34,10 +45,20 @@ from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
 
 
-class SqlFleetReader:
-    """`nodetracker.ports.FleetReader` over SQL."""
+def open_reader(settings: DatabaseSettings) -> "SqlReader":
+    """Build the part of the store that only reads; the first call opens the first connection.
 
-    _database: Database
+    Raises:
+        ConfigError: the URL cannot be used.
+    """
+    return SqlReader(Database(settings))
+
+
+class SqlReader:
+    """`nodetracker.ports.ReadingStore` over SQLite, MariaDB, MySQL and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def list_fleet(self, query: FleetQuery) -> Page[FleetNode]:
         """See `Store`."""
@@ -86,3 +107,44 @@ class SqlFleetReader:
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """See `Store`."""
         return self._database.read(lambda c: host_warnings.list_warning_page(c, query))
+
+    def now(self) -> datetime:
+        """See `Store`."""
+        return self._database.read(lambda c: c.execute(sa.select(utc_now())).scalar_one())
+
+    def list_services(
+        self, host: str | None = None, binary: str | None = None, agent_id: str | None = None
+    ) -> list[ServiceRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: services.list_services(c, host, binary, agent_id))
+
+    def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.list_nodes(c, host, nodename))
+
+    def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.load_nodes(c, host, node_ids))
+
+    def list_warnings(self, host: str | None = None) -> list[WarningRecord]:
+        """See `Store`."""
+        return self._database.read(lambda c: host_warnings.list_warnings(c, host))
+
+    def list_claims(
+        self, host: str | None = None, state: ClaimState | None = None, uuid: str | None = None
+    ) -> list[Claim]:
+        """See `Store`."""
+        return self._database.read(lambda c: claims.list_claims(c, host, state, uuid))
+
+    def list_migrations(
+        self,
+        host: str | None = None,
+        uuid: str | None = None,
+        status: MigrationStatus | None = None,
+    ) -> list[Migration]:
+        """See `Store`."""
+        return self._database.read(lambda c: migrations.list_migrations(c, host, uuid, status))
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._database.close()

@@ -1,0 +1,81 @@
+"""Read a program's configuration from its files and the command line."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from oslo_config import cfg
+
+from nodetracker.conf.opts import register_options
+from nodetracker.errors import ConfigError
+
+PROJECT = "nodetracker"
+_OPTIONS_HINT = (
+    "Options are read from /etc/nodetracker/nodetracker.conf; nodetracker-manage config sample "
+    "prints all of them."
+)
+
+
+def load_configuration(
+    conf: cfg.ConfigOpts,
+    arguments: Sequence[str],
+    program: str,
+    default_files: Sequence[Path] | None = None,
+    register: Callable[[cfg.ConfigOpts], None] = register_options,
+    description: str = "",
+) -> None:
+    """Read the configuration's files and the command line into `conf`.
+
+    Args:
+        default_files: read when the command line names none; None searches
+            the usual places (``/etc/nodetracker/nodetracker.conf`` and others).
+        register: registers the options first.
+        description: what the program does, for ``--help``.
+
+    Raises:
+        ConfigError: a file is missing or cannot be parsed; the message names it.
+    """
+    register(conf)
+    if default_files is None:
+        description = f"{description} {_OPTIONS_HINT}"
+    try:
+        conf(
+            list(arguments),
+            project=PROJECT,
+            prog=program,
+            version=version(PROJECT),
+            description=description,
+            default_config_files=None if default_files is None else [str(f) for f in default_files],
+            default_config_dirs=None if default_files is None else [],
+        )
+    except cfg.Error as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    except (OSError, UnicodeError) as error:  # not handled by the library
+        files = _list_files(arguments, program, default_files)
+        raise ConfigError(_find_unreadable(files) or str(error)) from error
+    for directory in conf.config_dir or ():
+        if not Path(directory).is_dir():  # the library ignores it
+            raise ConfigError(f"--config-dir {directory}: is not a directory")
+
+
+def _list_files(
+    arguments: Sequence[str], program: str, default_files: Sequence[Path] | None
+) -> list[Path]:
+    """Return the configuration files that a command line selects."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-file", action="append", type=Path)
+    named: list[Path] | None = parser.parse_known_args(list(arguments))[0].config_file
+    if named is None and default_files is None:
+        return [Path(path) for path in cfg.find_config_files(PROJECT, program)]
+    return named or list(default_files or ())
+
+
+def _find_unreadable(files: Sequence[Path]) -> str:
+    """Return the error of a file that cannot be read as text, "" without one."""
+    for path in files:
+        try:
+            path.read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            return f"--config-file {path}: {error}"
+    return ""
