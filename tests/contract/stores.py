@@ -1,5 +1,6 @@
 """The stores under test; each can be opened twice on the same rows."""
 
+import functools
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ Clock = Callable[[], datetime]
 
 _databases: dict[tuple[str, int], str] = {}
 _numbers = itertools.count(1)
+_compiled: dict[str, tuple[sa.Dialect, Any]] = {}
+"""Backend -> the dialect of its first engine, and what it has compiled."""
 
 
 class StoreMaker:
@@ -52,7 +55,7 @@ class StoreMaker:
             return self._memory
         if self._conductor is not None:
             return self._conductor.open(self.url, clock)
-        store = open_store(DatabaseSettings(self.url), clock)
+        store = open_sharing(self.url, clock)
         self._opened.append(store)
         return store
 
@@ -62,7 +65,7 @@ class StoreMaker:
             return MemoryStore(clock)
         self.close()
         empty_database(self.url)
-        store = open_store(DatabaseSettings(self.url), clock)
+        store = open_sharing(self.url, clock)
         set_clock(store.engine, clock)
         self._opened.append(store)
         return store
@@ -103,7 +106,7 @@ class Conductor:
     def open(self, url: str, clock: Clock) -> Store:
         """Serve a database, and return a client."""
         if self._store is None:
-            self._store = open_store(DatabaseSettings(url))
+            self._store = open_sharing(url)
             self._clock.set(self._store.now())
         return open_conductor_store(self._caller, 20.0, clock)
 
@@ -143,16 +146,36 @@ def make_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> st
 def _migrate(url: str) -> None:
     store = open_store(DatabaseSettings(url))
     revisions.sync(store.engine)
+    name = store.engine.dialect.name
+    _compiled.setdefault(name, (store.engine.dialect, store.engine._compiled_cache))
     store.close()
+
+
+def open_sharing(url: str, clock: Clock = utc_clock) -> SqlStore:
+    """Open a store that does not compile again what another engine of its backend has.
+
+    Compiling takes most of the time of a test that has an engine of its own.
+    """
+    store = open_store(DatabaseSettings(url), clock)
+    shared = _compiled.get(store.engine.dialect.name)
+    if shared is not None:
+        # Keys of compiled statements name the dialect, which has seen the server's version.
+        store.engine.dialect, store.engine._compiled_cache = shared
+    return store
+
+
+@functools.lru_cache(maxsize=8)
+def _open_administrator(url: str) -> sa.Engine:
+    if url.startswith("sqlite"):  # each test has its own file
+        return sa.create_engine(url, poolclass=sa.pool.NullPool)
+    return sa.create_engine(url, pool_pre_ping=True)
 
 
 def empty_database(url: str) -> None:
     """Delete all rows."""
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
+    with _open_administrator(url).begin() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(sa.delete(table))
-    engine.dispose()
 
 
 def make_stores(

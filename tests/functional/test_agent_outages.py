@@ -20,6 +20,7 @@ from nodetracker.db.store import SqlStore, open_store
 from tests.functional.servers import mariadb, postgresql
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
+from tests.functional.servers.process import add_options
 from tests.functional.servers.small_disk import SmallDisk
 from tests.programs import Programs, Running, wait_until
 
@@ -182,7 +183,7 @@ def list_files(pid: int) -> list[str]:
 def make_agent(server: Any, directory: Path) -> RunningAgent:
     """Prepare an agent on a new database of a server."""
     url = server.create_database(f"nt_agent_{next(_numbers)}")
-    agent = RunningAgent(directory, f"{url}?connect_timeout=2&read_timeout=3")
+    agent = RunningAgent(directory, add_options(url, connect_timeout=2, read_timeout=3))
     revisions.sync(agent.store.engine)
     return agent
 

@@ -32,7 +32,7 @@ from tests.contract.values import create, make_values, register, update
 from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
-from tests.functional.servers.process import find_free_port
+from tests.functional.servers.process import add_options, find_free_port
 
 SERVERS: dict[str, Callable[[], Any]] = {"mariadb": MariaDB, "postgresql": PostgreSQL}
 SECRETS = ("s3cret-of-mariadb", "s3cret-of-postgresql")
@@ -325,7 +325,7 @@ def test_a_database_that_is_not_there(server: Any) -> None:
 
 def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> None:
     """The time to connect alone counts, however long a statement may take."""
-    store = open_store(DatabaseSettings(f"{server.url_of_tests}?connect_timeout=2"))
+    store = open_store(DatabaseSettings(add_options(server.url_of_tests, connect_timeout=2)))
     server.process.freeze()
     try:
         started = time.monotonic()
@@ -339,7 +339,7 @@ def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> No
 
 def test_a_connect_that_is_given_up_leaves_no_socket(server: Any) -> None:
     """Nor does it wait for the garbage collector, which an agent at rest hardly ever runs."""
-    store = open_store(DatabaseSettings(f"{server.url_of_tests}?connect_timeout=2"))
+    store = open_store(DatabaseSettings(add_options(server.url_of_tests, connect_timeout=2)))
     sockets = count_sockets()
     server.process.freeze()
     gc.disable()
@@ -353,7 +353,7 @@ def test_a_connect_that_is_given_up_leaves_no_socket(server: Any) -> None:
 
 
 def test_a_server_that_hangs_under_an_open_connection_is_given_up(server: Any) -> None:
-    url = f"{server.url_of_tests}?connect_timeout=2&read_timeout=2"
+    url = add_options(server.url_of_tests, connect_timeout=2, read_timeout=2)
     store = open_store(DatabaseSettings(url))
     agent = register(store)
     server.process.freeze()
@@ -369,7 +369,9 @@ def test_a_server_that_hangs_under_an_open_connection_is_given_up(server: Any) -
 
 
 def test_a_server_that_hangs_in_mid_transaction_is_given_up(server: Any) -> None:
-    store = open_store(DatabaseSettings(f"{server.url_of_tests}?read_timeout=2&connect_timeout=2"))
+    store = open_store(
+        DatabaseSettings(add_options(server.url_of_tests, read_timeout=2, connect_timeout=2))
+    )
     agent = register(store)
     blocker = open_store(DatabaseSettings(server.url_of_tests))
     lock = lock_service(blocker)
@@ -391,7 +393,7 @@ def test_a_server_that_hangs_in_mid_transaction_is_given_up(server: Any) -> None
 
 def test_a_statement_that_runs_long_but_within_its_time_is_not_cut(server: Any) -> None:
     """Connecting has less time than a statement; a server at work on one is left to it."""
-    store = open_store(DatabaseSettings(f"{server.url_of_tests}?connect_timeout=2"))
+    store = open_store(DatabaseSettings(add_options(server.url_of_tests, connect_timeout=2)))
     sleep = "SELECT sleep(4)" if server.name == "mysql" else "SELECT pg_sleep(4)"
     with store.engine.connect() as connection:
         connection.execute(sa.text(sleep))

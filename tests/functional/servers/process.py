@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 import pytest
+import sqlalchemy as sa
 
 if TYPE_CHECKING:
     from tests.functional.servers.small_disk import SmallDisk
@@ -57,6 +58,12 @@ def find_free_port() -> int:
             except OSError:
                 continue
         return port
+
+
+def add_options(url: str, **options: object) -> str:
+    """Return the URL of a database with further options."""
+    query = {name: str(value) for name, value in options.items()}
+    return sa.make_url(url).update_query_dict(query).render_as_string(hide_password=False)
 
 
 class ServerProcess:
