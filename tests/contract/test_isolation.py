@@ -175,7 +175,14 @@ WRITES = [
         "mark_service",
         "agent",
         lambda scene: scene.store.mark_service(scene.agents["alpha"], "AUTO: away"),
-        {"service alpha compute": {"disabled", "disabled_reason", "updated_at"}},
+        {
+            "service alpha compute": {
+                "disabled",
+                "disabled_at",
+                "disabled_reason",
+                "updated_at",
+            }
+        },
     ),
     Write(
         "set_service",
