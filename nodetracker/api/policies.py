@@ -141,6 +141,7 @@ _OWN = (
         "GET nodes/{uuid}/workloads",
         "GET nodes/{uuid}/claims",
         "GET nodes/{uuid}/devices",
+        "GET nodes/{uuid}/actions",
         "GET nodes/{uuid}/description",
         "GET nodes/{uuid}/diff",
         "GET nodes/{uuid}/history",

@@ -25,7 +25,7 @@ VIEWS = {
     "#/services": "nodetracker-compute",
     "#/warnings": "clock skew",
     "#/moves": "migration",
-    "#/changes": "boot_id",
+    "#/changes": "created: ",
     "#/nowhere": "No view",
 }
 """Address of a view -> a text that it shows of the scene."""

@@ -105,7 +105,7 @@ def _render_size(diff: Mapping[str, Any]) -> str:
 
 def _describe_columns(diff: Mapping[str, Any]) -> Iterator[ChangeText]:
     for column, change in diff.items():
-        if column in _USED or column in _FOLLOWING or not isinstance(change, list | tuple):
+        if column in _USED or column in _FOLLOWING or not _is_pair(change):
             continue
         if column == "facts":
             yield from _describe_facts(change[0], change[1])
@@ -121,10 +121,15 @@ def _describe_columns(diff: Mapping[str, Any]) -> Iterator[ChangeText]:
     used = [
         f"{title} {_render_used(column, diff[column][0])} → {_render_used(column, diff[column][1])}"
         for column, title in _USED.items()
-        if column in diff
+        if _is_pair(diff.get(column))
     ]
     if used:
         yield ChangeText(f"used: {', '.join(used)}", ChangeLevel.DIM)
+
+
+def _is_pair(change: Any) -> bool:
+    """Return whether a column's change has its old and new value."""
+    return isinstance(change, list | tuple) and len(change) == 2
 
 
 def _describe_facts(before: Any, after: Any) -> Iterator[ChangeText]:

@@ -22,6 +22,7 @@ def render_node_state(
         "status": status_of(service),
         **render_disabling(service),
         "maintenance": service is not None and service.maintenance,
+        "forced_down": service is not None and service.forced_down,
     }
 
 

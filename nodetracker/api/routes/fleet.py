@@ -48,6 +48,10 @@ _NODES: tuple[Route, ...] = (
         ),
     ),
     route(
+        "/v1/nodes/{uuid}/actions",
+        GET=Operation(nodes.list_node_actions, _SHOW_NODE, answers={200: nodes_schemas.ACTIONS}),
+    ),
+    route(
         "/v1/nodes/{uuid}/description",
         GET=Operation(nodes.describe_node, _SHOW_NODE, answers={200: nodes_schemas.DESCRIPTION}),
     ),

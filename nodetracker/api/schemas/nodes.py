@@ -60,6 +60,7 @@ STATE: Schema = {
     "status": {"enum": list(STATUSES)},
     **DISABLING,
     "maintenance": BOOLEAN,
+    "forced_down": BOOLEAN,
 }
 """What the service of a node's host decides."""
 
@@ -208,6 +209,25 @@ DESCRIPTION = answer(
         "gpus": list_of_answers(_GPU),
         "devices": _DEVICES | {"description": "those for guests"},
         "host_devices": _DEVICES,
+    }
+)
+
+ACTIONS = answer(
+    {
+        "actions": list_of_answers(
+            answer(
+                {
+                    "title": ANY_TEXT,
+                    "effect": ANY_TEXT,
+                    "rule": ANY_TEXT,
+                    "method": choice(("PATCH", "POST", "DELETE")),
+                    "path": ANY_TEXT,
+                    "body": {"type": ["object", "null"]},
+                    "takes_reason": BOOLEAN | {"description": "the body may have disabled_reason"},
+                    "is_dangerous": BOOLEAN,
+                }
+            )
+        )
     }
 )
 

@@ -1,27 +1,60 @@
 // Amounts of resources: reserved, claimed, unclaimed and free, and what may be used, the limit.
-import { amount, amountOf, join, RESOURCES } from "./format.js";
+import { join, number } from "./format.js";
 import { html } from "./preact.js";
 import { legend } from "./widgets.js";
 
 const PARTS = ["reserved", "claimed", "unclaimed"];
+const UNITS = ["MiB", "GiB", "TiB", "PiB"];
+const RESOURCES = { // that all nodes have, in order
+  VCPU: { name: "CPU" },
+  PCPU: { name: "Pinned CPU" },
+  MEMORY_MB: { name: "Memory", unit: "MiB" },
+  DISK_GB: { name: "Disk", unit: "GiB" },
+};
+
+export const resourceOf = (name) => RESOURCES[name] ?? { name };
+
+// Return the factor and the unit with which amounts up to a value are shown: 1024 MiB -> GiB.
+function scaleOf(resource, value) {
+  const first = UNITS.indexOf(resourceOf(resource).unit);
+  if (first < 0) return [1, ""];
+  const steps = Math.floor(Math.log2(Math.abs(value)) / 10);
+  const step = Math.min(Math.max(steps, 0), UNITS.length - 1 - first);
+  return [1024 ** step, ` ${UNITS[first + step]}`];
+}
+
+export function amount(resource, value) {
+  const [factor, unit] = scaleOf(resource, value);
+  return number(value / factor) + unit;
+}
+
+export const memory = (mb) => amount("MEMORY_MB", mb);
+export const disk = (gb) => amount("DISK_GB", gb);
+
+// Return "12.5 of 64 GiB", or "17 GiB of 4.9 TiB" where the first is small.
+export function amountOf(resource, value, whole) {
+  const [factor] = scaleOf(resource, whole);
+  const isSmall = value > 0 && value < factor && factor > 1;
+  return `${isSmall ? amount(resource, value) : number(value / factor)} of ${amount(resource, whole)}`;
+}
 
 export const usedOf = ({ total, free }) => total - free;
 
 // Return the used share of what may be used; above 1 it is overcommitted beyond its ratio.
 export const fillOf = (use) => (use.limit > 0 ? usedOf(use) / use.limit : Number(usedOf(use) > 0));
 
-export const listResources = (amounts) =>
-  Object.keys(RESOURCES).filter((name) => amounts[name].limit > 0 || usedOf(amounts[name]) > 0);
+export const fullestOf = ({ amounts }) => Math.max(0, ...Object.values(amounts).map(fillOf));
 
 // A bar, with a mark where capacity ends. Without a label, the text beside it has to say the same.
 export function bar(use, label) {
   const whole = Math.max(use.limit, use.total, usedOf(use)) || 1;
-  const draw = (name, x, width) => html`<rect class=${`part-${name}`} x=${x} width=${width} height="10" />`;
-  let x = 0;
-  const parts = PARTS.map((name) => {
-    const width = (100 * Math.max(0, use[name] ?? 0)) / whole;
-    x += width;
-    return width > 0 && draw(name, x - width, width);
+  const draw = (name, x, width) => width > 0 && html`<rect class=${`part-${name}`} x=${x} width=${width} height="10" />`;
+  const { reserved, claimed = use.used, unclaimed = 0 } = use;
+  let end = 0;
+  const parts = [reserved, claimed, unclaimed].map((value, index) => {
+    const width = (100 * Math.max(0, value)) / whole;
+    end += width;
+    return draw(PARTS[index], end - width, width);
   });
   const isMarked = use.total !== use.limit && use.total > 0;
   return html`<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" role=${label && "img"} aria-label=${label} aria-hidden=${!label}>
@@ -38,13 +71,16 @@ function total(resource, use) {
     use.unclaimed > 0 && `${show(use.unclaimed)} unclaimed`,
     left < 0 ? `${show(-left)} over` : `${show(left)} left`,
   ]);
-  const { name } = RESOURCES[resource];
+  const { name } = resourceOf(resource);
   return html`<div class="total" key=${name}><h2>${name}</h2>${bar(use, `${name}: ${used}, ${rest}`)}
     <p>${used}<br /><span class="quiet">${rest}</span></p></div>`;
 }
 
 const sample = (part) => html`<span class=${`swatch part-${part}`}></span>`;
 
-// Totals of amounts, with the legend of all bars.
-export const totals = (amounts) => html`<div class="totals">${listResources(amounts).map((name) => total(name, amounts[name]))}</div>
-  ${legend([...[...PARTS, "free"].map((part) => [sample(part), part]), [sample("mark"), "capacity"]])}`;
+// Totals of the resources that exist or are used, with the legend of all bars.
+export function totals(amounts) {
+  const shown = Object.entries(amounts).filter(([, use]) => use.limit > 0 || usedOf(use) > 0);
+  return html`<div class="totals">${shown.map(([name, use]) => total(name, use))}</div>
+    ${legend([...[...PARTS, "free"].map((part) => [sample(part), part]), [sample("mark"), "capacity"]])}`;
+}

@@ -37,32 +37,9 @@ function explain(status, text) {
   }
 }
 
-export function nextOf(data) {
-  const link = data?.links?.find(({ rel }) => rel === "next");
-  if (!link) return null;
-  const { pathname, search } = new URL(link.href, location);
-  return pathname.slice(pathname.lastIndexOf("/v1/")) + search;
-}
-
-// Return an answer equal to the fresh one, made of the old one's equal parts, so that only what
-// changed is rendered again; fresh is changed.
-function keepIdentity(old, fresh) {
-  if (typeof old !== "object" || typeof fresh !== "object" || !old || !fresh) return fresh;
-  if (Array.isArray(old) !== Array.isArray(fresh)) return fresh;
-  const names = Object.keys(fresh);
-  let isEqual = names.length === Object.keys(old).length;
-  let known = null; // items by key, made when one is not where it was
-  for (const name of names) {
-    const key = fresh[name]?.uuid ?? fresh[name]?.id;
-    let before = old[name];
-    if (key && (before?.uuid ?? before?.id) !== key) {
-      known ??= new Map(Object.values(old).map((item) => [item?.uuid ?? item?.id, item]));
-      before = known.get(key);
-    }
-    fresh[name] = keepIdentity(before, fresh[name]);
-    isEqual &&= fresh[name] === old[name] && name in old;
-  }
-  return isEqual ? old : fresh;
+// Return the marker of the page after a page of a list, if any.
+export function markerOf({ links: [next] }) {
+  return next && new URL(next.href, location).searchParams.get("marker");
 }
 
 class Poll {
@@ -96,23 +73,20 @@ class Poll {
   }
 
   take({ data, tag, error = null }) {
-    const before = this.data;
-    const isNews = error || this.error;
+    const isNews = error || this.error || data !== undefined;
     this.error = error;
     this.failures = error ? this.failures + 1 : 0;
     if (!error) Object.assign(this, { tag, answeredAt: new Date() });
-    if (data !== undefined) this.data = keepIdentity(before, data);
-    if (isNews || this.data !== before) for (const update of [...this.listeners, ...watchers]) update();
+    if (data !== undefined) this.data = data;
+    if (isNews) for (const update of [...this.listeners, ...watchers]) update();
   }
 }
 
 function pollOf(path) {
   if (!polls.has(path)) {
     polls.set(path, new Poll(path));
-    for (const [known, { listeners }] of polls) {
-      if (polls.size <= KEPT) break;
-      if (listeners.size === 0 && known !== path) polls.delete(known);
-    }
+    const left = [...polls.values()].filter(({ path: known, listeners }) => listeners.size === 0 && known !== path);
+    for (const poll of left.slice(0, -KEPT)) polls.delete(poll.path);
   }
   return polls.get(path);
 }
@@ -144,5 +118,3 @@ export function useOutage() {
 
 // Return {version, user, rules, …}: who the user is and may do what; null before the answer.
 export const useAbout = () => usePoll("/v1/about", 0).data;
-
-export const isAllowed = (about, rule) => about?.rules.includes(rule) ?? false;

@@ -4,7 +4,7 @@ import { Fit } from "./fit.js";
 import { join, time } from "./format.js";
 import { Changes, Moves, Services, Warnings } from "./lists.js";
 import { NodePage } from "./node.js";
-import { findProblems, Overview, praise } from "./overview.js";
+import { Overview } from "./overview.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
 import { announce, button, link, RequestForm, select, setNow } from "./widgets.js";
@@ -28,43 +28,33 @@ const LOGIN_FIELDS = [
 ];
 const THEME_KEY = "nodetracker.theme";
 const THEMES = ["system", "light", "dark"];
-const ICONS = {
-  bad: ["▲", "#b3261e"], warning: ["◆", "#b26a00"], good: ["✔", "#1a7f37"], unknown: ["–", "#4a5560"],
-};
 
-// Return the title and the view of a path, and the uuid of its node, whose view has a heading of its own.
+// Return the name and the view of a path, and the heading, which a node's view has itself.
 function findView(path) {
-  const [, uuid] = path.match(/^\/nodes\/([^/]+)$/) ?? [];
-  const [name, view, title = name] = VIEWS[path] ?? (uuid ? ["Node", NodePage] : ["Not found", NotFound]);
-  return { title, view, uuid };
+  if (path in VIEWS) return VIEWS[path];
+  return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage, ""] : ["Not found", NotFound];
 }
 
 const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`;
 
-function setIcon(level) {
-  const [sign, color] = ICONS[level];
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="${color}"/>
-    <text x="8" y="12" text-anchor="middle" font-size="11" fill="#fff">${sign}</text></svg>`;
-  document.querySelector('link[rel="icon"]').href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
-}
-
-// Say the fleet's health in the tab, and to screen readers when it changes. Return whether the
-// API asks for credentials.
-function useTab(title) {
+// Say the fleet's health in the tab, and to screen readers. Return whether the API asks for credentials.
+function useTab(name) {
   const { data, error } = usePoll("/v1/overview");
-  const problems = useMemo(() => (data ? findProblems(data) : []), [data]);
-  useMemo(() => data && setNow(data.now), [data?.now]);
-  const words = data ? join(problems.map(({ text }) => text)) || praise(data) : "";
-  const level = data && !error ? problems[0]?.level ?? "good" : "unknown";
+  const { text = "", level } = data?.health ?? {};
+  const icon = error ? "unknown" : level ?? "unknown";
+  useMemo(() => data && setNow(data.now), [data]);
   useEffect(() => {
-    document.title = join([words, title, "nodetracker"], " – ");
-  }, [words, title]);
-  useEffect(() => setIcon(level), [level]);
-  useEffect(() => announce(words), [words]);
+    document.title = join([text, name, "nodetracker"], " – ");
+  }, [text, name]);
+  useEffect(() => {
+    const shown = document.querySelector("link[rel=icon]");
+    shown.href = shown.href.replace(/[^/]*$/, `icon-${icon}.svg`);
+  }, [icon]);
+  useEffect(() => announce(text), [text]);
   return error?.status === 401;
 }
 
-function Banner({ outage: { error, answeredAt } }) {
+function banner({ error, answeredAt }) {
   const since = answeredAt ? `No answer since ${time(answeredAt).slice(11)}` : "No answer";
   const why = join([error.title !== "No answer" && error.title, error.detail], ": ");
   return html`<p class="banner" role="alert">${since}${why && ` (${why})`}; trying again.</p>`;
@@ -110,17 +100,17 @@ function ThemeSwitch() {
       // it lasts until the page is left
     }
   }, [name]);
-  return html`<span class="theme">${select("Theme", name, THEMES.map((each) => [each, each]), ({ target }) => setName(target.value))}</span>`;
+  return html`<span class="theme">${select("Theme", name, THEMES.map((each) => [each]), setName)}</span>`;
 }
 
 function App() {
   const { path } = useLocation();
-  const { title, view, uuid } = findView(path);
+  const [name, view, title = name] = findView(path);
   const outage = useOutage();
   const about = useAbout();
   const main = useRef(null);
   const isFirst = useRef(true);
-  const isLoggedOut = useTab(title);
+  const isLoggedOut = useTab(name);
   useEffect(() => {
     if (!isFirst.current) main.current.focus();
     isFirst.current = false;
@@ -132,18 +122,18 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header>
       <a class="brand" href=${hrefOf("/")}>nodetracker</a>
-      ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, [name]]) => html`
-        <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${name}</a>`)}</nav>`}
+      ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, [text]]) => html`
+        <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${text}</a>`)}</nav>`}
       <span class="user">
         ${about && html`<bdi>${about.user}</bdi>`}
         ${about?.has_session && button("Log out", logOut)}
         <${ThemeSwitch} />
       </span>
     </header>
-    ${outage && html`<${Banner} outage=${outage} />`}
+    ${outage && banner(outage)}
     <main id="main" tabindex="-1" ref=${main} class=${outage && "old"}>${isLoggedOut ? html`<${Login} />` : html`
-      ${!uuid && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
-      <${View} key=${path} view=${view} uuid=${uuid} />`}
+      ${title && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
+      <${View} key=${path} view=${view} uuid=${path.split("/")[2]} />`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;
 }

@@ -1,10 +1,7 @@
 // The address of the page: "#/nodes/UUID?sort=host" is the path /nodes/UUID with a query.
 import { useUpdates } from "./preact.js";
 
-const WRITE_DELAY_MS = 250; // browsers limit how often an address changes
-
 let current = read();
-let timer = 0;
 const listeners = new Set();
 
 function read() {
@@ -26,21 +23,15 @@ export function useLocation() {
 
 // Change parameters of this view's query ("" removes one) without a new entry in the history.
 export function setQuery(changes) {
-  clearTimeout(timer);
-  timer = setTimeout(write, WRITE_DELAY_MS);
   move({ ...current, query: filledOf({ ...current.query, page: "", ...changes }) });
-}
-
-// Write parameters that wait into the address, before the view is left.
-function write() {
-  if (!timer) return;
-  clearTimeout(timer);
-  timer = 0;
-  history.replaceState(null, "", hrefOf(current.path, current.query));
+  try {
+    history.replaceState(null, "", hrefOf(current.path, current.query));
+  } catch {
+    // browsers limit how often an address changes; the next change writes it
+  }
 }
 
 export function navigate(path) {
-  write();
   location.hash = hrefOf(path);
 }
 
@@ -49,9 +40,4 @@ function move(address) {
   for (const update of listeners) update();
 }
 
-addEventListener("click", write, true);
-addEventListener("hashchange", () => {
-  clearTimeout(timer);
-  timer = 0;
-  move(read());
-});
+addEventListener("hashchange", () => move(read()));

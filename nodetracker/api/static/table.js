@@ -4,7 +4,7 @@
 import { number, plural } from "./format.js";
 import { Component, html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
-import { bdi, button, NodeLink, nodeLink } from "./widgets.js";
+import { bdi, button, nodeLink } from "./widgets.js";
 
 const LINES = 100;
 const ORDERS = { ascending: "▲", descending: "▼" };
@@ -16,11 +16,8 @@ export const numeric = (id, title, cell = number, value = undefined) => ({ ...co
 
 export const HOST = column("host", "Host");
 
-// The column of the nodes of rows with host and nodename, and perhaps node_uuid; without nodename of hosts.
-export const NODE = column("node", "Node", (nodename, { node_uuid: uuid, host }) => {
-  if (uuid) return nodeLink(uuid, nodename);
-  return nodename ? html`<${NodeLink} host=${host} nodename=${nodename} />` : "whole host";
-}, ({ nodename }) => nodename);
+// The column of nodes; a row without nodename is about its host.
+export const NODE = column("node", "Node", (nodename, row) => (nodename ? nodeLink(row) : "whole host"), ({ nodename }) => nodename);
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
@@ -48,13 +45,12 @@ class Row extends Component {
 }
 
 function heading({ id, title, isNumeric }, sort, isFixed) {
-  if (isFixed) return html`<th scope="col" class=${isNumeric && "number"}>${title}</th>`;
   const order = { [id]: "ascending", [`-${id}`]: "descending" }[sort];
   // Amounts are sorted from the largest first.
   const next = order === "ascending" || (isNumeric && !order) ? `-${id}` : id;
   const text = html`${title}<span aria-hidden="true" class="sign">${ORDERS[order]}</span>`;
-  return html`<th scope="col" class=${isNumeric && "number"} aria-sort=${order ?? "none"}>
-    ${button(text, () => setQuery({ sort: next }), { class: "sort" })}</th>`;
+  return html`<th scope="col" class=${isNumeric && "number"} aria-sort=${isFixed ? undefined : order ?? "none"}>
+    ${isFixed ? title : button(text, () => setQuery({ sort: next }), { class: "sort" })}</th>`;
 }
 
 function pager(page, pages, count) {

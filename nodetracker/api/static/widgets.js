@@ -1,37 +1,28 @@
 // Small parts of many views: functions that return elements, and components.
-import { usePoll } from "./api.js";
 import { age, join, time } from "./format.js";
 import { html, useState, useUpdates } from "./preact.js";
-import { hrefOf, setQuery, useLocation } from "./router.js";
+import { hrefOf, setQuery } from "./router.js";
 
 const SHORT = 24; // characters of a name that is not broken
 const TICK_MS = 5000;
-const MARKS = { // of levels and other words: sign and class
-  good: "✔ good", warning: "◆ warning", bad: "▲ bad",
-  up: "● good", down: "▲ bad", unreachable: "▲ bad", disabled: "◼ quiet", maintenance: "◼ quiet", error: "▲ bad",
-  late: "◆ warning", stale: "◆ warning", "never read": "◇ warning",
-  available: "○ good", claimed: "◐ used", allocated: "● used", removed: "▲ bad",
-};
 
 export function announce(text) {
   const region = document.getElementById("live");
   if (region.textContent !== text) region.textContent = text;
 }
 
-// A name of any length and direction.
-export const bdi = (text) => html`<bdi class=${text?.length > SHORT ? "long" : "name"}>${text}</bdi>`;
+// A name of any length and direction; a long one is cut and has a title.
+export const bdi = (text) => (text?.length > SHORT ? html`<bdi class="long" title=${text}>${text}</bdi>` : html`<bdi class="name">${text}</bdi>`);
 
 export const quiet = (text) => html`<p class="quiet">${text}</p>`;
 export const link = (path, text, query) => html`<a href=${hrefOf(path, query)}>${text}</a>`;
 export const list = (items, className) => html`<ul class=${className}>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
 export const folded = (title, text) => html`<details><summary>${title}</summary>${text}</details>`;
 export const button = (text, onClick, more) => html`<button type="button" onClick=${onClick} ...${more}>${text}</button>`;
+export const legend = (signs) => list(signs, "legend"); // of [sign, text]
 
-// A word with the sign of a level, by default its own: never colour alone.
-export function mark(word, level = word) {
-  const [sign, name] = (MARKS[level] ?? " quiet").split(" ");
-  return html`<span class=${`mark ${name}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
-}
+// A word with the sign of a level, by default its own, from the style sheet: never colour alone.
+export const mark = (word, level = word) => html`<span class=${`mark is-${level.replaceAll(" ", "-")}`}>${word}</span>`;
 
 // Return what is to be said of a node: its state, and what is not as usual.
 export function wordsOf({ state, status, maintenance, freshness }) {
@@ -42,9 +33,6 @@ export function wordsOf({ state, status, maintenance, freshness }) {
 
 // The state of a node or service; lines may break between its words.
 export const states = (row) => wordsOf(row).map((word) => [mark(word), " "]);
-
-// The meaning of signs: [sign, text] each.
-export const legend = (signs) => list(signs, "legend");
 
 // An error of the API with all its reasons.
 export const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
@@ -58,17 +46,9 @@ export function answer({ data, error }, render, waiting = "Loading…") {
   return data === null ? quiet(waiting) : render(data);
 }
 
-export const nodeLink = (uuid, nodename) => link(`/nodes/${uuid}`, bdi(nodename));
-
-const uuids = new WeakMap(); // nodes of an overview -> host and nodename -> uuid
-
-// Render the nodename of a node, as a link if the overview has it.
-export function NodeLink({ host, nodename }) {
-  const nodes = usePoll("/v1/overview").data?.nodes;
-  if (nodes && !uuids.has(nodes)) uuids.set(nodes, new Map(nodes.map((node) => [`${node.host}\n${node.nodename}`, node.uuid])));
-  const uuid = uuids.get(nodes)?.get(`${host}\n${nodename}`);
-  return uuid ? nodeLink(uuid, nodename) : bdi(nodename);
-}
+// A link to a node, by its names where its uuid is not known.
+export const nodeLink = ({ node_uuid: uuid, host, nodename }) =>
+  (uuid ? link(`/nodes/${uuid}`, bdi(nodename)) : link("/node", bdi(nodename), { host, nodename }));
 
 let offset = 0; // ms by which the server's clock is ahead of the browser's
 const clocks = new Set();
@@ -93,18 +73,13 @@ function Ago({ at }) {
 // A time of the API as an age that grows.
 export const ago = (at) => (at ? html`<${Ago} at=${at} />` : "never");
 
-export const Section = ({ title, children, id = title.toLowerCase().replaceAll(" ", "-") }) => html`<section aria-labelledby=${id}>
-  <h2 id=${id}>${title}</h2>${children}
+export const section = (title, content, id = title.toLowerCase().replaceAll(" ", "-")) => html`<section aria-labelledby=${id}>
+  <h2 id=${id}>${title}</h2>${content}
 </section>`;
 
-// Render a choice of one of [value, text] pairs, or of all, that is in the address.
-export function Choice({ name, title, values, all = "all" }) {
-  const choose = ({ target }) => setQuery({ [name]: target.value, marker: "" });
-  return select(title, useLocation().query[name] ?? "", [["", all], ...values], choose);
-}
-
 export const select = (title, chosen, values, onChange) => html`<label>${title}
-  <select value=${chosen} onChange=${onChange}>${values.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select>
+  <select value=${chosen} onChange=${({ target }) => onChange(target.value)}>${values.map(([value, text = value]) => html`
+    <option value=${value}>${text}</option>`)}</select>
 </label>`;
 
 // Render fields that are in the address once the button is pressed.

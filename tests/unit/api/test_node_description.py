@@ -92,3 +92,24 @@ def test_devices_are_a_tree_by_cell_with_their_owners(api, path):
 def test_differences_are_explained_in_sentences(api, path):
     found = api.get(f"{path}/diff")["explanations"]
     assert any("db-1" in sentence and "claim abort" in sentence for sentence in found)
+
+
+def test_actions_are_those_that_the_caller_may_take(api, path):
+    found = {item["title"]: item for item in api.get(f"{path}/actions")["actions"]}
+    assert list(found) == ["Disable", "Start maintenance", "Force down", "Audit now"]
+    assert found["Disable"]["takes_reason"]
+    assert found["Force down"]["is_dangerous"]
+    disable = found["Disable"]
+    assert api.request(disable["method"], disable["path"], json=disable["body"]).status_code == 200
+    assert api.get(path)["status"] == "disabled"
+    api.rules.denied.add("nodetracker:nodes:audit")
+    titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
+    assert titles == ["Enable", "Start maintenance", "Force down"]
+
+
+def test_a_node_of_a_host_that_is_down_can_be_deleted(api, path, store):
+    (service,) = store.list_services(RICH[0])
+    api.request("PATCH", f"/v1/services/{service.uuid}", json={"forced_down": True})
+    assert api.get(path)["forced_down"]
+    titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
+    assert titles == ["Disable", "Start maintenance", "Undo force down", "Delete node"]

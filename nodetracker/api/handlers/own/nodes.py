@@ -11,10 +11,11 @@ from nodetracker.accounting.reports.drift import compare_usage
 from nodetracker.accounting.reports.drift_advice import explain_usage
 from nodetracker.accounting.reports.freshness import freshness_of
 from nodetracker.accounting.reports.hardware_rendering import render_hardware
+from nodetracker.accounting.reports.node_actions import list_actions
 from nodetracker.accounting.reports.nodes import render_node, render_node_state
 from nodetracker.accounting.reports.overview import split_capacity
 from nodetracker.accounting.reports.overview_rendering import render_amounts
-from nodetracker.accounting.reports.summary import audit_age_seconds, find_read_at
+from nodetracker.accounting.reports.summary import audit_age_seconds, find_read_at, state_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, find_node_page
 from nodetracker.api.liveness import find_outage
@@ -81,6 +82,16 @@ def describe_node(call: Call) -> Answer:
     record = read_consistently(call.store, find_node(call).node)
     amounts = {line.resource: line.use for line in list_resources(record)}
     return Answer({"amounts": render_amounts(amounts), **render_hardware(record)})
+
+
+def list_node_actions(call: Call) -> Answer:
+    """List what the caller may do to a node and its host, with its effect."""
+    page = find_node_page(call)
+    (found,) = page.items
+    down_time = call.backend.settings.service_down_time
+    state = state_of(found.service, page.now, down_time, find_outage(call, page.now))
+    actions = list_actions(found.node.uuid, state, found.service)
+    return Answer({"actions": [asdict(item) for item in actions if call.is_allowed(item.rule, {})]})
 
 
 def audit_node(call: Call) -> Answer:
