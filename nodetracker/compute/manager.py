@@ -277,6 +277,7 @@ class ComputeManager:
             self._audits.state(),
             load_average=self._read_load_average(),
             audit_interval_seconds=self._settings.audit_interval,
+            reports_devices=self._settings.policy.pci.report_in_placement,
         )
 
     def _try_audit(self, startup: bool) -> None:

@@ -71,4 +71,6 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
         stored["load_average"] = list(state.load_average)
     if state.audit_interval_seconds is not None:
         stored["audit_interval_seconds"] = state.audit_interval_seconds
+    if state.reports_devices is not None:
+        stored["reports_devices"] = state.reports_devices
     return stored

@@ -189,6 +189,8 @@ class AuditState:
             heartbeats may only mean that the agent is cut off from it.
         load_average: of the agent's machine over 1, 5 and 15 minutes; None = unknown.
         audit_interval_seconds: None = audits run only on demand.
+        reports_devices: its PCI devices are to have providers in placement; None
+            for processes without any.
     """
 
     age_seconds: float | None = None
@@ -196,3 +198,4 @@ class AuditState:
     by_broker: bool = False
     load_average: LoadAverage | None = None
     audit_interval_seconds: float | None = None
+    reports_devices: bool | None = None

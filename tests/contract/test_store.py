@@ -893,6 +893,7 @@ class TestHeartbeat:
             {"nöde": {"age_seconds": None, "error": "no answer"}},
             load_average=(0.25, 1.5, 12.0),
             audit_interval_seconds=60.0,
+            reports_devices=True,
         )
         store.report_state(agent, 1, state)
         (service,) = store.list_services()
@@ -906,6 +907,7 @@ class TestHeartbeat:
             "nodes": {"nöde": {"age_seconds": None, "error": "no answer"}},
             "load_average": [0.25, 1.5, 12.0],
             "audit_interval_seconds": 60.0,
+            "reports_devices": True,
         }
 
     def test_the_count_must_rise(self, store: Store) -> None:

@@ -44,12 +44,17 @@ class PlacementCommand(StoreCommand):
             yield read_consistently(self.store, node)
 
     def describe(self, record: NodeRecord) -> ProviderTree:
-        """Describe what placement should have of a node."""
+        """Describe what placement should have of a node, as its agent does.
+
+        This machine's ``[pci] report_in_placement`` counts only for hosts whose
+        agent has not reported its own yet.
+        """
         service = find_agent(self.store, record.host)
-        admin = AdminState()
+        admin, reports_devices = AdminState(), self.app.conf.pci.report_in_placement
         if service is not None:
             admin = AdminState(service.disabled, service.maintenance)
-        return describe_tree(record, admin.is_excluded, self.app.conf.pci.report_in_placement)
+            reports_devices = service.last_audit.get("reports_devices", reports_devices)
+        return describe_tree(record, admin.is_excluded, reports_devices)
 
     def read(self, provider: str) -> PlacedTree:
         """Read what placement has of a node."""

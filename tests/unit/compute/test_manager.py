@@ -16,7 +16,7 @@ from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import DriverCapability
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_incarnation, take_service
@@ -199,17 +199,21 @@ def test_the_heartbeat_contains_the_age_of_the_audit_and_of_nodes_that_are_not_f
     assert "boom" in managed.service().last_audit["nodes"]["n2"]["error"]
 
 
-def test_the_heartbeat_contains_the_machine_s_load_and_the_interval_of_audits(managed):
+def test_the_heartbeat_contains_the_machine_s_load_and_the_agent_s_settings(managed):
     managed.load_average = (0.2, 0.12, 0.14)
     managed.manager.pre_start_hook()
     carried = managed.service().last_audit
     assert carried["load_average"] == [0.2, 0.12, 0.14]
     assert carried["audit_interval_seconds"] == 60
+    assert carried["reports_devices"] is False
     managed.load_average = None
-    settings = AgentSettings(host=HOST, state_path="", policy=Policy(), audit_interval=None)
+    policy = Policy(pci=PciPolicy(report_in_placement=True))
+    settings = AgentSettings(host=HOST, state_path="", policy=policy, audit_interval=None)
     managed.manager.reconfigure(settings)
     managed.manager.report_state()
-    assert managed.service().last_audit.keys() == {"age_seconds", "nodes"}
+    carried = managed.service().last_audit
+    assert carried.keys() == {"age_seconds", "nodes", "reports_devices"}
+    assert carried["reports_devices"] is True
 
 
 def test_the_report_count_keeps_rising(managed):
