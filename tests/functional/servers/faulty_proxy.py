@@ -26,7 +26,7 @@ class FaultyProxy:
         requests: (method, path) of each request, those with faults included.
         fault: returns the fault of a request by its method and path, None = it
             is forwarded; called before that. May wait, so that a request is late.
-        after: called after a request was carried out, before it is answered.
+        after: called after a request was carried out, not refused, before it is answered.
     """
 
     def __init__(self, port: int) -> None:
@@ -64,7 +64,8 @@ class FaultyProxy:
         fault = self.fault(method, path)
         if fault is None or fault == "lost":
             status, document, kind = _forward(handler, port, body)
-            self.after(method, path)
+            if status < 400:
+                self.after(method, path)
             if fault is None:
                 return _answer(handler, status, document, kind)
         handler.close_connection = True
