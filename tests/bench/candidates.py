@@ -3,11 +3,16 @@
 `python -m tests.bench.candidates [--database mariadb postgresql sqlite] [--nodes 100 1000 10000]`:
 each database is a server of its own with 128 MiB of buffers, the default of
 MariaDB and PostgreSQL. All nodes are equal, each with ten workloads.
+
+`--compare CHECKOUT` lets the bench of another version measure each fleet as
+well, on a server of its own, directly after this version.
 """
 
 import argparse
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +39,7 @@ SQLITE_NODES = 1000
 """Larger fleets do not use SQLite."""
 
 COLUMNS = (
-    "database", "nodes", "select, ms", "its statements", "claims/s, one client",
+    "code", "database", "nodes", "select, ms", "its statements", "claims/s, one client",
     "statements of a claim", "slowest, ms", f"claims/s, {CLIENTS} clients", "slowest, ms",
     "nodes used", "most on one", "RSS, MiB", "load before",
 )  # fmt: skip
@@ -68,13 +73,33 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="length of each series of claims"
     )
+    parser.add_argument("--compare", type=Path, metavar="CHECKOUT")
     arguments = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS), flush=True)
     for name in arguments.database:
         limit = SQLITE_NODES if name == "sqlite" else None
         sizes = [n for n in sorted(arguments.nodes) if limit is None or n <= limit]
         for costs in measure(name, sizes, arguments.seconds):
-            print(render(costs), flush=True)
+            print(f"| this {render(costs)}", flush=True)
+            if arguments.compare is not None:
+                line = measure_other(arguments.compare, name, costs.nodes, arguments.seconds)
+                print(f"| {arguments.compare.name} {line}", flush=True)
+
+
+def measure_other(checkout: Path, name: str, nodes: int, seconds: float) -> str:
+    """Return the line that the bench of another version prints for a fleet, or why it fails."""
+    sizes = [f"--database={name}", f"--nodes={nodes}", f"--seconds={seconds}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.candidates", *sizes],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout.absolute())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = [line for line in done.stdout.splitlines() if f"| {name} |" in line]
+    failure = (done.stderr.splitlines() or [""])[-1]
+    return rows[-1].removeprefix("| this ") if rows else f"| {name} | {nodes} | {failure} |"
 
 
 def measure(name: str, sizes: Sequence[int], seconds: float) -> Iterator[Costs]:
