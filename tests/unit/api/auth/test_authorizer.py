@@ -1,9 +1,10 @@
+import itertools
 import os
 
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
+from nodetracker.api.auth.authorizer import RELOAD_SECONDS, PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity, RequestContext
 from nodetracker.errors import ConfigError
 
@@ -33,7 +34,12 @@ def conf(tmp_path):
 
 @pytest.fixture
 def authorizer(conf):
-    return PolicyAuthorizer(make_enforcer(conf))
+    return make_authorizer(conf)
+
+
+def make_authorizer(conf):
+    """Return one that reads changed files for each decision."""
+    return PolicyAuthorizer(make_enforcer(conf), itertools.count(0, RELOAD_SECONDS).__next__)
 
 
 def find_allowed(authorizer, rule, target=None):
@@ -107,9 +113,23 @@ def test_a_policy_file_overrides_rules_and_is_read_again(conf, tmp_path):
     path = tmp_path / "policy.yaml"
     path.write_text('"nodetracker:nodes:list": "role:member"\n')
     os.utime(path, (1, 1))
-    authorizer = PolicyAuthorizer(make_enforcer(conf))
+    authorizer = make_authorizer(conf)
     assert find_allowed(authorizer, "nodetracker:nodes:list") == {"admin", "member", "unscoped"}
     path.write_text('"nodetracker:nodes:list": "role:service"\n')
+    assert find_allowed(authorizer, "nodetracker:nodes:list") == {"service"}
+
+
+def test_files_are_read_and_decisions_made_once_a_second(conf, tmp_path):
+    now = 0.0
+    path = tmp_path / "policy.yaml"
+    path.write_text('"nodetracker:nodes:list": "role:member"\n')
+    os.utime(path, (1, 1))
+    authorizer = PolicyAuthorizer(make_enforcer(conf), lambda: now)
+    assert "member" in find_allowed(authorizer, "nodetracker:nodes:list")
+    path.write_text('"nodetracker:nodes:list": "role:service"\n')
+    now = 0.9
+    assert "member" in find_allowed(authorizer, "nodetracker:nodes:list")
+    now = 1.0
     assert find_allowed(authorizer, "nodetracker:nodes:list") == {"service"}
 
 
@@ -120,7 +140,7 @@ def test_a_policy_file_that_becomes_invalid_is_logged_and_changes_nothing(
     path = tmp_path / "policy.yaml"
     path.write_text('"nodetracker:nodes:list": "role:member"\n')
     os.utime(path, (1, 1))
-    authorizer = PolicyAuthorizer(make_enforcer(conf))
+    authorizer = make_authorizer(conf)
     path.write_text(text, "latin-1")
     assert find_allowed(authorizer, "nodetracker:nodes:list") == {"admin", "member", "unscoped"}
     assert find_allowed(authorizer, "nodetracker:nodes:delete") == {"admin"}
@@ -129,7 +149,7 @@ def test_a_policy_file_that_becomes_invalid_is_logged_and_changes_nothing(
 
 def test_an_invalid_file_in_the_directory_of_policies_changes_nothing(conf, tmp_path):
     (tmp_path / "policy.yaml").write_text('"nodetracker:nodes:list": "role:member"\n')
-    authorizer = PolicyAuthorizer(make_enforcer(conf))
+    authorizer = make_authorizer(conf)
     (tmp_path / "policy.d").mkdir()
     (tmp_path / "policy.d" / "more.yaml").write_text("- x")
     assert find_allowed(authorizer, "nodetracker:nodes:list") == {"admin", "member", "unscoped"}
