@@ -193,8 +193,8 @@ class FieldTable(TableFormat, SingleFormatter):
         Screen(stdout, terminal).show(lines)
 
 
-class ValueFormat(ValueFormatter):
-    """Values only: complex ones as JSON, null as nothing."""
+class _MachineValues:
+    """Mixin of formats for programs: complex values are JSON, and null is empty."""
 
     def emit_list(
         self,
@@ -203,8 +203,9 @@ class ValueFormat(ValueFormatter):
         stdout: TextIO,
         parsed_args: argparse.Namespace,
     ) -> None:
-        """Write a line for each row."""
-        super().emit_list(column_names, map(_machine_row, data), stdout, parsed_args)
+        """Write the rows of a list."""
+        rows = map(self.encode_row, data)
+        super().emit_list(column_names, rows, stdout, parsed_args)  # type: ignore[misc]
 
     def emit_one(
         self,
@@ -213,40 +214,31 @@ class ValueFormat(ValueFormatter):
         stdout: TextIO,
         parsed_args: argparse.Namespace,
     ) -> None:
-        """Write a line for each value."""
-        super().emit_one(column_names, _machine_row(data), stdout, parsed_args)
+        """Write the values of one object."""
+        row = self.encode_row(data)
+        super().emit_one(column_names, row, stdout, parsed_args)  # type: ignore[misc]
+
+    def encode_row(self, row: Iterable[Any]) -> list[Any]:
+        """Return values of which complex ones are JSON, and None is ""."""
+        values = (v.machine_readable() if isinstance(v, FormattableColumn) else v for v in row)
+        return ["" if value is None else _encode(value) for value in values]
 
 
-class CsvFormat(CSVLister):
-    """Comma-separated values: complex ones as JSON, null as nothing."""
-
-    def emit_list(
-        self,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
-    ) -> None:
-        """Write the header and a line for each row."""
-        super().emit_list(column_names, map(_machine_row, data), stdout, parsed_args)
+class ValueFormat(_MachineValues, ValueFormatter):
+    """A line for each row of a list, or for each value of an object."""
 
 
-class ShellFormat(ShellFormatter):
-    """Assignments of a shell: complex values as JSON, null as nothing; nothing is expanded."""
+class CsvFormat(_MachineValues, CSVLister):
+    """Comma-separated values, below a header."""
 
-    def emit_one(
-        self,
-        column_names: Sequence[str],
-        data: Sequence[Any],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
-    ) -> None:
-        """Write an assignment for each value."""
-        values = [
-            value.translate(_SHELL_SPECIAL) if isinstance(value, str) else value
-            for value in _machine_row(data)
-        ]
-        super().emit_one(column_names, values, stdout, parsed_args)
+
+class ShellFormat(_MachineValues, ShellFormatter):
+    """Assignments of a shell, in which nothing is expanded."""
+
+    def encode_row(self, row: Iterable[Any]) -> list[Any]:
+        """Escape what a shell expands between double quotes."""
+        values = super().encode_row(row)
+        return [v.translate(_SHELL_SPECIAL) if isinstance(v, str) else v for v in values]
 
 
 def _human_value(value: Any) -> Any:
@@ -254,12 +246,6 @@ def _human_value(value: Any) -> Any:
     if isinstance(value, Lines):
         return value.lines
     return value.human_readable() if isinstance(value, FormattableColumn) else value
-
-
-def _machine_row(row: Iterable[Any]) -> list[Any]:
-    """Return values of which complex ones are JSON, and None is ""."""
-    values = (v.machine_readable() if isinstance(v, FormattableColumn) else v for v in row)
-    return ["" if value is None else _encode(value) for value in values]
 
 
 def _encode(value: Any) -> Any:
