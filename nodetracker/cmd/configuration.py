@@ -1,13 +1,18 @@
 """Read a program's configuration from its files and the command line."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from importlib.metadata import version
 from pathlib import Path
 
 from oslo_config import cfg
 
+from nodetracker.cmd.help_text import fail_usage
 from nodetracker.conf.opts import register_options
+from nodetracker.daemon import EXIT_USAGE
 from nodetracker.errors import ConfigError
 
 PROJECT = "nodetracker"
@@ -35,20 +40,24 @@ def load_configuration(
 
     Raises:
         ConfigError: a file is missing or cannot be parsed; the message names it.
+        SystemExit: the command line is invalid, or ``--help`` was printed.
     """
     register(conf)
     if default_files is None:
         description = f"{description} {_OPTIONS_HINT}"
     try:
-        conf(
-            list(arguments),
-            project=PROJECT,
-            prog=program,
-            version=version(PROJECT),
-            description=description,
-            default_config_files=None if default_files is None else [str(f) for f in default_files],
-            default_config_dirs=None if default_files is None else [],
-        )
+        with _short_usage_errors(program):
+            conf(
+                list(arguments),
+                project=PROJECT,
+                prog=program,
+                version=version(PROJECT),
+                description=description,
+                default_config_files=None
+                if default_files is None
+                else [str(path) for path in default_files],
+                default_config_dirs=None if default_files is None else [],
+            )
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except (OSError, UnicodeError) as error:  # not handled by the library
@@ -57,6 +66,21 @@ def load_configuration(
     for directory in conf.config_dir or ():
         if not Path(directory).is_dir():  # the library ignores it
             raise ConfigError(f"--config-dir {directory}: is not a directory")
+
+
+@contextmanager
+def _short_usage_errors(program: str) -> Iterator[None]:
+    """Print usage errors as one line; the library's own parser lists all options first."""
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            yield
+    except SystemExit as end:
+        _, is_error, message = printed.getvalue().partition(f"{program}: error: ")
+        if end.code == EXIT_USAGE and is_error:
+            fail_usage(program, message.strip())
+        raise
+    sys.stderr.write(printed.getvalue())
 
 
 def _list_files(

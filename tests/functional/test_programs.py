@@ -371,11 +371,15 @@ class TestErrors:
         if code == 1:
             assert len(errors(done)[1]) == 1
 
-    @pytest.mark.parametrize("program", ["nodetracker-compute", "nodetracker-standalone"])
-    def test_of_an_unknown_option(self, programs, program):
+    @pytest.mark.parametrize("name", ["api", "compute", "conductor", "manage", "standalone"])
+    def test_of_an_unknown_option_is_one_line(self, programs, name):
+        program = f"nodetracker-{name}"
         done = programs.run(program, "--no-such-option")
         assert done.returncode == 2
-        assert "--no-such-option" in done.stderr
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"{program}: ")
+        assert "--no-such-option" in line
+        assert line.endswith(f"(see {program} --help)")
 
     @pytest.mark.parametrize(
         ("options", "text"),
