@@ -1,20 +1,20 @@
 """Start and end programs: set up logging, run an agent, turn errors into exit codes."""
 
 import configparser
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from logging import shutdown
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from oslo_config import cfg
-from oslo_log import log as logging
+from oslo_log import log as oslo_log
 
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
-from nodetracker.cmd.screen.text import make_safe, render_error
+from nodetracker.cmd.screen.text import SafeFormatter, make_safe, render_error
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
@@ -24,15 +24,18 @@ if TYPE_CHECKING:  # imported late: not every program is an agent
 
 
 def start_logging(conf: cfg.ConfigOpts) -> None:
-    """Set up logging as configured.
+    """Set up logging as configured; lines for a terminal are made safe.
 
     Raises:
         ConfigError: the log cannot be written.
     """
     try:
-        logging.setup(conf, PROJECT)
-    except (OSError, cfg.Error, logging.LogConfigError) as error:
+        oslo_log.setup(conf, PROJECT)
+    except (OSError, cfg.Error, oslo_log.LogConfigError) as error:
         raise ConfigError(f"logging cannot be set up: {error}") from error
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream.isatty():
+            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
 
 
 Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
@@ -148,7 +151,7 @@ def exit_code_of(error: BaseException | None) -> int:
 
 def leave(code: int) -> int:
     """End the process immediately, even if a hung call's thread still runs."""
-    shutdown()
+    logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -5,6 +5,7 @@ which such text could move the cursor, color the rest of the screen, forge lines
 reverse their order are shown as ``\x1b``.
 """
 
+import copy
 import logging
 import re
 from typing import IO, TextIO
@@ -69,6 +70,20 @@ def cut_text(text: str, width: int, has_unicode: bool = True) -> str:
     from rich.cells import set_cell_size
 
     return (set_cell_size(text, room).rstrip() + ellipsis)[:width]
+
+
+def cut_middle(text: str, width: int, has_unicode: bool = True) -> str:
+    """Return a text that takes at most `width` cells, cut in its middle.
+
+    >>> cut_middle("rack-02-node-0040", 11), cut_middle("short", 11)
+    ('rack-…-0040', 'short')
+    """
+    if width_of(text) <= width:
+        return text
+    room = max(2, width - (1 if has_unicode else 3))
+    tail = _head(text[::-1], room // 2)[::-1]
+    head = _head(text, room - width_of(tail))
+    return f"{head}{'…' if has_unicode else '...'}{tail}"
 
 
 def pad_text(text: str, width: int, is_right: bool = False) -> str:
@@ -139,6 +154,25 @@ def unwrap(stream: IO[str]) -> IO[str]:
 def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats a record as another formatter does, safe to print and with its message on one line.
+
+    The lines of a traceback, and the color that a handler chose, are kept.
+    """
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record, which other handlers get unchanged."""
+        shown = copy.copy(record)
+        shown.msg, shown.args = safe_text(record.getMessage()), None
+        text = safe_lines(self._formatter.format(shown))
+        color = getattr(shown, "color", "")
+        return text.replace(safe_lines(color), color) if color else text
 
 
 class ErrorFormatter(logging.Formatter):

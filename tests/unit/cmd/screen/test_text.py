@@ -1,10 +1,12 @@
 """What is printed is safe, and takes as many cells as it is thought to."""
 
 import io
+import logging
 
 import pytest
 
 from nodetracker.cmd.screen.text import (
+    SafeFormatter,
     SafeStream,
     cut_text,
     make_safe,
@@ -68,3 +70,13 @@ def test_text_for_a_terminal_is_made_safe_and_other_text_is_not_changed():
     assert terminal.getvalue() == "host \\x1b]0;x\\x07\n"
     assert file.getvalue() == "host \x1b]0;x\x07\n"
     assert SafeStream(terminal).isatty()
+
+
+def test_a_log_line_is_made_safe_and_keeps_its_color_and_its_traceback():
+    formatter = SafeFormatter(logging.Formatter("%(color)s%(message)s"))
+    values = {"msg": "guest %s", "args": ("a\x1b[2J\nb",), "color": "\x1b[1m"}
+    record = logging.makeLogRecord(values)
+    assert formatter.format(record) == "\x1b[1mguest a\\x1b[2J\\x0ab"
+    assert record.getMessage() == "guest a\x1b[2J\nb"  # for other handlers
+    record.exc_text = "Traceback\n  x\x1b[2J"
+    assert formatter.format(record).endswith("\nTraceback\n  x\\x1b[2J")
