@@ -13,14 +13,13 @@ from nodetracker.cmd.screen.lines import (
     Line,
     Piece,
     Style,
-    cut_line,
     line_width,
     make_line,
     pad_line,
 )
 from nodetracker.cmd.screen.states import draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.text import cut_middle, safe_text
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 
 TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
@@ -29,11 +28,13 @@ TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
 _SMALL = (VCPU, MEMORY, DISK)
 _SMALL_WIDTHS = (3, 10)
 _ENDS = ("GUESTS", "READ")
-_PERCENT = 6
+_PERCENT = 6  # with the blank before it
+_NARROW_PERCENT = 5
 _PROBLEM = 28
+_LEAST_PROBLEM = 12
 _WITH_AGES = 100
-_LEAST_NAME = 24
-_LEAST_NARROW = 15  # of all names on a narrow terminal
+_LEAST_NAME = 20  # bars are left out rather than to cut names below this
+_FEWEST = 9
 _GAP = Piece("  ")
 
 
@@ -78,7 +79,7 @@ def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -
         max(map(line_width, problems)),
         terminal.width,
     )
-    bars = [TITLES[resource].upper().ljust(layout.bar + _PERCENT) for resource in _SMALL]
+    bars = [TITLES[resource].upper().ljust(layout.bar + layout.percent) for resource in _SMALL]
     header = [
         *(title.ljust(width) for title, width in zip(titles, layout.starts, strict=True)),
         *bars,
@@ -88,9 +89,9 @@ def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -
     for line, start, end, problem in zip(nodes, starts, ends, problems, strict=True):
         pieces: list[Piece] = []
         for cell, width in zip(start, layout.starts, strict=True):
-            pieces += (*pad_line(cut_line(cell, width, terminal.has_unicode), width), _GAP)
+            pieces += (*pad_line(_cut_name(cell, width, terminal), width), _GAP)
         for resource in _SMALL:
-            pieces += (*_draw_small(line.amounts, resource, layout.bar, terminal), _GAP)
+            pieces += (*_draw_small(line.amounts, resource, layout, terminal), _GAP)
         for cell, width in zip(end, layout.ends, strict=True):
             pieces += (*pad_line(cell, width, is_right=True), _GAP)
         lines.append((*pieces, *problem))
@@ -99,32 +100,45 @@ def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -
 
 @dataclass(frozen=True, slots=True)
 class _NodeLayout:
-    """Widths of the columns of nodes: those before the bars, a bar, those after."""
+    """Widths of the columns of nodes: those before the bars, a bar, its percentage, those after.
+
+    Attributes:
+        bar: 0 = without bars.
+    """
 
     starts: tuple[int, ...]
     bar: int
+    percent: int
     ends: tuple[int, ...]
 
 
 def _fit_nodes(
     starts: Sequence[int], ends: Sequence[int], problem: int, available: int
 ) -> _NodeLayout:
-    """Return widths that fit: bars get narrower first, then names, at last the problem is cut.
+    """Return widths that fit: bars get narrower first, then the problem, then bars are left out.
+
+    At last names are cut.
 
     Args:
         starts: needed by the state and the names.
         problem: needed by the longest problem.
     """
     gaps = 2 * (len(starts) + len(ends) + len(_SMALL))
-    wanted = min(_PROBLEM, problem)
-    room = available - gaps - sum(ends) - len(_SMALL) * _PERCENT - wanted
+    rest = available - gaps - sum(ends) - starts[0]
     least, most = _SMALL_WIDTHS
-    bar = max(least, min(most, (room - sum(starts)) // len(_SMALL)))
     names = list(starts[1:])
-    least = _LEAST_NAME * len(names) if available >= _WITH_AGES else _LEAST_NARROW
-    while sum(names) > max(room - starts[0] - len(_SMALL) * bar, least):
+    wanted = min(_PROBLEM, problem)
+    percent = _PERCENT if available >= _WITH_AGES else _NARROW_PERCENT
+    bar = min(most, (rest - sum(names) - wanted) // len(_SMALL) - percent)
+    needed = sum(min(name, _LEAST_NAME) for name in names)
+    cut = wanted - min(_LEAST_PROBLEM, wanted)
+    if bar < least:
+        has_room = needed <= rest - len(_SMALL) * (least + percent) - wanted + cut
+        bar, percent = (least, percent) if has_room else (0, _PERCENT)
+    room = rest - len(_SMALL) * (bar + percent) - wanted
+    while sum(names) > max(room, min(needed, room + cut), _FEWEST * len(names)):
         names[names.index(max(names))] -= 1
-    return _NodeLayout((starts[0], *names), bar, tuple(ends))
+    return _NodeLayout((starts[0], *names), bar, percent, tuple(ends))
 
 
 def _widest(title: str, cells: Iterable[Line]) -> int:
@@ -141,6 +155,15 @@ def _draw_start(line: NodeLine, has_names: bool, terminal: Terminal) -> list[Lin
     ]
 
 
+def _cut_name(cell: Line, width: int, terminal: Terminal) -> Line:
+    """Cut a name in its middle, as names of one rack differ at their ends."""
+    if line_width(cell) <= width:
+        return cell
+    return tuple(
+        Piece(cut_middle(text, width, terminal.has_unicode), style) for text, style in cell
+    )
+
+
 def _draw_end(line: NodeLine) -> list[Line]:
     """Return the cells of the number of guests and the age of the reading."""
     return [
@@ -149,13 +172,15 @@ def _draw_end(line: NodeLine) -> list[Line]:
     ]
 
 
-def _draw_small(amounts: Amounts, resource: str, width: int, terminal: Terminal) -> Line:
+def _draw_small(amounts: Amounts, resource: str, layout: _NodeLayout, terminal: Terminal) -> Line:
     """Return a small bar with its percentage."""
     use = amounts.get(resource, ResourceUse())
     used = use.total - use.free
     style = Style.BAD if used > use.limit else Style.PLAIN
-    bar = draw_bar(use, width, 0, terminal)
-    return (*bar, Piece(f"{render_percent(used, use.total):>{_PERCENT}}", style))
+    share = render_percent(used, use.total)
+    text = share if layout.percent == _PERCENT else share.replace(" ", "")
+    bar = draw_bar(use, layout.bar, 0, terminal)
+    return (*bar, Piece(text.rjust(layout.percent), style))
 
 
 def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:

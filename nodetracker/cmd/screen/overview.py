@@ -128,7 +128,9 @@ def _draw_parts(use: ResourceUse, render: Callable[[float], str], terminal: Term
 
 
 def _render_amount(resource: str, parts: float) -> str:
-    """Return an amount with its unit."""
+    """Return an amount with its unit; nothing needs none."""
+    if not parts:
+        return "0"
     if resource in (MEMORY, DISK):
         return render_mib(parts)
     return render_plain(round(parts / PARTS[resource], 1))
