@@ -9,7 +9,13 @@ from nodetracker.cpuset import CpuSet
 from nodetracker.errors import HostDataError
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.problems import Partial, Problems
-from nodetracker.host.roots import Roots, list_directory, parse_integer, read_optional_text
+from nodetracker.host.roots import (
+    Roots,
+    list_directory,
+    parse_integer,
+    read_label,
+    read_optional_text,
+)
 from nodetracker.model.host import CpuCache
 
 _CPU_DIRECTORY = re.compile(r"cpu([0-9]{1,5})")
@@ -17,6 +23,26 @@ _INDEX = re.compile(r"index[0-9]{1,2}")
 _SIZE = re.compile(r"([0-9]{1,9})K")
 _FILES = ("level", "type", "size")
 _KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
+
+
+class CacheReader:
+    """Reads caches again only when other CPUs are online, as those of a running kernel stay.
+
+    Reading those of 128 CPUs takes 2,500 files. A reading with problems is not kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Path, str], Partial[tuple[CpuCache, ...]]] | None = None
+
+    def read(self, roots: Roots) -> Partial[tuple[CpuCache, ...]]:
+        """Return the caches of online CPUs; see `read_caches`."""
+        online = read_label(roots.sysfs / "devices/system/cpu/online")
+        key, kept = (roots.sysfs, online), self._kept
+        if kept is not None and kept[0] == key:
+            return kept[1]
+        found = read_caches(roots)
+        self._kept = None if found.problems or not online else (key, found)
+        return found
 
 
 def read_caches(roots: Roots) -> Partial[tuple[CpuCache, ...]]:

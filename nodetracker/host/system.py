@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from nodetracker.errors import HostDataError
-from nodetracker.host.cache import read_caches
+from nodetracker.host.cache import CacheReader
 from nodetracker.host.nic import read_nics
 from nodetracker.host.problems import Problems
 from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text, read_text
@@ -102,11 +102,14 @@ def parse_kernel_release(text: str) -> str:
     return match[1] if match else ""
 
 
-def read_system_info(roots: Roots) -> SystemInfo:
+def read_system_info(roots: Roots, caches: CacheReader | None = None) -> SystemInfo:
     """Return the machine's identity and system software.
 
     Unknown names are "": a captured machine has few of these files, and only
     root can read the firmware's serial numbers.
+
+    Args:
+        caches: remembers those of the CPUs; None = they are read.
     """
     problems = Problems(roots.procfs / "sys/kernel")
     kernel = roots.procfs / "sys/kernel"
@@ -118,7 +121,7 @@ def read_system_info(roots: Roots) -> SystemInfo:
     product = _read_dmi(roots, "product_name")
     if not product:
         product = read_label(roots.procfs / "device-tree/model")
-    nics, caches = read_nics(roots), read_caches(roots)
+    nics, found = read_nics(roots), (caches or CacheReader()).read(roots)
     return SystemInfo(
         hostname=hostname,
         os_type="linux",
@@ -138,8 +141,8 @@ def read_system_info(roots: Roots) -> SystemInfo:
         uuid=_read_dmi(roots, "product_uuid").lower(),
         firmware_version=_read_dmi(roots, "bios_version"),
         nics=nics.value,
-        caches=caches.value,
-        problems=(*problems.list_all(), *nics.problems, *caches.problems),
+        caches=found.value,
+        problems=(*problems.list_all(), *nics.problems, *found.problems),
     )
 
 

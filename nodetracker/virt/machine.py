@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nodetracker.errors import HostDataError
+from nodetracker.host.cache import CacheReader
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
@@ -60,9 +61,12 @@ class MachineProbes:
         nodename: node name of the machine.
         roots: directories of its files.
         probes: runs the probes.
+        caches: of the driver, which remembers those of the CPUs.
     """
 
-    def __init__(self, nodename: str, roots: Roots, probes: ProbeRunner) -> None:
+    def __init__(
+        self, nodename: str, roots: Roots, probes: ProbeRunner, caches: CacheReader
+    ) -> None:
         self._nodename = nodename
         self._roots = roots
         self._probes = probes
@@ -83,7 +87,7 @@ class MachineProbes:
             self._key(f"{self._sys}/class/mdev_bus", "mdev_types"), lambda: read_mdev_types(roots)
         )
         self._system = probes.start(
-            self._key(f"{self._proc}/sys/kernel", "system"), lambda: read_system_info(roots)
+            self._key(f"{self._proc}/sys/kernel", "system"), lambda: read_system_info(roots, caches)
         )
 
     def start_storage(self, path: Path) -> Pending[StorageInfo]:

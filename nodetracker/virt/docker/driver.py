@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nodetracker.errors import HostDataError
+from nodetracker.host.cache import CacheReader
 from nodetracker.host.filesystem import read_mount
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.event import EventKind, NodeEvent
@@ -60,6 +61,7 @@ class DockerDriver:
         self._roots = environment.roots
         self._probes = environment.probes
         self._power = environment.power
+        self._caches = CacheReader()
         self._client = client
         self._source = client.source
         self._image_share = reserve_disk_for_image
@@ -111,7 +113,7 @@ class DockerDriver:
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read the facts of the machine and the engine and its containers, in separate probes."""
-        machine_probes = MachineProbes(self._host, self._roots, self._probes)
+        machine_probes = MachineProbes(self._host, self._roots, self._probes, self._caches)
         pending_report = self._probes.start(self._key("engine"), self._read_engine)
         pending_listing = self._probes.start(self._key("containers"), self._read_containers)
         report = pending_report.fact()

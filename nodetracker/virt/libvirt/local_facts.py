@@ -1,10 +1,11 @@
 """Read the facts of a local hypervisor's node that are this machine's own files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nodetracker.errors import DriverUnavailableError
+from nodetracker.host.cache import CacheReader
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.pci import read_pci_devices
 from nodetracker.host.system import read_system_info
@@ -30,6 +31,7 @@ class LocalFacts:
 
     environment: DriverEnvironment
     settings: LibvirtSettings
+    caches: CacheReader = field(default_factory=CacheReader)
 
     @property
     def has_storage(self) -> bool:
@@ -40,7 +42,7 @@ class LocalFacts:
         """Start to read the system's names and boot."""
         roots = self.environment.roots
         key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
-        return self.environment.probes.start(key, lambda: read_system_info(roots))
+        return self.environment.probes.start(key, lambda: read_system_info(roots, self.caches))
 
     def probe_storage(self, nodename: str, disks: Sequence[GuestDisk]) -> Fact[NodeStorage]:
         """Return the filesystem of guests' disks."""

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from nodetracker.errors import DriverFeatureError
+from nodetracker.host.cache import CacheReader
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
@@ -24,6 +25,7 @@ class LocalDriver:
         self._instances_path = Path(environment.instances_path)
         self._probes = environment.probes
         self._power = environment.power
+        self._caches = CacheReader()
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
@@ -43,7 +45,7 @@ class LocalDriver:
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read all facts in parallel, each with a separate probe."""
-        probes = MachineProbes(self._host, self._roots, self._probes)
+        probes = MachineProbes(self._host, self._roots, self._probes, self._caches)
         storage = probes.start_storage(self._instances_path)
         machine = probes.facts()
         return HostSnapshot(

@@ -13,6 +13,7 @@ from host_tree import MakeRoots
 from nodetracker.errors import HostDataError, NotFoundError, RefusedError
 from nodetracker.host import roots as host_roots
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
+from nodetracker.host.cache import CacheReader
 from nodetracker.host.capture import Capture, capture_machine
 from nodetracker.host.disk import read_disks
 from nodetracker.host.memory import read_memory_info
@@ -41,7 +42,7 @@ def capture(roots: Roots, folder: Path) -> Roots:
 
 def read_facts(roots: Roots) -> dict[str, Any]:
     """Return all facts that drivers read from a machine's files: name -> (value, error)."""
-    facts = MachineProbes("node-1", roots, ProbeRunner(30)).facts()
+    facts = MachineProbes("node-1", roots, ProbeRunner(30), CacheReader()).facts()
     read: dict[str, Any] = {"netdevs": facts.netdevs, "mdev_types": facts.mdev_types}
     for name in ("cpu", "memory", "numa", "pci", "gpus", "system"):
         fact = getattr(facts, name)

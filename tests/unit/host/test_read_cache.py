@@ -3,7 +3,7 @@
 import pytest
 from host_tree import MakeRoots
 
-from nodetracker.host.cache import read_caches
+from nodetracker.host.cache import CacheReader, read_caches
 from nodetracker.model.host import CpuCache
 
 BASE = "sys/devices/system/cpu"
@@ -74,3 +74,21 @@ def test_a_cache_that_is_not_described_is_left_out(make_roots: MakeRoots, name: 
     del files[f"{BASE}/cpu0/cache/index0/{name}"]
     found = read_caches(make_roots(files))
     assert (found.value, found.problems) == ((), ())
+
+
+def test_caches_are_read_again_when_other_cpus_are_online(make_roots: MakeRoots) -> None:
+    roots = make_roots({f"{BASE}/online": "0\n", **files_of(0, 0, "0")})
+    reader = CacheReader()
+    assert reader.read(roots).value == (CpuCache(1, "data", 32, 1),)
+    make_roots(files_of(1, 0, "1"))
+    assert reader.read(roots).value == (CpuCache(1, "data", 32, 1),)
+    make_roots({f"{BASE}/online": "0-1\n"})
+    assert reader.read(roots).value == (CpuCache(1, "data", 32, 2),)
+
+
+def test_caches_with_a_problem_are_read_each_time(make_roots: MakeRoots) -> None:
+    roots = make_roots({f"{BASE}/online": "0\n", **files_of(0, 0, "0", size="x")})
+    reader = CacheReader()
+    assert reader.read(roots).problems
+    make_roots({f"{BASE}/cpu0/cache/index0/size": "32K\n"})
+    assert reader.read(roots).value == (CpuCache(1, "data", 32, 1),)
