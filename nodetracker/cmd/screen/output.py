@@ -10,7 +10,6 @@ from nodetracker.cmd.screen.lines import Line, Style
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text, unwrap
 
-# Colors of the terminal's own palette, which are readable on light and dark backgrounds.
 LOOKS = {
     Style.TITLE: "bold",
     Style.DIM: "dim",
@@ -23,6 +22,22 @@ LOOKS = {
     Style.FREE: "dim",
     Style.EXCESS: "red",
 }
+"""By the terminal's own palette."""
+
+FIXED_LOOKS = LOOKS | {
+    Style.GOOD: "color(28)",
+    Style.WARNING: "color(166)",
+    Style.BAD: "bold color(160)",
+    Style.RESERVED: "color(244)",
+    Style.CLAIMED: "color(33)",
+    Style.UNCLAIMED: "color(133)",
+    Style.EXCESS: "color(160)",
+}
+"""By the 240 colors that are the same on all terminals.
+
+Each has a contrast of at least 3.5 on white and on black, which the yellow and
+blue of no common palette have on both.
+"""
 
 # Control sequences of ECMA-48 and xterm.
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -59,13 +74,14 @@ class Screen:
         from rich.color import ColorSystem
         from rich.style import Style as Look
 
-        looks = {style: Look.parse(look) for style, look in LOOKS.items()}
+        is_fixed = self.terminal.has_fixed_colors
+        names = FIXED_LOOKS if is_fixed else LOOKS
+        looks = {style: Look.parse(look) for style, look in names.items()}
+        system = ColorSystem.EIGHT_BIT if is_fixed else ColorSystem.STANDARD
 
         def color(text: str, style: Style) -> str:
             safe = safe_text(text, has_unicode)
-            if style not in looks:
-                return safe
-            return looks[style].render(safe, color_system=ColorSystem.STANDARD)
+            return looks[style].render(safe, color_system=system) if style in looks else safe
 
         return ["".join(color(text, style) for text, style in line) for line in lines]
 

@@ -20,6 +20,7 @@ class Terminal:
         width, height: in character cells.
         is_interactive: a person sees it now, so it may be repainted.
         has_color: colors and other attributes may be used.
+        has_fixed_colors: it has xterm's 256 colors, of which 240 are the same on all terminals.
         has_unicode: characters other than ASCII can be shown.
     """
 
@@ -27,6 +28,7 @@ class Terminal:
     height: int = DEFAULT_HEIGHT
     is_interactive: bool = False
     has_color: bool = False
+    has_fixed_colors: bool = True
     has_unicode: bool = True
 
 
@@ -39,12 +41,14 @@ def detect_terminal(out: TextIO, environ: Mapping[str, str] = os.environ) -> Ter
     """
     is_interactive = out.isatty() and environ.get("TERM") != "dumb"
     size = _read_size(out, environ)
+    has_many = "256color" in environ.get("TERM", "") or bool(environ.get("COLORTERM"))
     encodings = (out.encoding or "ascii", locale.getencoding())
     return Terminal(
         width=max(_MIN_WIDTH, size.columns),
         height=size.lines,
         is_interactive=is_interactive,
         has_color=is_interactive and not environ.get("NO_COLOR"),
+        has_fixed_colors=has_many,
         has_unicode=all(name.lower().replace("-", "") == "utf8" for name in encodings),
     )
 
