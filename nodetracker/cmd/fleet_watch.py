@@ -74,7 +74,8 @@ def draw_picture(view: FleetView | None, outage: Outage | None, terminal: Termin
     notice = cut_line((Piece(text, Style.BAD),), terminal.width, terminal.has_unicode)
     if view is None:
         return [notice]
-    return [*dim_lines(draw_overview(view, terminal, terminal.height - 2)), BLANK, notice]
+    room = max(0, terminal.height - 2)
+    return [*dim_lines(draw_overview(view, terminal, room)[:room]), BLANK, notice]
 
 
 class FleetWatch:

@@ -53,7 +53,7 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
     nodes = sorted(overview.nodes, key=lambda line: -view.severity_of(line))
     room = len(nodes) if height is None else max(1, height - len(head) - 2)
     shown = nodes if len(nodes) <= room else nodes[: room - 1]
-    lines = [*head, BLANK, *draw_nodes(view, shown, terminal)]
+    lines = [*head, BLANK, *(draw_nodes(view, shown, terminal) if shown else ())]
     if rest := nodes[len(shown) :]:
         lines.append(draw_rest(rest, terminal))
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]

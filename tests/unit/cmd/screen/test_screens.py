@@ -37,6 +37,15 @@ def test_the_overview_is_as_its_file_says(name, rows, height, width):
     assert height is None or len(lines) <= height
 
 
+@pytest.mark.parametrize("height", range(3, 20))
+def test_on_a_low_terminal_nodes_are_left_out_and_the_outage_is_not(height):
+    view, terminal = fleets.view(fleets.three_nodes()), Terminal(80, height)
+    assert plain_text(draw_overview(view, terminal, height)).startswith("3 nodes on 3 hosts")
+    lines = draw_picture(view, Outage("12:00:00", "no route"), terminal)
+    assert len(lines) <= height
+    assert plain_text(lines[-1:]).startswith("no answer since 12:00:00")
+
+
 LISTS = {
     "node-list": (ListNodes, fleets.list_rows()),
     "node-list-one": (ListNodes, fleets.list_rows()[:1]),
