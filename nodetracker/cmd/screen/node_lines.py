@@ -35,6 +35,7 @@ _LEAST_PROBLEM = 12
 _WITH_AGES = 100
 _LEAST_NAME = 20  # bars are left out rather than to cut names below this
 _FEWEST = 9
+_WIDEST_NAME = 4  # a longer part of the terminal's width is shown without its domain
 _GAP = Piece("  ")
 
 
@@ -70,7 +71,8 @@ def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -
     """Return the header and the lines of nodes; bars are as wide as the rest allows."""
     has_names = any(line.node.host != line.node.nodename for line in nodes)
     problems = [_draw_problems(view.problems_of(line), terminal) for line in nodes]
-    starts = [_draw_start(line, has_names, terminal) for line in nodes]
+    names = _shorten_names(nodes, terminal.width // _WIDEST_NAME)
+    starts = [_draw_start(line, names, has_names, terminal) for line in nodes]
     ends = [_draw_end(line) for line in nodes]
     titles = ("STATE", "HOST", "NODE")[: len(starts[0])]
     layout = _fit_nodes(
@@ -145,10 +147,29 @@ def _widest(title: str, cells: Iterable[Line]) -> int:
     return max(len(title), *map(line_width, cells))
 
 
-def _draw_start(line: NodeLine, has_names: bool, terminal: Terminal) -> list[Line]:
-    """Return the cells of state, host and, if any differs from its host, nodename."""
+def _shorten_names(nodes: Sequence[NodeLine], width: int) -> dict[str, str]:
+    """Return what to call hosts and nodes: without domains if a name is wider than `width`.
+
+    Names that would be equal without their domains keep them.
+    """
+    names = {name for line in nodes for name in (line.node.host, line.node.nodename)}
+    if max(map(len, names)) <= width:
+        return {name: name for name in names}
+    first = {name: name.partition(".")[0] or name for name in names}
+    counts = Counter(first.values())
+    return {name: short if counts[short] == 1 else name for name, short in first.items()}
+
+
+def _draw_start(
+    line: NodeLine, shown: Mapping[str, str], has_names: bool, terminal: Terminal
+) -> list[Line]:
+    """Return the cells of state, host and, if any differs from its host, nodename.
+
+    Args:
+        shown: what hosts and nodes are called.
+    """
     host, name = line.node.host, line.node.nodename
-    names = [host, *([name if name != host else ""] if has_names else [])]
+    names = [shown[host], *([shown[name] if name != host else ""] if has_names else [])]
     return [
         draw_state(word_of_node(line), terminal),
         *(make_line(safe_text(text, terminal.has_unicode)) for text in names),

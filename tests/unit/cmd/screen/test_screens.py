@@ -2,6 +2,7 @@
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,21 @@ def test_on_a_low_terminal_nodes_are_left_out_and_the_outage_is_not(height):
     lines = draw_picture(view, Outage("12:00:00", "no route"), terminal)
     assert len(lines) <= height
     assert plain_text(lines[-1:]).startswith("no answer since 12:00:00")
+
+
+def test_domains_of_names_are_left_out_where_there_is_no_room_for_them():
+    nodes = [
+        replace(node, host=f"h1.{domain}", nodename=f"a-node-with-a-long-name-{number}.{domain}")
+        for number, (node, domain) in enumerate(
+            zip(fleets.three_nodes().nodes, ("x.org", "x.org", "y.org"), strict=True)
+        )
+    ]
+    view = fleets.view(replace(fleets.three_nodes(), nodes=tuple(nodes)))
+    wide, narrow = (plain_text(draw_overview(view, Terminal(width))) for width in (200, 100))
+    assert "h1.x.org  a-node-with-a-long-name-0.x.org" in wide
+    assert "a-node-with-a-long-name-2.y.org" in wide
+    assert "h1.x.org  a-node-w" in narrow
+    assert ".org  a-node-with-a-long-name-2.y.org" not in narrow
 
 
 LISTS = {
