@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from nodetracker.cmd import manage
+from nodetracker.cmd.command_table import COMMANDS
 
 ETC = Path(__file__).parent.parent / "etc"
 PROGRAMS = {
@@ -93,7 +94,7 @@ def render_source(name: str, summary: str) -> str:
         app = manage.ManageApp()
         app.options = app.parser.parse_args([])
         parts.append(heading("Commands", "="))
-        for command in sorted(manage.COMMANDS):
+        for command in sorted(COMMANDS):
             parts += [heading(command, "-"), literal(app.render_help(command.split()))]
     others = ", ".join(f"{other}({SECTION})" for other in PROGRAMS if other != name)
     return "\n".join([*parts, _END, others, ""])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
+from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
 from nodetracker.cmd.screen.text import ErrorFormatter, make_safe, render_error
 from nodetracker.daemon import EXIT_USAGE
@@ -27,61 +28,6 @@ if TYPE_CHECKING:  # imported late: help needs none of them, and not every comma
 PROGRAM = "nodetracker-manage"
 _PROJECT = "nodetracker"
 _EXAMPLE = f"Example: {PROGRAM} overview --watch"
-
-COMMANDS: dict[str, str] = {
-    "candidate list": "candidate:ListCandidates",
-    "claim abort": "claim:AbortClaim",
-    "claim confirm": "claim:ConfirmClaim",
-    "claim create": "claim:CreateClaim",
-    "claim list": "claim:ListClaims",
-    "claim renew": "claim:RenewClaim",
-    "claim show": "claim:ShowClaim",
-    "completion bash": "help:CompleteInBash",
-    "config check": "config:CheckConfig",
-    "config sample": "config:ShowSample",
-    "db check": "db:CheckSchema",
-    "db purge": "db:PurgeRows",
-    "db sync": "db:SyncSchema",
-    "db version": "db:ShowSchemaVersion",
-    "help": "help:ShowHelp",
-    "host action": "host:ActOnHost",
-    "host capture": "capture:CaptureHost",
-    "host list": "host:ListHosts",
-    "host rename": "host:RenameHost",
-    "host set": "host:SetHost",
-    "host show": "host:ShowHost",
-    "migration confirm": "migration:ConfirmMigration",
-    "migration create": "migration:CreateMigration",
-    "migration list": "migration:ListMigrations",
-    "migration revert": "migration:RevertMigration",
-    "migration set": "migration:SetMigration",
-    "migration show": "migration:ShowMigration",
-    "node audit": "node:AuditNode",
-    "node delete": "node:DeleteNode",
-    "node describe": "describe:DescribeNode",
-    "node history": "history:NodeHistory",
-    "node list": "node:ListNodes",
-    "node show": "node:ShowNode",
-    "node stats": "node:NodeStats",
-    "node diff": "diff:DiffNode",
-    "overview": "overview:ShowOverview",
-    "placement adopt": "placement:AdoptProvider",
-    "placement audit": "placement:AuditPlacement",
-    "placement heal": "placement:HealPlacement",
-    "placement remove": "placement:RemovePlacement",
-    "placement show": "placement:ShowPlacement",
-    "service delete": "service:DeleteService",
-    "service list": "service:ListServices",
-    "service set": "service:SetService",
-    "service show": "service:ShowService",
-    "user delete": "user:DeleteUser",
-    "user list": "user:ListUsers",
-    "user set": "user:SetUser",
-    "warning list": "warning:ListWarnings",
-    "workload list": "workload:ListWorkloads",
-    "workload show": "workload:ShowWorkload",
-}
-"""Name -> module and class of each command; a command is imported when it is run."""
 
 
 class ManageApp(App):

@@ -135,7 +135,7 @@ def test_invalid_lines_are_reported(run, path):
 def test_bcrypt_is_imported_by_these_commands_alone():
     code = (
         "import sys, importlib\n"
-        "from nodetracker.cmd.manage import COMMANDS\n"
+        "from nodetracker.cmd.command_table import COMMANDS\n"
         "for place in COMMANDS.values():\n"
         "    if not place.startswith('user:'):\n"
         "        importlib.import_module('nodetracker.cmd.commands.' + place.split(':')[0])\n"
