@@ -163,14 +163,12 @@ class Slots:
                 self._tries += 1
                 self._retry_at = now + delay
 
-    def note_answer(self) -> bool:
-        """Note that placement answers; return whether an outage ended, which is a refresh's cue."""
+    def note_answer(self) -> None:
+        """Note that placement answers; the end of an outage is a refresh's cue."""
         with self._changed:
-            was_out = self._tries > 0
-            self._tries = 0
-            if was_out:
+            if self._tries:
+                self._tries = 0
                 self._refresh_at = self._monotonic()
-            return was_out
 
     def review(self, is_outdated: Callable[[Slot], bool]) -> None:
         """Let idle nodes be read and reported again of which what is known is outdated."""

@@ -14,6 +14,8 @@ Resources = Mapping[str, int]
 """Resource class -> amount in whole units of the class."""
 
 OWNER_TRAIT = "CUSTOM_OWNER_NODETRACKER"
+NOVA_TRAIT = "OWNER_NOVA"
+"""Of providers that a nova-compute reports to."""
 NODE_TRAIT = "COMPUTE_NODE"
 DISABLED_TRAIT = "COMPUTE_STATUS_DISABLED"
 NIL_UUID = "00000000-0000-0000-0000-000000000000"

@@ -3,11 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
-from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
-
-NOVA_TRAIT = "OWNER_NOVA"
 
 _NODE_KINDS = frozenset(
     {

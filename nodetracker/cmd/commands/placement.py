@@ -11,14 +11,13 @@ from nodetracker.accounting.placement.comparison import (
     compare,
     list_unexplained,
 )
-from nodetracker.accounting.placement.removal import NOVA_TRAIT
 from nodetracker.accounting.placement.rendering import (
     draw_consumer,
     draw_provider,
     render_consumers,
     render_provider,
 )
-from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
