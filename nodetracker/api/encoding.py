@@ -28,16 +28,16 @@ def finish(request: falcon.Request, response: falcon.Response) -> None:
     is_read = request.method in ("GET", "HEAD") and response.status_code == 200
     is_tagged = family_of(request.path) in (Family.OWN, Family.PAGE)
     tag = make_tag(body) if encoded is None else encoded.tag
+    if len(body) > COMPRESSED_BYTES:
+        response.append_header("Vary", "Accept-Encoding")  # of an answer 304, too
     if is_read and is_tagged and _is_unchanged(request, response, tag):
         response.status = falcon.HTTP_304
         response.data = None
         response.delete_header("Content-Type")
         return
-    if len(body) > COMPRESSED_BYTES:
-        response.append_header("Vary", "Accept-Encoding")
-        if accepts_gzip(request.headers):
-            response.data = compress(body) if encoded is None else encoded.compressed
-            response.set_header("Content-Encoding", "gzip")
+    if len(body) > COMPRESSED_BYTES and accepts_gzip(request.headers):
+        response.data = compress(body) if encoded is None else encoded.compressed
+        response.set_header("Content-Encoding", "gzip")
 
 
 def _is_unchanged(request: falcon.Request, response: falcon.Response, tag: str) -> bool:

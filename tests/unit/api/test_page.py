@@ -94,6 +94,9 @@ class TestFiles:
         assert found.headers["content-encoding"] == "gzip"
         assert found.headers["vary"] == "Accept-Encoding"
         assert gzip.decompress(found.content) == api.request("GET", path).content
+        unchanged = {"Accept-Encoding": "gzip", "If-None-Match": found.headers["etag"]}
+        again = api.request("GET", path, headers=unchanged)
+        assert (again.status_code, again.headers["vary"]) == (304, "Accept-Encoding")
 
     def test_head_has_no_body(self, api, place):
         found = api.request("HEAD", f"{place}app.css")
