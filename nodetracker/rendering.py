@@ -87,3 +87,14 @@ def _render_items(value: Collection[object], depth: int) -> str:
             for name, key in zip(first, items, strict=True)
         ]
     return f"{opening}{', '.join(items)}{closing}"
+
+
+def render_file_error(error: OSError | UnicodeError) -> str:
+    """Return why a file cannot be read or written, without its path.
+
+    >>> render_file_error(FileNotFoundError(2, "No such file or directory", "/etc/x"))
+    'No such file or directory'
+    """
+    if isinstance(error, UnicodeError):
+        return "not valid UTF-8"
+    return error.strerror or str(error)

@@ -85,7 +85,7 @@ class FleetWatch:
         self._read = read
         self._out = out
         self._seconds = seconds
-        self._found: SimpleQueue[FleetView | NodetrackerError | None] = SimpleQueue()
+        self._found: SimpleQueue[FleetView | Exception | None] = SimpleQueue()
         self._view: FleetView | None = None
         self._outage: Outage | None = None
         self._is_over = threading.Event()
@@ -121,10 +121,10 @@ class FleetWatch:
         except Empty:
             self._note_outage("")
             return
-        if isinstance(found, NotFoundError):
-            raise found
-        if isinstance(found, NodetrackerError):
+        if isinstance(found, NodetrackerError) and not isinstance(found, NotFoundError):
             self._note_outage(render_error(found))
+        elif isinstance(found, Exception):
+            raise found
         elif found is not None:
             self._view, self._outage = found, None
 
@@ -136,13 +136,13 @@ class FleetWatch:
         while not self._is_over.is_set():
             try:
                 self._found.put(self._read())
-            except NodetrackerError as error:
+            except Exception as error:  # of which the main thread decides
                 self._found.put(error)
             self._is_over.wait(self._seconds)
 
 
 @contextmanager
-def _resizes(found: "SimpleQueue[FleetView | NodetrackerError | None]") -> Iterator[None]:
+def _resizes(found: "SimpleQueue[FleetView | Exception | None]") -> Iterator[None]:
     """Put None on the queue whenever the terminal's size changes; SIGTERM ends as Ctrl-C does."""
 
     def stop(number: int, frame: object) -> None:

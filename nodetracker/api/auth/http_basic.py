@@ -19,6 +19,7 @@ from nodetracker.api.auth.user_file import read_user_file
 from nodetracker.api.auth.users import UserFile, parse_user_file
 from nodetracker.api.context import Identity
 from nodetracker.errors import AuthenticationError
+from nodetracker.rendering import render_file_error
 
 LOG = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class _WatchedUsers:
         try:
             users = parse_user_file(read_user_file(self._path))
         except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = render_file_error(error)
         if reason is not None:
             LOG.error("User file %s: cannot be read: %s; nobody can log in", self._path, reason)
             self.problem = f"{self._path} cannot be read: {reason}"

@@ -24,12 +24,17 @@ from nodetracker.fleet.node_resolution import find_node
 from nodetracker.fleet.pages import read_items
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.listing import ClaimQuery
+from nodetracker.rendering import render_file_error
 from nodetracker.schemas.json_reader import parse_json
 
 COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
     "expires_at", "reason",
 )  # fmt: skip
+
+
+_MOST_CHARACTERS = 1024 * 1024
+"""Limit of a request's file."""
 
 
 class CreateClaim(ShowCommand):
@@ -203,12 +208,18 @@ def read_json(name: str) -> object:
     """Read a JSON file, or standard input for ``-``.
 
     Raises:
-        RequestError: it cannot be read, or is not valid JSON.
+        RequestError: it cannot be read, is too long or not valid JSON.
     """
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(name, f"cannot be read: {error}") from error
+        if name == "-":
+            text = sys.stdin.read(_MOST_CHARACTERS + 1)
+        else:
+            with Path(name).open(encoding="utf-8") as file:
+                text = file.read(_MOST_CHARACTERS + 1)
+    except (OSError, UnicodeError) as error:
+        raise RequestError(name, f"cannot be read: {render_file_error(error)}") from error
+    if len(text) > _MOST_CHARACTERS:
+        raise RequestError(name, f"has more than {_MOST_CHARACTERS} characters")
     return parse_json(text, name)
 
 

@@ -145,6 +145,8 @@ class RenameHost(StoreCommand, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Check that no agent manages the host, and move its rows."""
         old, new = parsed_args.old, _read_name(parsed_args.new)
+        if old == new:
+            raise RefusedError(f"{new} is the host's name already")
         found = self.store.list_services(old, COMPUTE_BINARY)
         service = found[0] if found else None
         if service is not None:

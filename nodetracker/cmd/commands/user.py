@@ -25,6 +25,7 @@ from nodetracker.cmd.commands.base import (
     columns_of,
 )
 from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.rendering import render_file_error
 
 
 class UserCommand(StoreCommand):
@@ -48,7 +49,8 @@ class UserCommand(StoreCommand):
         try:
             edit_user_file(self.path, change)
         except (OSError, UnicodeError) as error:
-            raise RefusedError(f"{self.path} cannot be changed: {error}") from error
+            reason = render_file_error(error)
+            raise RefusedError(f"{self.path} cannot be changed: {reason}") from error
 
     def parse(self, text: str) -> UserFile:
         """Parse the file, and print its problems."""
@@ -123,7 +125,8 @@ class ListUsers(UserCommand, ListCommand):
         try:
             users = self.parse(read_user_file(self.path))
         except (OSError, UnicodeError) as error:
-            raise RefusedError(f"{self.path} cannot be read: {error}") from error
+            reason = render_file_error(error)
+            raise RefusedError(f"{self.path} cannot be read: {reason}") from error
         rows = [{"name": name, "role": self.role_of(name)} for name in sorted(users.hashes)]
         return columns_of(rows, ("name", "role"))
 

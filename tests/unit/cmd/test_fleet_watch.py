@@ -58,3 +58,13 @@ def test_a_host_that_does_not_exist_ends_the_watch(monkeypatch):
     with pytest.raises(NotFoundError):
         FleetWatch(read, out, 0.01).run()
     assert out.getvalue().endswith("\x1b[?25h\x1b[?1049l")
+
+
+def test_an_error_of_the_program_ends_the_watch_and_is_not_an_outage(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
+    def read():
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError):
+        FleetWatch(read, Terminal("\0"), 0.01).run()
