@@ -10,6 +10,7 @@ import yaml
 from nodetracker.errors import ConfigError, RequestError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.provider_config import EVERY_NODE, ClassInventory, ProviderConfig
+from nodetracker.rendering import render_file_error
 from nodetracker.schemas import provider_config as schemas
 from nodetracker.schemas.fields import Schema
 from nodetracker.schemas.validator import check
@@ -30,7 +31,8 @@ def read_provider_files(directory: Path) -> tuple[ProviderConfig, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise ConfigError(f"[compute] provider_config_location: {directory}: {error}") from error
+        reason = render_file_error(error)
+        raise ConfigError(f"[compute] provider_config_location: {directory}: {reason}") from error
     return _require_unique(entry for path in paths for entry in _read_file(path))
 
 
@@ -38,7 +40,7 @@ def _read_file(path: Path) -> tuple[ProviderConfig, ...]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: cannot be read: {render_file_error(error)}") from error
     return parse_provider_file(text, str(path))
 
 
@@ -53,7 +55,7 @@ def parse_provider_file(text: str, source: str) -> tuple[ProviderConfig, ...]:
     """
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
-    except yaml.YAMLError as error:
+    except Exception as error:  # PyYAML 6.0 raises many types for scalars, as of "2026-99-99"
         raise ConfigError(f"{source}: is not valid YAML: {_describe(error)}") from error
     _check(document, schemas.DOCUMENT, source)
     return tuple(
@@ -135,7 +137,7 @@ def _check(document: object, schema: Schema, where: str) -> None:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _describe(error: yaml.YAMLError) -> str:
+def _describe(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
     return f"{problem} in line {mark.line + 1}" if mark is not None else problem
