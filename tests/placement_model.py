@@ -46,7 +46,7 @@ class PlacementModel:
 
     def tree(self, uuid: str = NODE) -> PlacedTree:
         """Return a node's providers and their consumers."""
-        found = {key: p for key, p in self.providers.items() if uuid in (key, p.parent_uuid)}
+        found = {key: p for key, p in self.providers.items() if self._root_of(key) == uuid}
         consumers = {
             key: c for key, c in self.consumers.items() if not found.keys().isdisjoint(c.resources)
         }
@@ -68,14 +68,18 @@ class PlacementModel:
             raise PlacementNotFoundError(request, "not found")
         return self.providers[uuid]
 
+    def _root_of(self, uuid: str) -> str:
+        parent = self.providers[uuid].parent_uuid
+        return uuid if parent is None else self._root_of(parent)
+
     def list_providers(self, uuid=None, name=None, tree=None):
         self._note("GET", f"providers {uuid or name or tree or 'all'}")
         return [
-            ProviderSummary(p.uuid, p.name, p.generation, p.parent_uuid)
+            ProviderSummary(p.uuid, p.name, p.generation, self._root_of(p.uuid), p.parent_uuid)
             for p in self.providers.values()
             if (uuid is None or p.uuid == uuid)
             and (name is None or p.name == name)
-            and (tree is None or tree in (p.uuid, p.parent_uuid))
+            and (tree is None or tree == self._root_of(p.uuid))
         ]
 
     def create_provider(self, uuid, name, parent_uuid=None):

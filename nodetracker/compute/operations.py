@@ -65,7 +65,10 @@ class HostOperations:
 
     def abort_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""
-        return self._noted(self._store.abort_claim(claim_uuid))
+        claim = self._noted(self._store.abort_claim(claim_uuid))
+        if claim.migration_uuid is not None:  # its other end may be this host's too
+            self._manager.ledger_moved()
+        return claim
 
     def renew_claim(self, claim_uuid: str) -> Claim:
         """See `HostAgent`."""

@@ -12,8 +12,9 @@ def read_summary(entry: Reader) -> ProviderSummary:
     """Read a provider of a list."""
     parent = entry.optional_text("parent_provider_uuid")
     return ProviderSummary(
-        entry.text("uuid"), entry.text("name"), entry.integer("generation"), parent
-    )
+        entry.text("uuid"), entry.text("name"), entry.integer("generation"),
+        entry.text("root_provider_uuid"), parent,
+    )  # fmt: skip
 
 
 def read_inventory(entry: Reader) -> Inventory:

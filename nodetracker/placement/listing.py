@@ -70,11 +70,11 @@ class Listing:
         self._slots.review(is_outdated)
 
     def _list_all(self) -> Trees:
-        """Return uuid of a root -> the providers of its tree; trees have at most two levels."""
+        """Return uuid of a root -> the providers of its tree."""
         trees: Trees = {}
         summaries = self._client.list_providers()
         for summary in summaries:
-            trees.setdefault(summary.parent_uuid or summary.uuid, []).append(summary)
+            trees.setdefault(summary.root_uuid, []).append(summary)
         return trees
 
 

@@ -12,11 +12,13 @@ class ProviderSummary:
 
     Attributes:
         generation: raised by every write of inventories, traits, aggregates or allocations.
+        root_uuid: uuid of the provider at the top of its tree.
     """
 
     uuid: str
     name: str
     generation: int
+    root_uuid: str
     parent_uuid: str | None = None
 
 

@@ -42,9 +42,20 @@ def plan_removal(placed: PlacedTree) -> RemovalPlan:
     foreign = [consumer.uuid for consumer in consumers if consumer.is_foreign]
     if foreign:
         return RemovalPlan(writes, (), _describe_foreign(foreign))
-    children = [p.uuid for p in placed.providers.values() if p.parent_uuid is not None]
-    roots = [p.uuid for p in placed.providers.values() if p.parent_uuid is None]
-    return RemovalPlan(writes, (*sorted(children), *roots))
+    return RemovalPlan(writes, tuple(_list_leaves_first(placed)))
+
+
+def _list_leaves_first(placed: PlacedTree) -> list[str]:
+    """Return the providers of a tree, children before their parents.
+
+    Others put providers below a node's too: Neutron's agents, with their bridges below them.
+    """
+
+    def depth(uuid: str) -> int:
+        parent = placed.providers[uuid].parent_uuid or ""
+        return 1 + depth(parent) if parent in placed.providers else 0
+
+    return sorted(placed.providers, key=lambda uuid: (-depth(uuid), uuid))
 
 
 def explain_removals(removals: Iterable[ProviderRemoval]) -> list[HostWarning]:

@@ -117,10 +117,16 @@ def test_an_error_that_is_no_document_is_one() -> None:
 
 
 def test_providers_are_listed_by_what_selects_them() -> None:
-    entry = {"uuid": NODE, "name": "a b", "generation": 3, "parent_provider_uuid": None}
+    entry = {
+        "uuid": NODE,
+        "name": "a b",
+        "generation": 3,
+        "parent_provider_uuid": None,
+        "root_provider_uuid": NODE,
+    }
     session = FakeSession(document={"resource_providers": [entry]})
     client = PlacementClient(session)
-    assert client.list_providers(name="a b") == [ProviderSummary(NODE, "a b", 3)]
+    assert client.list_providers(name="a b") == [ProviderSummary(NODE, "a b", 3, NODE)]
     client.list_providers(tree=NODE)
     assert [path for _, path, _ in session.requests] == [
         "/resource_providers?name=a+b", f"/resource_providers?in_tree={NODE}"

@@ -23,3 +23,14 @@ def test_consumers_that_are_not_removed_in_time_are_removed_in_halves() -> None:
     assert ProviderRemover(model, MemoryStore()).remove(NODE) is None
     assert sizes == [40, 20, 10, 10, 20, 10, 10]
     assert (model.providers, model.consumers) == ({}, {})
+
+
+def test_a_tree_is_removed_from_its_leaves() -> None:
+    """Neutron's agents are providers below the node's, and their bridges below them."""
+    model = PlacementModel()
+    agent, bridge = make_uuid(1), make_uuid(2)
+    model.create_provider(NODE, "node-1")
+    model.create_provider(agent, "node-1:Open vSwitch agent", NODE)
+    model.create_provider(bridge, "node-1:Open vSwitch agent:br-ex", agent)
+    assert ProviderRemover(model, MemoryStore()).remove(NODE) is None
+    assert model.providers == {}

@@ -634,3 +634,20 @@ def test_nothing_more_is_written_of_a_node_that_is_deleted_meanwhile(scene) -> N
     assert scene.reporter._slots.wait_idle(10)
     assert scene.model.requests[-1] == ("POST", f"provider {NODE}")
     assert scene.model.providers[NODE].traits == frozenset()
+
+
+def test_providers_of_others_at_any_depth_belong_to_their_node(scene) -> None:
+    """With many nodes, all providers are listed by one request, of whatever tree they are."""
+    records = {
+        f"node-{n}": replace(make_node(), uuid=make_uuid(n, 9), nodename=f"node-{n}", id=n)
+        for n in range(1, 11)
+    }
+    scene.reporter.audited(AuditReport(nodes=records))
+    scene.settle()
+    agent, bridge = make_uuid(1), make_uuid(2)
+    scene.model.create_provider(agent, "agent", make_uuid(1, 9))
+    scene.model.create_provider(bridge, "bridge", agent)
+    scene.refresh()
+    [slot] = [slot for slot in scene.reporter._slots if slot.record.nodename == "node-1"]
+    assert slot.state.placed.providers.keys() == {make_uuid(1, 9), agent, bridge}
+    assert len(scene.refresh()) == 1
