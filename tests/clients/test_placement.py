@@ -1,13 +1,15 @@
-"""Reports to a placement behind a real Keystone, with an application credential."""
+"""Reports to a placement whose users are Keystone's, found in its catalogue."""
 
 import json
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.clients.keystone import PASSWORD, REGION, Keystone
 from tests.functional.servers.placement import Placement
-from tests.programs import Programs, wait_until
+from tests.programs import Programs
 
 AUTHENTICATION = """\
 [api]
@@ -24,59 +26,18 @@ project_domain_id = default
 """
 
 
-class Cloud:
-    """A Keystone, a placement in its catalogue, and users with application credentials."""
-
-    def __init__(self):
-        self.keystone = Keystone("http://127.0.0.1:1", "http://127.0.0.1:1")
-        self.placement = Placement(
-            further=AUTHENTICATION.format(url=self.keystone.url, password=PASSWORD)
-        )
-        body = {"service": {"type": "placement", "name": "placement"}}
-        service = self.keystone.request("POST", "/services", body)["service"]["id"]
-        for interface in ("public", "internal"):
-            endpoint = {
-                "service_id": service, "interface": interface, "url": self.placement.url,
-                "region": REGION,
-            }  # fmt: skip
-            self.keystone.request("POST", "/endpoints", {"endpoint": endpoint})
-
-    def make_credential(self, name, role):
-        """Return id and secret of an application credential of a new user with a role."""
-        request = self.keystone.request
-        found = {entry["name"]: entry["id"] for entry in request("GET", "/roles")["roles"]}
-        body = {"project": {"name": f"of-{name}", "domain_id": "default"}}
-        project = request("POST", "/projects", body)["project"]["id"]
-        body = {"user": {"name": name, "password": PASSWORD, "domain_id": "default"}}
-        user = request("POST", "/users", body)["user"]["id"]
-        request("PUT", f"/projects/{project}/users/{user}/roles/{found[role]}")
-        secret = {"user": {"id": user, "password": PASSWORD}}
-        identity = {"methods": ["password"], "password": secret}
-        body = {"auth": {"identity": identity, "scope": {"project": {"id": project}}}}
-        request("POST", "/auth/tokens", body)
-        administrator, self.keystone._token = self.keystone._token, self.keystone._subject
-        try:
-            body = {"application_credential": {"name": "agent"}}
-            made = request("POST", f"/users/{user}/application_credentials", body)
-        finally:
-            self.keystone._token = administrator
-        made = made["application_credential"]
-        return made["id"], made["secret"]
-
-    def remove(self):
-        self.placement.remove()
-        self.keystone.remove()
-
-
-@pytest.fixture(scope="module")
-def cloud():
-    cloud = Cloud()
-    yield cloud
-    cloud.remove()
+@pytest.fixture(scope="module", autouse=True)
+def protected(keystone: Keystone) -> Iterator[Placement]:
+    """A placement with Keystone's users, and its endpoints in the catalogue."""
+    placement = Placement(further=AUTHENTICATION.format(url=keystone.url, password=PASSWORD))
+    keystone.add_service("placement", placement.url, "public", "internal")
+    yield placement
+    placement.remove()
 
 
 @pytest.fixture
-def programs(tmp_path):
+def programs(tmp_path: Path) -> Programs:
+    """The programs of a host with one node."""
     programs = Programs(tmp_path)
     programs.make_schema()
     node = {"nodename": f"n-{uuid.uuid4()}", "vcpus": 4, "memory_mb": 4096, "disk_gb": 10}
@@ -84,34 +45,57 @@ def programs(tmp_path):
     return programs
 
 
-def configure(programs, cloud, credential):
-    programs.configure(
-        "[placement]\nenabled = true\nauth_type = v3applicationcredential\n"
-        f"auth_url = {cloud.keystone.url}\nregion_name = {REGION}\n"
-        f"application_credential_id = {credential[0]}\n"
-        f"application_credential_secret = {credential[1]}\n"
-    )
+def authenticate(keystone: Keystone, method: str, role: str) -> dict[str, str]:
+    """Return the options by which a new user with a role authenticates."""
+    user = keystone.make_user(f"{role}-{uuid.uuid4()}", role)
+    if method == "password":
+        return {
+            "username": user.name, "password": PASSWORD, "user_domain_id": "default",
+            "project_name": user.project, "project_domain_id": "default",
+        }  # fmt: skip
+    credential, secret = keystone.make_credential(user)
+    return {"application_credential_id": credential, "application_credential_secret": secret}
 
 
-def test_an_agent_reports_with_an_application_credential_of_a_service_user(cloud, programs) -> None:
-    credential = cloud.make_credential("nodetracker", "service")
-    configure(programs, cloud, credential)
-    with programs.start() as agent:
-        agent.wait_for("is ready")
-        uuid_of = programs.ask("node", "list", "--long")[0]["uuid"]
-
-        def audit():
-            return programs.manage("placement", "audit").returncode
-
-        wait_until(lambda: audit() == 0, timeout=60)
-        assert credential[1] not in agent.output()
-    shown = programs.ask("placement", "show", "host-1")
-    assert shown["providers"][0]["uuid"] == uuid_of
-    assert shown["providers"][0]["inventories"]["VCPU"]["total"] == 4
+def configure(programs: Programs, keystone: Keystone, method: str, role: str) -> str:
+    """Configure placement for a new user with a role; return the user's secret."""
+    options = authenticate(keystone, method, role)
+    lines = {
+        "enabled": "true", "auth_type": method, "auth_url": keystone.url, "region_name": REGION,
+        "timeout": "5",
+    }  # fmt: skip
+    text = "".join(f"{name} = {value}\n" for name, value in (lines | options).items())
+    programs.configure(f"[placement]\n{text}")
+    return options.get("application_credential_secret", PASSWORD)
 
 
-def test_a_user_without_the_role_is_refused_by_the_upgrade_check(cloud, programs) -> None:
-    configure(programs, cloud, cloud.make_credential("nobody", "member"))
+METHODS = ("v3applicationcredential", "password")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_agent_reports_as_a_service_user(
+    keystone: Keystone, programs: Programs, method: str
+) -> None:
+    secret = configure(programs, keystone, method, "service")
+    done = programs.run("nodetracker-compute", "--once")
+    assert (done.returncode, "placement" in done.stderr.lower()) == (0, False), done.stderr
+    assert secret not in done.stdout + done.stderr
+    assert programs.manage("placement", "audit").returncode == 0
+    [node] = programs.ask("node", "list", "--long")
+    [provider] = programs.ask("placement", "show", "host-1")["providers"]
+    assert provider["uuid"] == node["uuid"]
+    assert provider["inventories"]["VCPU"]["total"] == 4
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_user_without_the_role_is_refused_and_its_error_says_so(
+    keystone: Keystone, programs: Programs, method: str
+) -> None:
+    secret = configure(programs, keystone, method, "member")
+    done = programs.run("nodetracker-compute", "--once")
+    assert done.returncode == 0
+    assert "answered 403" in done.stderr
+    assert secret not in done.stdout + done.stderr
     done = programs.run("nodetracker-status", "upgrade", "check", "--json")
     found = {entry["check"]: entry for entry in json.loads(done.stdout)["checks"]}
     assert found["Placement"]["result"] == 2
