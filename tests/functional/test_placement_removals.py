@@ -91,6 +91,14 @@ def test_a_deleted_nodes_tree_goes_with_its_consumers_parts(deleted) -> None:
     assert list(deleted.remover.remove_due(URGENT)) == []
 
 
+def test_providers_of_others_below_a_child_go_before_it(deleted) -> None:
+    below = [make_uuid() for _ in range(3)]
+    for provider in below:
+        deleted.client.create_provider(provider, f"p-{provider}", deleted.child)
+    assert [r.error for r in deleted.remover.remove_due(URGENT)] == [None]
+    assert not any(map(deleted.exists, (deleted.root, deleted.child, *below)))
+
+
 class KilledError(BaseException):
     """The process was killed; nothing after the request runs."""
 
