@@ -160,14 +160,15 @@ def _let_everybody_in(application):
 
 
 @contextmanager
-def serve_page(store: MemoryStore, max_age: int = 1, layer=None, **changes):
+def serve_page(store: MemoryStore, max_age: int = 1, layer=None, limits=None, **changes):
     """Serve the API and its page; yield the address of the page.
 
     Args:
+        limits: further settings of the API.
         layer: of authentication; None = everybody is an administrator.
         changes: of the `Backend`.
     """
-    settings = ApiSettings("api-1", port=find_free_port(), overview_max_age=max_age)
+    settings = ApiSettings("api-1", port=find_free_port(), overview_max_age=max_age, **limits or {})
     backend = replace(
         make_backend(store),
         settings=settings,

@@ -38,14 +38,23 @@ class Tab:
         self.page.set_viewport_size({"width": width, "height": 900})
 
     def check(self, themes: Sequence[str] = THEMES) -> None:
-        """Check that axe finds nothing and that nothing is wider than the window, in all looks."""
+        """Check that axe finds nothing and that nothing is wider than the window, in all looks.
+
+        The narrowest one is also checked with a font of twice the size.
+        """
         for theme in themes:
             for width in WIDTHS:
                 self.look(theme, width)
                 found = _AXE.run(self.page)
                 assert found.violations_count == 0, f"{theme} {width}: {found.generate_report()}"
-                wide = self.page.evaluate("document.documentElement.scrollWidth")
-                assert wide <= width, f"{self.page.url} needs {wide} px"
+                self._check_width(width)
+        self.page.evaluate("document.documentElement.style.fontSize = '200%'")
+        self._check_width(min(WIDTHS))
+        self.page.evaluate("document.documentElement.style.fontSize = ''")
+
+    def _check_width(self, width: int) -> None:
+        wide = self.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{self.page.url} needs {wide} px"
 
     def _note(self, text: str, kind: str = "error") -> None:
         self.problems.append(f"{kind}: {text}")

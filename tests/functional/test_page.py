@@ -198,6 +198,15 @@ class TestViews:
             assert tab.page.evaluate(width) <= WIDTHS[0]
 
 
+def wait_for_nodes(page, nodes) -> None:
+    """Wait until the table has these nodes, each with its host."""
+    page.wait_for_function(
+        "nodes => JSON.stringify([...document.querySelectorAll('tbody tr')].map((row) => "
+        "[row.cells[1].textContent, row.cells[2].textContent])) === JSON.stringify(nodes)",
+        arg=nodes,
+    )
+
+
 class TestOverview:
     def test_health_is_in_words_and_each_filters(self, browser, url):
         with open_tab(browser, url) as tab:
@@ -217,6 +226,23 @@ class TestOverview:
             for width in (360, 600, 900, 1024, 1150, 1280):
                 tab.look(THEMES[0], width)
                 assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+
+    def test_a_fleet_that_is_too_large_is_read_page_by_page(self, browser):
+        store = MemoryStore()
+        build(store)
+        nodes = sorted((node.host, node.nodename) for node in store.list_nodes())
+        limits = {"overview_max_nodes": 2, "max_limit": 2}
+        with serve_page(store, limits=limits) as url, open_tab(browser, url) as tab:
+            page = tab.page
+            page.get_by_text("The fleet has more than 2 nodes").wait_for()
+            for start in range(0, len(nodes), 2):
+                wait_for_nodes(page, nodes[start : start + 2])
+                if start + 2 < len(nodes):
+                    page.get_by_role("link", name="Next nodes").click()
+            page.get_by_label("Find").fill("n2")
+            wait_for_nodes(page, [node for node in nodes if node[1] == "n2"])
+            tab.check(THEMES[:1])
+            assert tab.problems == []
 
     def test_order_filter_and_page_are_in_the_address(self, browser, url):
         with open_tab(browser, f"{url}#/?sort=-node&page=2") as tab:

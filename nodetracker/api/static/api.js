@@ -24,8 +24,7 @@ export async function request(path, { method = "GET", body, tag } = {}) {
     if (!response.ok) return { error: explain(response.status, text) };
     return { data: text ? JSON.parse(text) : null, tag: response.headers.get("ETag") };
   } catch (error) {
-    const detail = error.name === "TimeoutError" ? "The server does not answer." : error.message;
-    return { error: { status: 0, title: "No answer", detail, reasons: [] } };
+    return { error: { status: 0, title: "No answer", detail: error.message, reasons: [] } };
   }
 }
 

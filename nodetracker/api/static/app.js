@@ -41,7 +41,7 @@ const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the 
 function useTab(name) {
   const { data, error } = usePoll("/v1/overview");
   const { text = "", level } = data?.health ?? {};
-  const icon = error ? "unknown" : level ?? "unknown";
+  const icon = (!error && level) || "unknown";
   useMemo(() => data && setNow(data.now), [data]);
   useEffect(() => {
     document.title = join([text, name, "nodetracker"], " – ");

@@ -62,5 +62,5 @@ export function Claims({ claims, actionOf }) {
     ...(actionOf ? [column("action", "Action", (_, claim) => actionOf(claim))] : []),
   ];
   return html`<div class="claims"><${Table} isFixed caption="Claims, newest first" columns=${columns} rows=${claims}
-    keyOf=${({ id }) => id} empty="No claim yet." /></div>`;
+    empty="No claim yet." /></div>`;
 }

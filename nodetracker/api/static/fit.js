@@ -9,7 +9,6 @@ import { answer, list, nodeLink, QueryForm, quiet, section } from "./widgets.js"
 
 const FIELDS = [ // name in the address, title, resource, and its units in that of the field
   ["cpus", "CPUs", "VCPU", 1],
-  ["pinned", "Pinned CPUs", "PCPU", 1],
   ["memory", "Memory (GiB)", "MEMORY_MB", 1024],
   ["disk", "Disk (GiB)", "DISK_GB", 1],
 ];
@@ -17,7 +16,7 @@ const LIMIT = 100;
 
 function columnsFor(wanted) {
   const left = (id, title, resource) => numeric(id, title, (free) =>
-    html`${amount(resource, free)}<span class="quiet"> → ${amount(resource, free - (wanted[resource] ?? 0))}</span>`);
+    html`<span>${amount(resource, free)} <span class="quiet">→ ${amount(resource, free - (wanted[resource] ?? 0))}</span></span>`);
   return [
     NODE, HOST,
     left("free_vcpus", "CPUs left", "VCPU"),

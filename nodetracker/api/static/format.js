@@ -12,9 +12,6 @@ export const number = (value) => (Math.abs(value) < 100 ? DECIMAL : WHOLE).forma
 // Return "1 node", "2 nodes".
 export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-// Return a share of 1 as "83 %".
-export const percent = (share) => `${WHOLE.format(Math.floor(share * 100))}\u00a0%`;
-
 // Return seconds as "12 s", "5 min", "3 h", "2 d".
 export function age(seconds) {
   const value = Math.max(0, seconds);

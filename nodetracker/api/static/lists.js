@@ -3,7 +3,7 @@ import { markerOf, usePoll } from "./api.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
 import { column, HOST, NODE, numeric, Table } from "./table.js";
-import { ago, answer, bdi, link, list, mark, nodeLink, states } from "./widgets.js";
+import { ago, answer, bdi, link, list, mark, nodeLink, sentence, states } from "./widgets.js";
 
 const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"].map((status) => ["status", status]);
 
@@ -14,21 +14,21 @@ const SERVICES = [
   column("last_seen_up", "Heartbeat", ago),
   numeric("clock_skew_seconds", "Clock skew", (skew) => (skew === null ? "unknown" : `${skew.toFixed(1)} s`)),
   column("version", "Version"),
-  column("disabled_reason", "Why disabled"),
+  column("disabled_reason", "Why disabled", sentence),
 ];
 
 export const WARNINGS = [
   column("kind", "Kind", (kind) => mark(kind.replaceAll("_", " "), "warning")),
   HOST,
   NODE,
-  column("message", "Message"),
+  column("message", "Message", sentence),
   column("first_seen", "Since", ago),
   column("last_seen", "Last seen", ago),
   numeric("count", "Times"),
 ];
 
 const place = (id, title) => column(
-  id, title, ([host, nodename]) => html`${bdi(host)} / ${nodeLink({ host, nodename })}`, (row) => [row[`${id}_host`], row[`${id}_node`]],
+  id, title, ([host, nodename]) => html`<span>${bdi(host)} / ${nodeLink({ host, nodename })}</span>`, (row) => [row[`${id}_host`], row[`${id}_node`]],
 );
 
 const MOVES = [

@@ -8,7 +8,7 @@ import { WARNINGS } from "./lists.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { navigate, useLocation } from "./router.js";
 import { column, numeric, Table } from "./table.js";
-import { ageOf, ago, announce, answer, button, folded, link, list, mark, quiet, RequestForm, section, states } from "./widgets.js";
+import { ageOf, ago, announce, answer, button, folded, link, list, mark, quiet, RequestForm, section, sentence, states } from "./widgets.js";
 import { Workloads } from "./workloads.js";
 
 function summary(node, machine) {
@@ -30,7 +30,7 @@ const FACTS = [
   column("state", "State", (state) => mark(state, LEVELS[state])),
   column("since", "Since", ago),
   column("source", "Source"),
-  column("error", "Error"),
+  column("error", "Error", sentence),
 ];
 
 const used = (id, title) => numeric(id, title, (value, { resource }) => (value === null ? "–" : amount(resource, value)));

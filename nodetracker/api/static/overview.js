@@ -20,7 +20,7 @@ const ONLY = {
   unread: ({ state, freshness }) => state === "up" && (freshness === "late" || freshness === "stale"),
   warnings: ({ warnings }) => warnings > 0,
 };
-const FILTERS = ["text", ...Object.keys(CHOICES)];
+const FILTERS = ["text", "marker", ...Object.keys(CHOICES)];
 const SEVERITY = ["unreachable", "down", "never read", "stale", "late", "maintenance", "disabled", "up"];
 
 const severityOf = (node) => Math.min(...wordsOf(node).map((word) => SEVERITY.indexOf(word)));
@@ -61,7 +61,7 @@ const filters = (query, names, find) => html`<form class="filters" role="search"
     onInput=${({ target }) => setQuery({ text: target.value, marker: "" })} /></label>
   ${names.map((name) => select(name[0].toUpperCase() + name.slice(1), query[name] ?? "", [["", "all"], ...CHOICES[name]],
     (value) => setQuery({ [name]: value, marker: "" })))}
-  ${FILTERS.some((name) => query[name]) && button("Clear", () => setQuery(Object.fromEntries([...FILTERS, "marker"].map((name) => [name, ""]))))}
+  ${FILTERS.some((name) => query[name]) && button("Clear", () => setQuery(Object.fromEntries(FILTERS.map((name) => [name, ""]))))}
 </form>`;
 
 const classOf = ({ state }) => state !== "up" && "off";
@@ -76,10 +76,9 @@ function Nodes({ nodes }) {
 // The nodes of a fleet that is too large for the overview, page by page, with the filters that the API has.
 function PagedNodes({ nodes }) {
   const { query } = useLocation();
-  const { text: name_part, state, status, freshness, only } = query;
+  const { text: name_part, state, status } = query;
   return html`${filters(query, ["state", "status"], "part of a node's name")}
-    ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts.`)}
-    ${(freshness || only) && html`<p>${mark("So large a fleet cannot be filtered by freshness, warnings and overcommitment: all nodes are listed.", "warning")}</p>`}
+    ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts, and cannot be filtered by freshness, warnings and overcommitment.`)}
     <${List} noun="nodes" filters=${Object.entries({ sort_key: "host", name_part, state, status })} isFixed columns=${COLUMNS}
       classOf=${classOf} next="Next nodes" empty="No node is like that." />`;
 }

@@ -27,7 +27,7 @@ export function setQuery(changes) {
   try {
     history.replaceState(null, "", hrefOf(current.path, current.query));
   } catch {
-    // browsers limit how often an address changes; the next change writes it
+    // browsers limit how often an address changes
   }
 }
 

@@ -61,9 +61,9 @@ function pager(page, pages, count) {
 }
 
 // Render a table.
-// isFixed: it cannot be sorted; isShown(row): the filter, changed only when it filters otherwise;
-// keyOf(row): its identity; sort: the order without one in the address; classOf(row): of a line.
-export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ uuid, id }) => uuid ?? id, classOf, sort = "", empty }) {
+// isFixed: it cannot be sorted; isShown(row): the filter; keyOf(row): its identity;
+// sort: the order without one in the address; classOf(row): of a line.
+export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ id, uuid }) => id ?? uuid, classOf, sort = "", empty }) {
   const { query } = useLocation();
   const order = isFixed ? "" : query.sort ?? sort;
   const sorted = useMemo(() => sortRows(rows, columns, order), [rows, columns, order]);

@@ -1,6 +1,6 @@
 // Tiles: every node a small square, coloured by its fullest resource.
 import { fullestOf } from "./amounts.js";
-import { join, percent, plural } from "./format.js";
+import { join, plural } from "./format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { navigate } from "./router.js";
 import { legend, wordsOf } from "./widgets.js";
@@ -46,7 +46,7 @@ function drawPaths(nodes, { places, size }) {
   return Object.entries(paths).sort(([a], [b]) => a.localeCompare(b));
 }
 
-const describe = (node) => `${node.nodename}: ${wordsOf(node).join(", ")}, ${percent(fullestOf(node))} full`;
+const describe = (node) => `${node.nodename}: ${wordsOf(node).join(", ")}, ${Math.floor(100 * fullestOf(node))} % full`;
 
 function summarize(nodes) {
   const counts = Object.groupBy(nodes, stepOf);

@@ -7,19 +7,19 @@ const SHORT = 24; // characters of a name that is not broken
 const TICK_MS = 5000;
 
 export function announce(text) {
-  const region = document.getElementById("live");
-  if (region.textContent !== text) region.textContent = text;
+  document.getElementById("live").textContent = text;
 }
 
 // A name of any length and direction; a long one is cut and has a title.
 export const bdi = (text) => (text?.length > SHORT ? html`<bdi class="long" title=${text}>${text}</bdi>` : html`<bdi class="name">${text}</bdi>`);
 
+export const sentence = (text) => html`<bdi>${text}</bdi>`;
 export const quiet = (text) => html`<p class="quiet">${text}</p>`;
 export const link = (path, text, query) => html`<a href=${hrefOf(path, query)}>${text}</a>`;
 export const list = (items, className) => html`<ul class=${className}>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
 export const folded = (title, text) => html`<details><summary>${title}</summary>${text}</details>`;
 export const button = (text, onClick, more) => html`<button type="button" onClick=${onClick} ...${more}>${text}</button>`;
-export const legend = (signs) => list(signs, "legend"); // of [sign, text]
+export const legend = (signs) => list(signs, "legend");
 
 // A word with the sign of a level, by default its own, from the style sheet: never colour alone.
 export const mark = (word, level = word) => html`<span class=${`mark is-${level.replaceAll(" ", "-")}`}>${word}</span>`;

@@ -39,7 +39,7 @@ export const Workloads = ({ workloads = [], isHere, empty }) => html`<${Table} c
   columns=${isHere ? HERE : EVERYWHERE} keyOf=${keyOf} sort="name" empty=${empty} />`;
 
 const sumUp = ({ workloads, vcpus, pcpus, memory_mb, disk_gb }) =>
-  join([plural(workloads, "workload"), `${number(vcpus + pcpus)} CPUs`, memory(memory_mb), disk(disk_gb)]);
+  join([plural(workloads, "workload"), `${number(vcpus + pcpus)} CPUs`, `${memory(memory_mb)} of memory`, `${disk(disk_gb)} of disk`]);
 
 function Found({ text }) {
   const wanted = encodeURIComponent(text);

@@ -18,7 +18,7 @@ CSP = (
 )
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 
-MAX_SCRIPT_BYTES = 61 * 1024
+MAX_SCRIPT_BYTES = 60 * 1024
 MAX_STYLE_BYTES = 20 * 1024
 MAX_COMPRESSED_BYTES = 45 * 1024
 
