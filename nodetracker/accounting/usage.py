@@ -11,7 +11,7 @@ from typing import Any
 
 from nodetracker.model.claim import Amounts, Claim
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
-from nodetracker.model.node import NodeValues
+from nodetracker.model.overview import AmountColumns
 from nodetracker.units import (
     MIB_PER_GIB,
     MILLI,
@@ -180,7 +180,7 @@ def usage_columns(
     }
 
 
-def charge_of_row(values: NodeValues) -> Charge:
+def charge_of_row(values: AmountColumns) -> Charge:
     """Return the total charge in a row's usage columns, without reserved amounts.
 
     The result is exact, as the columns have thousandths and whole MiB: adding

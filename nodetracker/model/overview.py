@@ -40,11 +40,9 @@ class OverviewNode:
     running_vms: int
     total_containers: int
 
-    @property
-    def values(self) -> NodeValues:
-        """Its values, of which only the `OVERVIEW_COLUMNS` are known."""
-        return NodeValues(**{name: getattr(self, name) for name in OVERVIEW_COLUMNS})
 
+AmountColumns = NodeValues | OverviewNode
+"""What has the columns of a row from which its capacity and usage are computed."""
 
 _IDENTITY = ("id", "uuid", "host", "nodename")
 OVERVIEW_COLUMNS = tuple(

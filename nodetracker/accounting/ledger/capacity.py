@@ -12,6 +12,7 @@ from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.node import NodeValues
+from nodetracker.model.overview import AmountColumns
 from nodetracker.units import MIB_PER_GIB, MILLI
 
 FACTS: Mapping[str, str] = {
@@ -67,7 +68,7 @@ class Demand:
     overhead: int = 0
 
 
-def list_capacities(values: NodeValues) -> dict[str, Capacity]:
+def list_capacities(values: AmountColumns) -> dict[str, Capacity]:
     """Return a row's capacity of the resource classes that have columns."""
     used = charge_of_row(values)
     reserved: Mapping[str, Any] = values.reserved

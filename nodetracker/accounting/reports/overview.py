@@ -220,7 +220,7 @@ def _amounts_of(node: OverviewNode, sums: Iterable[UnclaimedSum]) -> dict[str, R
     """Return a node's amounts."""
     overhead = int(node.overhead.get("memory_mb", 0))
     unclaimed = amounts_of_charge(sum_charges(_charge_of(found, overhead) for found in sums))
-    capacities = list_capacities(node.values)
+    capacities = list_capacities(node)
     return {name: split_capacity(found, unclaimed[name]) for name, found in capacities.items()}
 
 
