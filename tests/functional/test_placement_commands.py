@@ -153,8 +153,8 @@ def test_an_empty_provider_with_the_nodes_name_is_deleted_by_healing(cloud) -> N
 def test_a_provider_of_novas_is_left_alone(cloud) -> None:
     other = cloud.create_rival("OWNER_NOVA", "COMPUTE_NODE")
     before = cloud.read(other)
-    (first, *_) = cloud.manage("heal", code=1)
-    assert first["result"] == "kept: it has the trait OWNER_NOVA"
+    (only,) = cloud.manage("heal", code=1)
+    assert only["result"] == "kept: it has the trait OWNER_NOVA"
     assert "has the trait OWNER_NOVA" in cloud.manage("adopt", "host-1", code=1)
     assert cloud.read(other) == before
     assert cloud.manage("adopt", "host-1", "--force", "--dry-run")[0]["uuid"] == other

@@ -48,7 +48,7 @@ def test_the_second_one_warns_and_takes_over_only_by_adoption(rivals) -> None:
         other = second.uuid
         wait_until(lambda: list_conflicts(second), 60, 0.5)
         (message,) = list_conflicts(second)
-        for part in (owner, other, "1 consumers", "placement adopt host-1", "placement heal"):
+        for part in (owner, other, "with 1 consumer,", "placement adopt host-1", "placement heal"):
             assert part in message
         assert list_conflicts(first) == []
         before = first.read(owner)

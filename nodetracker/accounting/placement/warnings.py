@@ -110,15 +110,22 @@ def explain_name_conflict(
         traits: of the other provider.
         allocations: number of consumers that have allocations on it.
     """
-    facts = [f"{allocations} consumers" if allocations else "no allocations"]
+    consumers = "1 consumer" if allocations == 1 else f"{allocations} consumers"
+    facts = [consumers if allocations else "no allocations"]
+    way_out = (
+        f"Either placement adopt {record.host} {record.nodename} gives the node that uuid, or "
+        "placement heal deletes the provider if it is empty"
+    )
     if NOVA_TRAIT in traits:
         facts.append(f"the trait {NOVA_TRAIT}")
+        way_out = (
+            "A nova-compute reports to it: give the node another name, or stop that nova-compute "
+            f"for good and run placement adopt {record.host} {record.nodename} --force"
+        )
     return HostWarning(
         WarningKind.PLACEMENT_NAME_CONFLICT,
         record.nodename,
         NO_ITEM,
         f"provider {holder.uuid} in placement, with {' and '.join(facts)}, has the name of this "
-        f"node, whose uuid is {record.uuid}: nothing is reported. Either placement adopt "
-        f"{record.host} {record.nodename} gives the node that uuid, or placement heal deletes "
-        "the provider if it is empty",
+        f"node, whose uuid is {record.uuid}: nothing is reported. {way_out}",
     )

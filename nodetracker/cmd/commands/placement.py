@@ -18,6 +18,7 @@ from nodetracker.accounting.placement.rendering import (
     render_provider,
 )
 from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
+from nodetracker.accounting.reports.values import count_noun
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
@@ -122,29 +123,31 @@ class HealPlacement(PlacementCommand, ListCommand):
         """Heal one node after the other, then what deleted nodes left."""
         is_dry, rows = parsed_args.dry_run, []
         for record in self.list_records(parsed_args.host):
-            lines = [*self._heal_name(record, is_dry), *self._heal_node(record, is_dry)]
             identity = (record.host, record.nodename)
-            rows += [_row(_HEAL_COLUMNS, *identity, *line) for line in lines]
+            rows += [_row(_HEAL_COLUMNS, *identity, *line) for line in self._heal(record, is_dry)]
         rows += self._heal_removals(parsed_args.host, is_dry)
         return columns_of(rows, _HEAL_COLUMNS)
 
-    def _heal_name(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
-        """Delete an empty provider that has the node's name."""
+    def _heal(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
+        """Delete an empty provider that has the node's name, and report the node."""
         rival = self.find_rival(record)
-        if rival is None:
-            return
-        placed = self.read(rival.uuid)
-        result = "would be deleted" if is_dry else "deleted"
-        obstacle: str | None = None
+        if rival is not None:
+            obstacle = self._delete_rival(rival.uuid, is_dry)
+            result = "would be deleted" if is_dry else "deleted"
+            if obstacle is not None:
+                yield rival.uuid, f"name {record.nodename}", self._fail(f"kept: {obstacle}")
+                return
+            yield rival.uuid, f"name {record.nodename}", result
+        yield from self._heal_node(record, is_dry)
+
+    def _delete_rival(self, uuid: str, is_dry: bool) -> str | None:
+        """Delete a provider unless somebody needs it; return why it is kept."""
+        placed = self.read(uuid)
         if any(NOVA_TRAIT in provider.traits for provider in placed.providers.values()):
-            obstacle = f"it has the trait {NOVA_TRAIT}"
-        elif placed.consumers:
-            obstacle = f"{len(placed.consumers)} consumers have allocations on it"
-        elif not is_dry:
-            obstacle = self.remover.remove(rival.uuid)
-        if obstacle is not None:
-            result = self._fail(f"kept: {obstacle}")
-        yield rival.uuid, f"name {record.nodename}", result
+            return f"it has the trait {NOVA_TRAIT}"
+        if placed.consumers:
+            return f"it has allocations of {count_noun(len(placed.consumers), 'consumer')}"
+        return None if is_dry else self.remover.remove(uuid)
 
     def _heal_node(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
         """Report a node, and remove the consumers that its ledger does not know."""

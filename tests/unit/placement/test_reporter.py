@@ -441,14 +441,22 @@ def test_a_renamed_node_renames_its_provider(scene) -> None:
     assert scene.model.providers[NODE].name == "node-2"
 
 
-def test_another_provider_with_the_name_is_left_alone_and_named(scene) -> None:
-    nova = PlacedProvider(OTHER, "node-1", 3, None, {}, frozenset({"OWNER_NOVA"}))
-    scene.model.providers[OTHER] = nova
+@pytest.mark.parametrize(
+    ("traits", "ways_out"),
+    [
+        (set(), ("placement adopt host-1 node-1 gives", "placement heal")),
+        ({"OWNER_NOVA"}, ("give the node another name", "adopt host-1 node-1 --force")),
+    ],
+)
+def test_another_provider_with_the_name_is_left_alone_and_named(scene, traits, ways_out) -> None:
+    other = PlacedProvider(OTHER, "node-1", 3, None, {}, frozenset(traits))
+    scene.model.providers[OTHER] = other
     scene.report([WEB])
-    assert scene.model.providers == {OTHER: nova}
+    assert scene.model.providers == {OTHER: other}
     warning = scene.warnings()[WarningKind.PLACEMENT_NAME_CONFLICT]
-    for part in (OTHER, NODE, "OWNER_NOVA", "placement adopt host-1 node-1", "placement heal"):
+    for part in (OTHER, NODE, *traits, *ways_out):
         assert part in warning.message
+    assert ("placement heal" in warning.message) == (not traits)
     assert scene.reporter.status().name_conflicts == 1
     del scene.model.providers[OTHER]
     scene.refresh()
