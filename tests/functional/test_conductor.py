@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +100,13 @@ def claim(programs: Programs, number: int, host: str = "host-1") -> Any:
     return programs.manage("claim", "create", str(body), "--host", host, "-f", "json")
 
 
+def describe(programs: Programs) -> str:
+    """Return what node describe prints of host-1, without ages."""
+    done = programs.manage("node", "describe", "host-1")
+    assert done.returncode == 0, done.stderr
+    return re.sub(r" *[0-9]+ (s|min)\b", " N s", done.stdout)
+
+
 def last_seen(store: SqlStore, host: str = "host-1") -> Any:
     return store.list_services(host, COMPUTE_BINARY)[0].last_seen_up
 
@@ -157,6 +165,10 @@ def test_a_host_is_operated_through_conductors_alone(conductor: Conductor, remot
         assert zones == {"nodetracker-compute": "nova", "nodetracker-conductor": "internal"}
         checked = remote.run("nodetracker-status", "upgrade", "check")
         assert checked.returncode == 0, checked.stdout + checked.stderr
+        assert agent.stop() == 0  # so that only ages change
+        through, direct = describe(remote), describe(conductor)
+        assert "6a0e1f6c-5a34" in through
+        assert through == direct
 
 
 def test_a_host_without_a_database_makes_none(remote: Remote) -> None:
