@@ -49,13 +49,15 @@ def select_noun(words: Sequence[str], commands: Mapping[str, str]) -> dict[str, 
 
 
 def find_nearest(words: Sequence[str], names: Iterable[str]) -> str | None:
-    """Return the command that was probably meant, None if none is similar.
+    """Return the command or noun that was probably meant, None if none is similar.
 
-    >>> find_nearest(["node", "lst", "--long"], ["node list", "node show", "host list"])
-    'node list'
+    >>> names = ["node list", "node show", "host list"]
+    >>> find_nearest(["node", "lst", "--long"], names), find_nearest(["nde"], names)
+    ('node list', 'node')
     """
     typed = [word for word in words if not word.startswith("-")]
-    known = list(names)
+    commands = list(names)
+    known = [*commands, *dict.fromkeys(name.partition(" ")[0] for name in commands)]
     for count in (2, 1):
         text = " ".join(typed[:count])
         if found := difflib.get_close_matches(text, known, 1, _SIMILARITY):
