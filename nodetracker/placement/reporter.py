@@ -183,8 +183,8 @@ class PlacementReporter:
         if any(slot.is_unread for slot in slots):
             return True
         states = [slot.state for slot in slots]
-        wanted = [self._describe(slot.record, slot.is_disabled) for slot in slots]
         try:
+            wanted = [self._describe(slot.record, slot.is_disabled) for slot in slots]
             return self._call(partial(exchange_moves, self._client, states, wanted))
         except Exception:  # the nodes are read and reported all the same
             LOG.exception("Moves between nodes cannot be reported to placement together")

@@ -56,6 +56,24 @@ def test_both_ends_are_changed_by_one_request(scene) -> None:
     assert len(scene.refresh()) == 2  # nothing is read again
 
 
+def test_nodes_that_cannot_be_described_are_reported_later(scene, monkeypatch) -> None:
+    scene.report([SOURCE])
+    calls = []
+
+    def fail(*arguments):
+        calls.append(arguments)
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nodetracker.placement.reporter.describe_tree", fail)
+        scene.audit([SOURCE], [DEST], [MOVE])
+        wait_until(lambda: len(calls) == 3)  # both together, then each
+        assert scene.reporter._slots.wait_idle(10)
+    scene.wake(61)
+    scene.settle()
+    assert scene.held() == MOVED
+
+
 def test_a_workload_is_read_first_after_a_restart(scene) -> None:
     scene.report([SOURCE])
     scene.restart()
