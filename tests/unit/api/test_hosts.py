@@ -35,7 +35,7 @@ class TestList:
             "uuid": service.uuid, "host_name": "host-2", "service": COMPUTE_BINARY,
             "zone": "nova", "state": "up", "status": "disabled", "disabled_reason": "broken",
             "disabled_at": render_time(service.disabled_at), "disabled_by": None,
-            "maintenance": True,
+            "maintenance": True, "forced_down": False,
         }  # fmt: skip
 
     def test_is_filtered_and_paged(self, api):

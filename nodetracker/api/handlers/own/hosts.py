@@ -1,7 +1,8 @@
 """``/v1/hosts``."""
 
-from nodetracker.accounting.reports.services import render_disabling, render_host
-from nodetracker.accounting.reports.summary import as_row, state_of, status_of
+from nodetracker.accounting.reports.nodes import render_node_state
+from nodetracker.accounting.reports.services import render_host
+from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
@@ -27,10 +28,7 @@ def list_hosts(call: Call) -> Answer:
         {
             "uuid": service.uuid,
             **render_host(service),
-            "state": state_of(service, page.now, down_time, outage),
-            "status": status_of(service),
-            **render_disabling(service),
-            "maintenance": service.maintenance,
+            **render_node_state(service, page.now, down_time, outage),
         }
         for service in page.items
     ]
