@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.db.candidates.parameters import list_values, shape_of
+from nodetracker.db.candidates.search import build_search
+from nodetracker.db.store import SqlStore
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Amounts, ClaimRequest, Workload
 from nodetracker.model.fact import FactEntry, FactState
@@ -339,3 +342,23 @@ def test_what_the_ledger_grants_moves_the_node_a_step_back(store: Store) -> None
         store.create_claim(request, best.host, best.nodename, ADMISSION_POLICY)
         seen.append(best.host)
     assert sorted(seen) == ["h0", "h0", "h1", "h1", "h2", "h2"]
+
+
+@pytest.mark.parametrize("stores", ["mariadb"], indirect=True)
+def test_mariadb_reads_an_index_alone_and_sorts_nodes_without_a_temporary_table(
+    store: SqlStore,
+) -> None:
+    for number in range(3):
+        make_node(store, f"h{number}")
+    request = ask(**CLAIM)
+    for policy in (POLICY, NAMED):
+        query = build_search(shape_of(request), policy, 20, 120, is_first=True).compile(
+            store.engine
+        )
+        values = query.construct_params(list_values(request, policy, None))
+        with store.engine.connect() as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN {query}", values).mappings().all()
+        scans = [step["Extra"] for step in plan if step["key"] == "ix_compute_nodes_candidates"]
+        assert len(scans) == 2
+        assert all("Using index" in extra for extra in scans)
+        assert not any("Using temporary" in extra for extra in scans)
