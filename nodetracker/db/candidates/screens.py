@@ -72,8 +72,7 @@ def _is_indexed(shape: RequestShape) -> bool:
     """Return whether an index has all columns by which nodes are screened and weighed."""
     amounts = dict(shape.amounts)
     has_own_limits = all(wanted.has_own_limit for wanted in amounts.values())
-    is_sized = amounts[MEMORY].has_amount or shape.kind is not WorkloadKind.INSTANCE
-    return has_own_limits and is_sized and not (shape.traits or shape.classes)
+    return has_own_limits and not (shape.traits or shape.classes)
 
 
 def _read_index(query: sa.Select[Any]) -> sa.Select[Any]:
@@ -155,7 +154,11 @@ def _fits_memory(wanted: AmountShape, is_instance: bool) -> Condition:
     overhead: Amount = _nodes.overhead_mb if is_instance else sa.literal(0)
     column = _nodes.instance_memory_mb_claimable if is_instance else _nodes.memory_mb_claimable
     fits = _fits(MEMORY, wanted, column, _nodes.memory_mb_used + overhead)
-    return fits if wanted.has_amount else sa.or_(overhead == 0, fits)
+    if wanted.has_amount:
+        return fits
+    # The columns differ by the overhead, but for nodes that are large enough for it.
+    is_free = column == _nodes.memory_mb_claimable if wanted.has_own_limit else overhead == 0
+    return sa.or_(is_free, fits)
 
 
 def _has_text(column: Amount, name: str) -> Condition:
