@@ -403,8 +403,8 @@ def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(
 ) -> None:
     broker = RabbitMQ()
     try:
-        conductor = Conductor(tmp_path / "conductor", connection, broker.url, down_after=3)
-        remote = Remote(tmp_path / "remote", broker.url, down_after=3, update_resources_interval=1)
+        conductor = Conductor(tmp_path / "conductor", connection, broker.url, down_after=8)
+        remote = Remote(tmp_path / "remote", broker.url, down_after=8, update_resources_interval=1)
 
         def state() -> str:
             (row,) = [item for item in conductor.ask("node", "list") if item["host"] == "host-1"]
@@ -415,7 +415,7 @@ def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(
             assert state() == "up"
             broker.freeze()
             try:
-                wait_until(lambda: state() == "unreachable", 60)
+                wait_until(lambda: state() == "unreachable", 120)
                 shown = conductor.ask("service", "show", "host-1", COMPUTE_BINARY)
                 assert shown["state"] == "unreachable"
                 assert "host host-1 is down" in claim(conductor, 1).stderr
@@ -427,7 +427,7 @@ def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(
                 )
             finally:
                 broker.thaw()
-            wait_until(lambda: state() == "up", 90)
+            wait_until(lambda: state() == "up", 120)
             assert claim(conductor, 2).returncode == 0
             agent.process.kill()
             wait_until(lambda: state() in ("down", "unreachable"))

@@ -91,7 +91,7 @@ def test_listeners_are_told_what_happens_to_nodes_claims_services_and_warnings(
     with host.start() as agent:
         (created,) = listener.wait_for("compute_node.create")
         assert (created["version"], created["nodename"], created["vcpus"]) == ("1.0", "node-1", 8)
-        assert listener.find("service.create")[0]["host"] == "host-1"
+        assert listener.wait_for("service.create")[0]["host"] == "host-1"
         host.list_nodes(NODE | {"vcpus": 12})
         updated = listener.wait_for("compute_node.update")[0]
         assert (updated["old"]["vcpus"], updated["new"]["vcpus"]) == (8, 12)

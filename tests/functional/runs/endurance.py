@@ -1,4 +1,4 @@
-"""Twelve hours of an agent's audits and heartbeats, one after the other, and what they cost.
+"""Hours of an agent's audits and heartbeats, one after the other, and what they cost.
 
 ``python -m tests.functional.runs.endurance CONFIGURATION INVENTORY`` prints a
 JSON list of samples: {"audits": n, "rss_kib": n, "threads": n, "descriptors": n}.
@@ -6,6 +6,7 @@ JSON list of samples: {"audits": n, "rss_kib": n, "threads": n, "descriptors": n
 
 import gc
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from nodetracker.bootstrap.agent import build_agent
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import start_logging
 
-HOURS = 12
+HOURS = int(os.environ.get("NODETRACKER_HOURS", "4"))
 AUDITS = HOURS * 60
 BEATS_PER_AUDIT = 6
 SAMPLES = 12
