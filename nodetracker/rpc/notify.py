@@ -20,7 +20,10 @@ LOG = logging.getLogger(__name__)
 QUEUE_LENGTH = 1000
 RETRY_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
-"""How long a process that is ending waits for its notifications to be sent."""
+"""How long a process that is ending waits for a broker that refuses its notifications."""
+
+_SLOW = 5
+"""How many times as long it waits for one that has not refused any."""
 
 
 class Send(Protocol):
@@ -133,12 +136,22 @@ class NotificationSender:
                 self._thread.start()
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until all are sent; log the number of those left at the timeout."""
-        deadline = time.monotonic() + timeout_seconds
-        while self.waiting and time.monotonic() < deadline:
+        """Wait until all are sent; log the number of those left at the timeout.
+
+        Args:
+            timeout_seconds: since the last one was sent, while the broker refuses them; one
+                that is only slow has more.
+        """
+        left, sent_at = self.waiting, time.monotonic()
+        while left:
+            patience = timeout_seconds * (_SLOW if self._error is None else 1)
+            if time.monotonic() - sent_at >= patience:
+                break
             time.sleep(0.01)
+            before, left = left, self.waiting
+            if left < before:
+                sent_at = time.monotonic()
         self._stopping.set()
-        left = self.waiting
         if left:
             LOG.warning("%d notifications were not sent: the broker did not accept them", left)
         return not left

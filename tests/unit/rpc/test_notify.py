@@ -1,6 +1,7 @@
 """Notifications are sent in order, wait while nobody takes them, and give way to newer ones."""
 
 import threading
+import time
 
 import pytest
 
@@ -126,6 +127,18 @@ def test_what_cannot_be_sent_at_the_end_is_said(listener, caplog):
     sender.notify(event("c"))
     assert not sender.flush(0.1)
     assert "1 notifications were not sent" in caplog.text
+
+
+def test_a_broker_that_is_slow_gets_all_at_the_end(listener):
+    def send(event_type, payload):
+        time.sleep(0.01)
+        listener(event_type, payload)
+
+    sender = NotificationSender(lambda: send)
+    for number in range(100):
+        sender.notify(event(f"c{number}", number))
+    assert sender.flush(0.5)
+    assert listener.numbers == list(range(100))
 
 
 def test_notifying_never_waits(listener):
