@@ -144,7 +144,7 @@ class Running:
         wait_until(lambda: text in self.output() or self.process.poll() is not None, timeout)
         assert text in self.output(), self.output()
 
-    def stop(self, number: int = signal.SIGTERM, timeout: float = 30) -> int:
+    def stop(self, number: int = signal.SIGTERM, timeout: float = 60) -> int:
         """Send a signal and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)

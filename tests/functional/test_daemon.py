@@ -185,7 +185,7 @@ def test_provider_files_are_read_again_unless_one_is_malformed(idle: Shell, tmp_
         wait_until(lambda: read() == 7)
     path.write_text("providers: []")
     with idle.programs.start() as agent:
-        assert agent.process.wait(30) == 78
+        assert agent.process.wait(60) == 78
         assert f"{path}: meta: is missing" in agent.output()
 
 
@@ -278,7 +278,7 @@ def test_the_watchdog_is_another_process_s_matter(idle: Shell) -> None:
 def test_a_fatal_error_is_the_last_status(idle: Shell) -> None:
     with idle.run() as first:
         with idle.programs.start(NOTIFY_SOCKET=idle.systemd.address) as second:
-            assert second.process.wait(20) == 78
+            assert second.process.wait(60) == 78
         idle.systemd.wait_for("STATUS=host host-1 already has an agent")
         assert idle.systemd.count("READY=1") == 1
         assert idle.is_alive(first)

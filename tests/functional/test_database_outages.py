@@ -91,7 +91,7 @@ def test_a_stopped_server_is_unavailable_and_comes_back(server: Any, store: SqlS
     said = assert_unavailable(lambda: store.load_versions("alpha", COMPUTE_BINARY))
     assert "refused" in said
     assert_unavailable(lambda: store.apply_changes(agent, [create(agent, "n-stopped")], 60))
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 40
     server.start()
     assert store.load_versions("alpha", COMPUTE_BINARY).epoch == agent.epoch
     assert "n-stopped" in store.apply_changes(agent, [create(agent, "n-stopped")], 60).records
@@ -165,7 +165,7 @@ def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.Monk
         started = time.monotonic()
         said = assert_unavailable(lambda: store.report_state(agent, 3 * 10**9, AuditState()))
         assert "lock" in said.lower()
-        assert 0.5 < time.monotonic() - started < 8
+        assert 0.5 < time.monotonic() - started < 40
     finally:
         blocker.rollback()
         blocker.close()
@@ -314,7 +314,7 @@ def test_a_port_where_nobody_listens_is_told_soon_and_without_the_password(serve
     store = open_store(DatabaseSettings(url))
     started = time.monotonic()
     assert_unavailable(store.now)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 40
 
 
 def test_a_database_that_is_not_there(server: Any) -> None:
@@ -330,7 +330,7 @@ def test_a_server_that_hangs_at_the_first_connect_is_given_up(server: Any) -> No
     try:
         started = time.monotonic()
         assert_unavailable(store.now)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 40
     finally:
         server.process.thaw()
     store.now()
@@ -361,7 +361,7 @@ def test_a_server_that_hangs_under_an_open_connection_is_given_up(server: Any) -
         for _ in range(2):
             started = time.monotonic()
             assert_unavailable(lambda: store.report_state(agent, 4 * 10**9, AuditState()))
-            assert time.monotonic() - started < 15
+            assert time.monotonic() - started < 40
     finally:
         server.process.thaw()
     store.report_state(agent, 4 * 10**9, AuditState())
@@ -444,7 +444,7 @@ class TestSqlite:
             started = time.monotonic()
             assert store.load_versions("alpha", COMPUTE_BINARY).epoch == agent.epoch
             assert store.list_services()[0].topic == "compute"
-            assert time.monotonic() - started < 4
+            assert time.monotonic() - started < 9  # of the 10 that a writer waits
             writer.rollback()
 
     def test_only_writers_take_the_lock_at_once(self, url: str) -> None:

@@ -231,7 +231,7 @@ def test_an_agent_that_freezes_at_any_statement_is_followed_and_fenced(
         started = time.monotonic()
         for _, client in clients:
             follow(store, client.place)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 45
     for _, client in clients:
         is_fenced(client.store, client.place)
         client.close()
@@ -255,7 +255,7 @@ def test_claims_go_on_whichever_statement_a_client_of_the_ledger_freezes_at(
         started = time.monotonic()
         for _, client in clients:
             claim_on_both(store, client.place)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 45
     for _, client in clients:
         claim_on_both(client.store, client.place)
         client.close()
@@ -284,7 +284,7 @@ def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
             assert client.proxy.frozen.wait(30)
         started = time.monotonic()
         follow(store, place)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 45
         client.proxy.thaw()
         with pytest.raises(DBError):
             call.result(30)
@@ -312,7 +312,7 @@ def test_an_agent_that_is_stopped_at_its_commit_wakes_up_fenced(
             follower.wait_for("is ready", 60)
             proxy.thaw()
             stopped.process.send_signal(signal.SIGCONT)
-            assert stopped.process.wait(30) == EXIT_FENCED
+            assert stopped.process.wait(60) == EXIT_FENCED
             assert "host host-1" in stopped.output().splitlines()[-1]
             for output in (stopped.output(), follower.output()):
                 assert "Traceback" not in output

@@ -79,7 +79,7 @@ class TestStateDirectory:
             agent.wait_for("is ready")
             (warning,) = warnings_of(programs, "state_path")
             assert "is full" in warning["message"]
-            assert audits_go_on(programs)
+            wait_until(lambda: audits_go_on(programs))
             assert agent.output().count("is full") == 1
             assert agent.stop() == 0
 
@@ -112,7 +112,7 @@ class TestStateDirectory:
         self, programs: Programs, script: str, reason: str
     ) -> None:
         with programs.start(before=self.mounted(programs, script)) as agent:
-            assert agent.process.wait(20) == 78
+            assert agent.process.wait(60) == 78
             (line,) = agent.output().splitlines()
             assert "compute_id" in line
             assert reason in line

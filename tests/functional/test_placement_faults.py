@@ -99,7 +99,7 @@ def test_whatever_placement_answers_audits_go_on_and_its_return_makes_all_right(
     world.host.audit(world.node())
     claims = [world.claim(1), world.claim(2)]
     report = world.host.audit(world.node(guest(9)))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert report.is_good
     wait_until(lambda: len(world.proxy.requests) >= 2)
     assert world.host.reporter.status().waiting_nodes == 1

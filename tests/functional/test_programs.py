@@ -140,7 +140,7 @@ class TestAgent:
             agent.process.send_signal(signal.SIGTERM)
             time.sleep(0.3)
             assert agent.stop() == 1  # a second signal ends it at once
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - begun < 25
 
     def test_imports_no_eventlet_and_nothing_it_does_not_need(self):
         code = (
