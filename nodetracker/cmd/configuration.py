@@ -76,9 +76,11 @@ def _short_usage_errors(program: str) -> Iterator[None]:
         with redirect_stderr(printed):
             yield
     except SystemExit as end:
-        _, is_error, message = printed.getvalue().partition(f"{program}: error: ")
+        # The library names the program, or the program and its command.
+        _, is_error, message = printed.getvalue().partition(": error: ")
         if end.code == EXIT_USAGE and is_error:
             fail_usage(program, message.strip())
+        sys.stderr.write(printed.getvalue())
         raise
     sys.stderr.write(printed.getvalue())
 

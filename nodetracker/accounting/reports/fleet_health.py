@@ -51,7 +51,7 @@ def is_overcommitted(line: NodeLine) -> bool:
 def summarize_health(overview: Overview) -> FleetHealth:
     """Return the health of the fleet.
 
-    If not all nodes are listed, what only their lines tell is counted for those listed.
+    If not all nodes are listed, what only their lines show is counted for those listed.
     """
     problems = tuple(_find_problems(overview))
     count = sum(overview.states.values())
