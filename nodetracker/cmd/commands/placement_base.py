@@ -10,6 +10,7 @@ from nodetracker.accounting.placement.tree import ProviderTree
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.commands.node import find_agent
+from nodetracker.errors import NotFoundError
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AdminState
@@ -39,9 +40,19 @@ class PlacementCommand(StoreCommand):
         return ProviderRemover(self.client, self.store)
 
     def list_records(self, host: str | None) -> Iterator[NodeRecord]:
-        """Yield the nodes of a host, or of all hosts, each with its claims and guests."""
-        for node in self.store.list_nodes(host):
+        """Yield the nodes of a host, or of all hosts, each with its claims and guests.
+
+        Raises:
+            NotFoundError: the host has no agent, no node and no removal.
+        """
+        nodes = self.store.list_nodes(host)
+        if host is not None and not nodes and not self._is_known(host):
+            raise NotFoundError(f"no such host: {host}")
+        for node in nodes:
             yield read_consistently(self.store, node)
+
+    def _is_known(self, host: str) -> bool:
+        return bool(find_agent(self.store, host) or self.store.list_provider_removals(host))
 
     def describe(self, record: NodeRecord) -> ProviderTree:
         """Describe what placement should have of a node, as its agent does.
