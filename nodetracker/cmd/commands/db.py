@@ -1,8 +1,10 @@
 """db sync, version, check, purge."""
 
 import argparse
+from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
@@ -10,6 +12,14 @@ from nodetracker.cmd.commands.base import ListCommand, StoreCommand
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
 from nodetracker.errors import NotFoundError, SchemaError
+
+if TYPE_CHECKING:
+    from nodetracker.ports import OperatorStore
+
+Report = Callable[[float, float, str], None]
+"""Receives how many steps of how many are done, and what is done now."""
+
+_PURGE_STEPS = (3650, 1825, 1095, 730, 365, 180, 90, 60, 30, 14, 7, 1)
 
 
 class SyncSchema(StoreCommand, Command):
@@ -83,10 +93,28 @@ class PurgeRows(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Delete rows and return their number per table."""
-        before = self.store.now() - timedelta(days=parsed_args.before)
-        with show_progress("deleting old rows", self.app.stderr):
-            deleted = self.store.purge(before)
+        with show_progress("deleting old rows", self.app.stderr) as progress:
+            deleted = purge_in_steps(self.store, parsed_args.before, progress.report)
         return ("table", "deleted"), sorted(deleted.items())
+
+
+def purge_in_steps(store: "OperatorStore", days: int, report: Report) -> dict[str, int]:
+    """Delete what is older than a number of days; return table -> rows deleted.
+
+    The oldest rows are deleted first, in transactions of their own, so that each
+    holds its locks for a part of the time.
+
+    Args:
+        report: called before each step and at the end.
+    """
+    now = store.now()
+    steps = [*(step for step in _PURGE_STEPS if step > days), days]
+    deleted: Counter[str] = Counter()
+    for done, step in enumerate(steps):
+        report(done, len(steps), f"older than {step} d")
+        deleted.update(store.purge(now - timedelta(days=step)))
+    report(len(steps), len(steps), "")
+    return dict(deleted)
 
 
 def _days(text: str) -> int:

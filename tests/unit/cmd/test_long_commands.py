@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.cmd.commands.db import purge_in_steps
 from nodetracker.cmd.commands.service import DeleteService
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions
@@ -13,7 +14,7 @@ from nodetracker.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.host.capture import capture_machine
 from nodetracker.host.roots import Roots
 from nodetracker.model.service import COMPUTE_BINARY
-from tests.builders import make_incarnation, take_service
+from tests.builders import NOW, make_incarnation, take_service
 
 
 class Reports(list):
@@ -34,6 +35,20 @@ def test_a_migration_reports_each_revision(tmp_path):
     assert nothing == []
     assert [done for done, _, _ in down] == list(range(count - 4 + 1))
     assert down[-2][2].startswith("undo 0005: ")
+
+
+def test_a_purge_reports_each_step_and_deletes_the_oldest_rows_first():
+    moments, reports = [], Reports()
+
+    def purge(before):
+        moments.append(before)
+        return {"history": 2, "claims": 0}
+
+    store = SimpleNamespace(now=lambda: NOW, purge=purge)
+    assert purge_in_steps(store, 400, reports) == {"history": 10, "claims": 0}
+    assert [(NOW - moment).days for moment in moments] == [3650, 1825, 1095, 730, 400]
+    assert reports[0] == (0, 5, "older than 3650 d")
+    assert reports[-2:] == [(4, 5, "older than 400 d"), (5, 5, "")]
 
 
 def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):
