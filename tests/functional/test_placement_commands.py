@@ -1,10 +1,13 @@
 """placement show, audit, heal, adopt and remove against the real placement."""
 
+import contextlib
 import json
 import uuid
 
 import pytest
 
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.store import open_store
 from nodetracker.model.service import COMPUTE_BINARY
 from tests.programs import Programs, wait_until
 
@@ -39,9 +42,17 @@ class Cloud:
         assert done.returncode == code, done.stderr + done.stdout
         return json.loads(done.stdout) if done.stdout.strip() else done.stderr
 
+    @contextlib.contextmanager
+    def open_store(self):
+        """Open the programs' database, which is quicker than to run a command."""
+        store = open_store(DatabaseSettings(self.programs.connection))
+        yield store
+        store.close()
+
     @property
     def uuid(self):
-        return self.programs.ask("node", "show", "host-1", self.name)["uuid"]
+        with self.open_store() as store:
+            return next(n.uuid for n in store.load_nodes("host-1") if n.nodename == self.name)
 
     def create_rival(self, *traits):
         """Create a provider of another uuid with the node's name."""

@@ -1,10 +1,13 @@
 """Two agents that report nodes of one name to the same placement."""
 
-import json
+import contextlib
 import uuid
 
 import pytest
 
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.model.warning import WarningKind
+from nodetracker.ports import AdmissionPolicy
 from tests.functional.test_placement_commands import Cloud
 from tests.programs import wait_until
 
@@ -19,10 +22,9 @@ def rivals(tmp_path, placement):
         configure(cloud)
     first.audit_once()
     body = {"workload": {"uuid": str(uuid.uuid4())}, "resources": {"VCPU": 2}}
-    request = tmp_path / "claim.json"
-    request.write_text(json.dumps(body))
-    done = first.programs.manage("claim", "create", str(request), "--host", "host-1")
-    assert done.returncode == 0, done.stderr
+    with first.open_store() as store:
+        policy = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
+        store.create_claim(parse_claim_request(body), "host-1", first.name, policy)
     return first, second
 
 
@@ -32,21 +34,25 @@ def configure(cloud, **options):
 
 
 def list_conflicts(cloud):
-    return [
-        warning["message"]
-        for warning in cloud.programs.ask("warning", "list")
-        if warning["kind"] == "placement_name_conflict"
-    ]
+    with cloud.open_store() as store:
+        return [
+            record.warning.message
+            for record in store.list_warnings("host-1")
+            if record.warning.kind is WarningKind.PLACEMENT_NAME_CONFLICT
+            and record.resolved_at is None
+        ]
 
 
 def test_the_second_one_warns_and_takes_over_only_by_adoption(rivals) -> None:
     first, second = rivals
-    with first.programs.start(), second.programs.start() as agent:
-        owner = first.uuid
+    owner = first.uuid
+    with contextlib.ExitStack() as agents:
+        agents.enter_context(first.programs.start())
         wait_until(lambda: first.read(owner) and first.read(owner)[-1]["allocations"], 60)
+        agent = agents.enter_context(second.programs.start())
         agent.wait_for("is ready")
         other = second.uuid
-        wait_until(lambda: list_conflicts(second), 60, 0.5)
+        wait_until(lambda: list_conflicts(second))
         (message,) = list_conflicts(second)
         for part in (owner, other, "with 1 consumer,", "placement adopt host-1", "placement heal"):
             assert part in message
@@ -66,4 +72,4 @@ def test_the_second_one_warns_and_takes_over_only_by_adoption(rivals) -> None:
         second.manage("adopt", "host-1")
         assert second.uuid == owner
         wait_until(lambda: second.read(owner)[1]["inventories"]["VCPU"]["total"] == 4, 60)
-        wait_until(lambda: not list_conflicts(second), 60, 0.5)
+        wait_until(lambda: not list_conflicts(second))

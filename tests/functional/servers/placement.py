@@ -32,6 +32,7 @@ class Placement:
         (self.process.directory / "placement.conf").write_text(
             (further or "[api]\nauth_strategy = noauth2\n")
             + f"[placement_database]\nconnection = {connection}\nsync_on_startup = true\n"
+            "sqlite_synchronous = false\n"  # its disk is nobody's
         )
         self.start()
 
