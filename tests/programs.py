@@ -206,5 +206,5 @@ def wait_until(condition, timeout: float = 60, interval: float = 0.05) -> None:
         ended = time.monotonic()
         assert ended < deadline, "waited in vain"
         # A condition that runs a program leaves the processor to others half of the time.
-        time.sleep(max(interval, ended - began))
+        time.sleep(max(interval, min(ended - began, 1.0)))
         began = time.monotonic()
