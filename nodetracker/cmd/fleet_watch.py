@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from nodetracker.accounting.reports.overview import build_overview
 from nodetracker.accounting.reports.problems import find_problems, select_host
@@ -18,7 +18,9 @@ from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import render_error
 from nodetracker.errors import NodetrackerError, NotFoundError
-from nodetracker.ports import FleetReader
+
+if TYPE_CHECKING:  # imports more than the command needs
+    from nodetracker.ports import FleetReader
 
 FleetSource = Callable[[], FleetView]
 """Reads the fleet. Raises the errors of `FleetReader.read_overview`, and NotFoundError."""
@@ -28,7 +30,7 @@ _SILENCE_SECONDS = 5.0
 
 
 def make_fleet_source(
-    store: FleetReader, service_down_time: int, held_fact_expiry: int, host: str | None = None
+    store: "FleetReader", service_down_time: int, held_fact_expiry: int, host: str | None = None
 ) -> FleetSource:
     """Return a function that reads the fleet.
 

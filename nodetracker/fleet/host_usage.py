@@ -1,13 +1,17 @@
 """Read what a host has and what its workloads use."""
 
+from typing import TYPE_CHECKING
+
 from nodetracker.accounting.reports.summary import HOST_COLUMNS, HostUsage, describe_host
 from nodetracker.errors import NotFoundError
 from nodetracker.fleet.pages import read_items
 from nodetracker.model.fleet import FleetQuery
-from nodetracker.ports import ReadingStore
+
+if TYPE_CHECKING:  # imports more than the commands that only read need
+    from nodetracker.ports import ReadingStore
 
 
-def read_host_usage(store: ReadingStore, host: str) -> list[HostUsage]:
+def read_host_usage(store: "ReadingStore", host: str) -> list[HostUsage]:
     """Return the lines of ``host show``.
 
     Raises:
