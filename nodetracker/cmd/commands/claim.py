@@ -105,7 +105,7 @@ class ListClaims(ListCommand):
         Column("cpu", ("vcpus",), Kind.NUMBER, 1),
         Column("memory", ("memory_mb",), Kind.MIB, 1),
         Column("disk", ("disk_gb",), Kind.GIB, 5),
-        Column("expires", ("expires_at",), Kind.MOMENT, 2),
+        Column("expires", ("expires_at",), Kind.MOMENT, 2, is_deadline=True),
         Column("reason", ("reason",), Kind.TEXT, 6),
     )
 

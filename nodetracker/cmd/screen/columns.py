@@ -51,6 +51,7 @@ class Column:
             higher also where all values are missing.
         least: width of a flexible column before others are left out.
         same_as: title of a column; where both are equal in all rows, this one is left out.
+        is_deadline: its moments lie in the future; past ones are shown as missed.
     """
 
     title: str
@@ -59,6 +60,7 @@ class Column:
     priority: int = 0
     least: int = 24
     same_as: str = ""
+    is_deadline: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -136,7 +138,9 @@ def draw_cell(
         return Piece(f"{text} {render_percent(value, whole):>5}", _style_of_share(value, whole))
     if column.kind is Kind.MOMENT:
         assert now is not None
-        return Piece(render_moment(value, now))
+        text = render_moment(value, now)
+        is_over = column.is_deadline and value is not None and not text.startswith("in ")
+        return Piece(f"{text} ago", Style.WARNING) if is_over else Piece(text)
     if column.kind is Kind.STATE and value:
         text, style = draw_state(str(value), terminal)[0]
         return Piece(safe_text(text, terminal.has_unicode), style)

@@ -86,3 +86,11 @@ def test_columns_without_information_are_left_out():
 
 def test_all_columns_are_shown_where_there_is_no_limit():
     assert fit_columns(COLUMNS, [36, 4, 60, 14], None) == {0: 36, 1: 4, 2: 60, 3: 14}
+
+
+def test_a_deadline_that_passed_is_not_shown_as_one_to_come():
+    column = Column("expires", ("expires_at",), Kind.MOMENT, is_deadline=True)
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    texts = (None, "2026-03-01T12:08:00+00:00", "2026-03-01T11:30:00+00:00")
+    lines = draw_table([column], [{"expires_at": text} for text in texts], Terminal(), now)
+    assert plain_text(lines).split("\n")[1:4] == ["         -", "  in 8 min", "30 min ago"]
