@@ -1,6 +1,5 @@
 """Read a node's providers back with osc-placement's commands, and compare them with its row."""
 
-import json
 import math
 import uuid
 from collections import defaultdict
@@ -20,12 +19,16 @@ from osc_placement.resources.trait import ListResourceProviderTrait
 from osc_placement.resources.usage import ShowUsage
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.placement.comparison import compare
+from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.model.claim import Claim
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci_request import Alias
+from nodetracker.placement.tree_reader import read_tree
 from nodetracker.ports import AdmissionPolicy
+from tests.functional.placement_host import make_client
 from tests.functional.servers.placement import TOKEN, Placement
 from tests.programs import Programs, wait_until
 
@@ -78,6 +81,7 @@ class ReadBack:
         self.programs = programs
         self.policy = AdmissionPolicy(10**6, 600, aliases=aliases or {})
         self.openstack = Openstack(placement.url)
+        self.client = make_client(programs.directory, placement.configuration())
         self.store = open_store(DatabaseSettings(programs.connection))
 
     def close(self) -> None:
@@ -106,8 +110,12 @@ class ReadBack:
         """Wait until placement has all that the ledger has."""
 
         def agrees() -> bool:
-            done = self.programs.manage("placement", "audit", "-f", "json")
-            return done.returncode == 0 and json.loads(done.stdout) == []
+            return not any(
+                list(
+                    compare(read_tree(self.client, record.uuid), describe_tree(record, False, True))
+                )
+                for record in self.store.load_nodes(self.programs.host)
+            )
 
         wait_until(agrees, 60, 0.1)
 
