@@ -195,8 +195,9 @@ def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlS
 def test_a_claim_without_a_host_costs_few_more_than_with_one(
     store: SqlStore, body: dict[str, Any], most: int
 ) -> None:
+    enough = {"CUSTOM_FPGA": {"total": 3}}  # wherever the second claim is placed
     for number in range(30):
-        make_node(store, devices=(make_device(),), host=f"h{number}")
+        make_node(store, devices=(make_device(),), host=f"h{number}", inventory=enough)
     policy = AdmissionPolicy(60, 600, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),))})
     scheduler = Scheduler(store, policy)
     requests = [
