@@ -17,6 +17,6 @@ def test_a_host_that_does_not_exist_is_not_one_without_differences(command):
     take_service(store, "alpha", make_incarnation())
     found = command(SimpleNamespace(store=store, reader=store, build_option_parser=None), None)
     found._rows = []
-    with pytest.raises(NotFoundError, match="^no such host: alhpa$"):
-        found.take_action(argparse.Namespace(host="alhpa", dry_run=True))
+    with pytest.raises(NotFoundError, match="^no such host: gamma$"):
+        found.take_action(argparse.Namespace(host="gamma", dry_run=True))
     assert list(found.list_records("alpha")) == []  # its agent has not stored a node yet
