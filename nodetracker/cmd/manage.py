@@ -177,6 +177,8 @@ class ManageApp(App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""
+        if argv and argv[0].startswith("-"):
+            fail_usage(PROGRAM, f"unrecognized arguments: {argv[0]}")
         try:
             self.command_manager.find_command(argv)
         except ValueError:

@@ -68,6 +68,10 @@ def test_every_command_has_an_example_that_it_accepts(name):
             ],
         ),
         ([], ["a command is required (see nodetracker-manage --help)"]),
+        (
+            ["--no-such-option", "node", "list"],
+            ["unrecognized arguments: --no-such-option (see nodetracker-manage --help)"],
+        ),
     ],
 )
 def test_a_usage_error_is_one_line_with_what_to_do(arguments, lines, capsys):
