@@ -58,7 +58,7 @@ def test_nodes_have_the_columns_of_their_rows(store: Store) -> None:
             stored.nodename,
         )
         for name in OVERVIEW_COLUMNS:
-            assert getattr(found.values, name) == getattr(stored.values, name)
+            assert getattr(found, name) == getattr(stored.values, name)
 
 
 def test_services_of_all_binaries_are_read_with_their_audits(store: Store) -> None:

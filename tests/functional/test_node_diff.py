@@ -37,7 +37,12 @@ def test_a_node_s_differences_are_named_with_the_workloads_that_cause_them(tmp_p
             {"resource": "DISK_GB", "row_used": 21.5, "ledger": 21.5, "hypervisor": 21, "placement": None,
              "difference": 0.5, "workloads": f"{DB} +0.5"},
         ]  # fmt: skip
-        drift = {row["item"]: row["message"] for row in programs.ask("warning", "list")}
+
+        def read_drift() -> dict[str, str]:
+            return {row["item"]: row["message"] for row in programs.ask("warning", "list")}
+
+        wait_until(lambda: WEB in read_drift())
+        drift = read_drift()
         assert "is larger than its claim" in drift[WEB]
         assert "4 CPUs instead of 2" in drift[WEB]
         assert agent.stop() == 0
