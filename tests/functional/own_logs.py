@@ -1,6 +1,8 @@
 """What a test's own code logs, without threads of earlier tests."""
 
+import contextlib
 import logging
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,3 +17,13 @@ def list_alarming(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
         for record in caplog.records
         if record.levelno > logging.INFO and not record.name.startswith(_MESSAGING)
     ]
+
+
+@contextlib.contextmanager
+def without_messaging() -> Iterator[None]:
+    """Keep those threads from writing to the output of a command that runs in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _MESSAGING:
+            patch.setattr(logging.getLogger(name), "propagate", False)
+            patch.setattr(logging.getLogger(name), "handlers", [logging.NullHandler()])
+        yield

@@ -39,6 +39,7 @@ from tests.contract.values import (
     make_values,
     register,
 )
+from tests.functional.own_logs import without_messaging
 from tests.programs import Programs
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "placing.txt"
@@ -111,7 +112,7 @@ class Fleet:
             shown.append(json.dumps(body))
             arguments = (*arguments, str(path))
         output = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
+        with without_messaging(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(cfg, "CONF", cfg.ConfigOpts())
             patch.setattr(sys, "stdout", output)
             patch.setattr(sys, "stderr", output)
