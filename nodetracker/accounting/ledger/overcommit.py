@@ -1,8 +1,8 @@
 """Find guests that are larger than their node, and resources that are used beyond their limit."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from nodetracker.accounting.ledger.capacity import FACTS, list_capacities
+from nodetracker.accounting.ledger.capacity import FACTS, Capacity, list_capacities
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest
@@ -23,17 +23,19 @@ def find_capacity_warnings(
     """
     if not values.tracks_resources:
         return []
-    unread = {name for name in list_capacities(values) if _is_unread(values, name)}
+    capacities = list_capacities(values)
+    unread = {name for name, capacity in capacities.items() if _is_unread(values, name, capacity)}
     listed = [guest for guest in guests if guest.missing_since is None]
     large = [_explain_guest(nodename, values, guest, unread) for guest in listed]
-    return [*filter(None, large), *_find_overcommitted(nodename, values, unread)]
+    read = {name: item for name, item in capacities.items() if name not in unread}
+    return [*filter(None, large), *_find_overcommitted(nodename, read)]
 
 
-def _is_unread(values: NodeValues, resource: str) -> bool:
+def _is_unread(values: NodeValues, resource: str, capacity: Capacity) -> bool:
     """Return whether the row has no capacity of a resource because its fact is unknown."""
     entry = values.facts.get(FACTS[resource])
     is_unknown = entry is not None and entry.state is FactState.UNKNOWN
-    return is_unknown and not list_capacities(values)[resource].total
+    return is_unknown and not capacity.total
 
 
 def _explain_guest(
@@ -61,12 +63,10 @@ def _explain_guest(
     )
 
 
-def _find_overcommitted(
-    nodename: str, values: NodeValues, unread: Collection[str]
-) -> Iterable[HostWarning]:
+def _find_overcommitted(nodename: str, capacities: Mapping[str, Capacity]) -> Iterable[HostWarning]:
     """Return a warning of each resource of which more is used than capacity and ratio allow."""
-    for resource, capacity in list_capacities(values).items():
-        if capacity.used > capacity.own_limit and resource not in unread:
+    for resource, capacity in capacities.items():
+        if capacity.used > capacity.own_limit:
             parts, unit = _UNITS[resource]
             used, limit = whole_units(capacity.used, parts), whole_units(capacity.own_limit, parts)
             yield HostWarning(
