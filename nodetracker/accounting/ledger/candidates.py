@@ -63,25 +63,28 @@ def list_candidates(
     ]
     free = {node.id: free_of(node.values) for node in passed}
     scale = weights.scale_of(list(free.values())) if after is None else after.scale
-    ordering = _Ordering(request, policy, scale)
+    ordering = CandidateOrdering(request, policy, scale)
+    candidates = (
+        ordering.weigh(node.id, node.host, node.nodename, free[node.id], node.has_guest)
+        for node in passed
+        if _accepts_claims(node.service, now, policy.service_down_time)
+    )
     found = sorted(
-        (
-            ordering.place(node, free[node.id])
-            for node in passed
-            if _accepts_claims(node.service, now, policy.service_down_time)
-        ),
-        key=ordering.key,
+        ((node, ordering.locate(node)) for node in candidates),
+        key=lambda placed: ordering.key_of(placed[1]),
     )
     start = 0
     if after is not None:
-        start = bisect.bisect_right(found, ordering.key_of(after), key=ordering.key)
+        start = bisect.bisect_right(
+            found, ordering.key_of(after), key=lambda placed: ordering.key_of(placed[1])
+        )
     page = found[start : start + limit]
     last = page[-1][1] if page and len(page) == limit else None
     return CandidatePage(tuple(node for node, _ in page), last)
 
 
-class _Ordering:
-    """Places nodes in the order of a policy."""
+class CandidateOrdering:
+    """Weighs nodes and places them in the order of a policy."""
 
     def __init__(self, request: ClaimRequest, policy: CandidatePolicy, scale: Scale) -> None:
         self._hash = weights.node_hash(request.uuid)
@@ -90,22 +93,24 @@ class _Ordering:
         self._best = weights.best_weight(scale, policy.multipliers)
         self._height = weights.step_height(request.amounts, scale, policy.multipliers)
 
-    def place(self, node: ScreenedNode, free: Amounts) -> tuple[CandidateNode, CandidateCursor]:
-        """Return a candidate with its position."""
+    def weigh(
+        self, node_id: int, host: str, nodename: str, free: Amounts, has_guest: bool
+    ) -> CandidateNode:
+        """Return a node with its weight."""
         weight = weights.weigh(free, self._scale, self._policy.multipliers)
-        is_named = self._policy.order is CandidateOrder.NAMED
-        rank = weight if is_named else weights.count_steps(weight, self._best, self._height)
-        place = (node.id, node.host, node.nodename)
-        return CandidateNode(*place, weight, free, node.has_guest), CandidateCursor(
-            self._scale, rank, self._hash.of(node.id), *place
+        return CandidateNode(node_id, host, nodename, weight, free, has_guest)
+
+    def locate(self, node: CandidateNode) -> CandidateCursor:
+        """Return the position of a weighed node."""
+        rank = node.weight
+        if self._policy.order is not CandidateOrder.NAMED:
+            rank = weights.count_steps(rank, self._best, self._height)
+        return CandidateCursor(
+            self._scale, rank, self._hash.of(node.id), node.id, node.host, node.nodename
         )
 
-    def key(self, placed: tuple[CandidateNode, CandidateCursor]) -> Key:
-        """Return the key to sort by."""
-        return self.key_of(placed[1])
-
     def key_of(self, position: CandidateCursor) -> Key:
-        """Return the key of a position."""
+        """Return the key of a position, to sort by."""
         if self._policy.order is CandidateOrder.NAMED:
             return -position.rank, position.host, position.nodename
         return position.rank, position.hash, position.node_id

@@ -1,5 +1,6 @@
 """Express the weights and the order of candidates by columns, as `accounting.weights`."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,14 +29,18 @@ from nodetracker.db.candidates.screens import (
     text,
     whole,
 )
-from nodetracker.db.connection.dialect import byte_key, json_number, json_of
+from nodetracker.db.connection.dialect import byte_key, json_item, json_list, larger
 from nodetracker.db.schema import tables
-from nodetracker.model.candidate import CandidateOrder
+from nodetracker.model.candidate import CandidateOrder, Scale
+from nodetracker.model.claim import Amounts
 from nodetracker.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
 
 LEAST, MOST, WIDTH = "least_", "most_", "width_"
+
+ENDS = "ends"
+"""The column of the least and most free amounts together; see `decode_ends`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +65,18 @@ def read_scale(policy: CandidatePolicy, shape: RequestShape) -> Scaling:
     ends = _read_ends(shape)
     best, height, widths = double(0), double(0), {}
     for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
-        least, most = ends.c[LEAST + name], ends.c[MOST + name]
-        width = widths[name] = sa.case((most > least, most - least), else_=double(1))
+        difference = ends.c[MOST + name] - ends.c[LEAST + name]
+        # Amounts are whole numbers.
+        width = widths[name] = larger(difference, double(1))
         share = double(abs(multiplier)) * (number(weighed_name(name)) / width)
-        best += sa.case((most > least, double(max(multiplier, 0.0))), else_=double(0))
-        height += sa.case((most > least, share), else_=double(0))
+        best += sa.case((difference > 0, double(max(multiplier, 0.0))), else_=double(0))
+        height += sa.case((difference > 0, share), else_=double(0))
     row = sa.select(
-        *ends.c,
+        ends.c[ENDS],
+        *(ends.c[LEAST + name] for name in WEIGHED),
         *(width.label(WIDTH + name) for name, width in widths.items()),
         best.label("best"),
-        sa.case((height > LEAST_STEP, height), else_=double(LEAST_STEP)).label("height"),
+        larger(height, double(LEAST_STEP)).label("height"),
     )
     table = row.limit(1).subquery("scale")
     return Scaling(
@@ -84,22 +91,35 @@ def read_scale(policy: CandidatePolicy, shape: RequestShape) -> Scaling:
 def _read_ends(shape: RequestShape) -> sa.Subquery:
     """Return the least and most free amounts as a table of one row.
 
-    They come from a JSON object that a scalar subquery returns: MariaDB reads a
+    They come from a JSON array that a scalar subquery returns: MariaDB reads a
     table before it optimizes the rest if it has one row for certain. With the scale
     known, it sorts nodes while it reads the index, without a temporary table. The
     limits keep databases from copying expressions to where their results are used,
     which is for each node.
     """
-    ends = {
-        prefix + name: sa.cast(find(FREE[name]), sa.BigInteger())
-        for prefix, find in ((LEAST, sa.func.min), (MOST, sa.func.max))
+    amounts = [
+        sa.cast(find(FREE[name]), sa.BigInteger())
+        for find in (sa.func.min, sa.func.max)
         for name in WEIGHED
-    }
-    pairs = (part for name, end in ends.items() for part in (sa.literal(name), end))
-    found = keep_wanted(sa.select(json_of(*pairs)), shape).scalar_subquery()
-    packed = sa.select(found.label("ends")).limit(1).subquery("packed")
-    numbers = (json_number(packed.c.ends, sa.literal(name)).label(name) for name in ends)
-    return sa.select(*numbers).limit(1).subquery("ends")
+    ]
+    found = keep_wanted(sa.select(json_list(*amounts)), shape).scalar_subquery()
+    packed = sa.select(found.label(ENDS)).limit(1).subquery("packed")
+    names = [prefix + name for prefix in (LEAST, MOST) for name in WEIGHED]
+    numbers = (
+        json_item(packed.c[ENDS], sa.literal_column(str(index))).label(name)
+        for index, name in enumerate(names)
+    )
+    return sa.select(packed.c[ENDS], *numbers).limit(1).subquery("ends")
+
+
+def decode_ends(ends: str) -> Scale:
+    """Return the scale of the column `ENDS`."""
+    amounts = json.loads(ends)
+    least, most = (
+        Amounts(**dict(zip(WEIGHED, part, strict=True)))
+        for part in (amounts[: len(WEIGHED)], amounts[len(WEIGHED) :])
+    )
+    return Scale(least, most)
 
 
 def known_scale() -> Scaling:

@@ -5,7 +5,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.weights import WEIGHED, node_hash
+from nodetracker.accounting.ledger.candidates import CandidateOrdering
+from nodetracker.accounting.weights import WEIGHED
 from nodetracker.db.candidates import ordering
 from nodetracker.db.candidates.parameters import RequestShape, list_values, shape_of
 from nodetracker.db.candidates.screens import (
@@ -21,7 +22,6 @@ from nodetracker.model.candidate import (
     CandidateNode,
     CandidateOrder,
     CandidatePage,
-    Scale,
 )
 from nodetracker.model.claim import Amounts, ClaimRequest
 from nodetracker.model.service import COMPUTE_BINARY
@@ -52,22 +52,15 @@ def find_candidates(
     searched = limit + (SPARE if after is None else SPARE_LATER)
     query = build_search(shape_of(request), policy, limit, searched, after is None)
     rows = connection.execute(query, list_values(request, policy, after)).all()
-    nodes = tuple(
-        CandidateNode(
-            row.id, row.host, row.nodename, row.weight, _decode_free(row), bool(row.has_guest)
-        )
-        for row in rows
-        if row.is_available
-    )
-    if len(nodes) < limit and not (rows and rows[-1].number == searched):
-        return CandidatePage(nodes)
+    if not rows:
+        return CandidatePage(())
+    scale = ordering.decode_ends(rows[0].ends) if after is None else after.scale
+    weigher = CandidateOrdering(request, policy, scale)
+    nodes = tuple(_weigh(row, weigher) for row in rows if row.is_available)
     last = rows[-1]
-    scale = _decode_scale(last) if after is None else after.scale
-    rank = last.weight if policy.order is CandidateOrder.NAMED else last.steps
-    hash_of = node_hash(request.uuid).of
-    return CandidatePage(
-        nodes, CandidateCursor(scale, rank, hash_of(last.id), last.id, last.host, last.nodename)
-    )
+    if len(nodes) < limit and last.number != searched:
+        return CandidatePage(nodes)
+    return CandidatePage(nodes, weigher.locate(_weigh(last, weigher)))
 
 
 @lru_cache(maxsize=STATEMENTS)
@@ -87,26 +80,29 @@ def build_search(
     """
     placed = _place_nodes(shape, policy, searched, is_first)
     order = ordering.order_by(policy, placed.c)
-    number = sa.func.row_number().over(order_by=order).label("number")
-    best = sa.select(placed, number).subquery("best")
-    # Without a service the condition is unknown.
-    is_available = sa.case((accepts_claims(policy.service_down_time), 1), else_=0)
+    best = sa.select(
+        placed.c.id,
+        *([placed.c[ordering.ENDS]] if is_first else []),
+        sa.func.row_number().over(order_by=order).label("number"),
+    ).subquery("best")
+    is_available = accepts_claims(policy.service_down_time)
     source = best.join(tables.compute_nodes, _nodes.id == best.c.id).outerjoin(
         tables.services,
         sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY),
     )
     return (
         sa.select(
-            *(column for column in best.c if column.name not in ("host", "nodename")),
+            *best.c,
             _nodes.host,
             _nodes.hypervisor_hostname.label("nodename"),
             FREE_PCPUS.label("pcpus"),
             *(FREE[name].label(name) for name in WEIGHED),
-            is_available.label("is_available"),
+            # Without a service the condition is unknown.
+            sa.case((is_available, 1), else_=0).label("is_available"),
             sa.case((has_guest(), 1), else_=0).label("has_guest"),
         )
         .select_from(source)
-        .where(sa.or_(is_available == 1, best.c.number == searched))
+        .where(sa.or_(is_available, best.c.number == searched))
         .order_by(best.c.number)
         .limit(limit)
     )
@@ -118,16 +114,16 @@ def _place_nodes(
     """Return the best nodes that pass by their numbers, whatever their services."""
     scaling = ordering.read_scale(policy, shape) if is_first else ordering.known_scale()
     weight = ordering.weight_of(scaling, policy)
-    columns: list[sa.ColumnElement[Any]] = [_nodes.id, weight.label("weight")]
+    columns: list[sa.ColumnElement[Any]] = [_nodes.id]
     if policy.order is CandidateOrder.NAMED:
+        columns.append(weight.label("weight"))
         columns += [_nodes.host, _nodes.hypervisor_hostname.label("nodename")]
     else:
         columns.append(ordering.count_steps(scaling, weight).label("steps"))
         columns.append(ordering.hash_of().label("hash"))
     source: sa.FromClause = tables.compute_nodes
     if scaling.table is not None:
-        ends = [prefix + name for prefix in (ordering.LEAST, ordering.MOST) for name in WEIGHED]
-        columns += [scaling.table.c[name] for name in ends]
+        columns.append(scaling.table.c[ordering.ENDS])
         source = source.join(scaling.table, sa.true())
     placed = keep_wanted(sa.select(*columns).select_from(source), shape).subquery("placed")
     page = sa.select(placed).order_by(*ordering.order_by(policy, placed.c)).limit(limit)
@@ -136,19 +132,11 @@ def _place_nodes(
     return page.subquery("page")
 
 
-def _decode_free(row: Any) -> Amounts:
-    return Amounts(
+def _weigh(row: Any, weigher: CandidateOrdering) -> CandidateNode:
+    free = Amounts(
         vcpu_milli=int(row.vcpu_milli),
         pcpus=row.pcpus,
         memory_mb=int(row.memory_mb),
         disk_mb=int(row.disk_mb),
     )
-
-
-def _decode_scale(row: Any) -> Scale:
-    ends = (
-        {name: int(getattr(row, prefix + name)) for name in WEIGHED}
-        for prefix in (ordering.LEAST, ordering.MOST)
-    )
-    least, most = (Amounts(end["vcpu_milli"], 0, end["memory_mb"], end["disk_mb"]) for end in ends)
-    return Scale(least, most)
+    return weigher.weigh(row.id, row.host, row.nodename, free, bool(row.has_guest))

@@ -83,21 +83,71 @@ class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL funct
     inherit_cache = True
 
 
-class json_of(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
-    """A JSON object: keys, each followed by its value."""
+class json_list(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
+    """A short JSON array of numbers as text."""
 
-    type = sa.Text()
+    type = sa.String()
     inherit_cache = True
 
 
-@compiles(json_of)
-def _json_of(element: json_of, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"json_object({compiler.process(element.clauses, **kw)})"
+class json_item(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """A number in the text of a `json_list`, as a double: the text, then the index as it is."""
+
+    type = sa.Double()
+    inherit_cache = True
 
 
-@compiles(json_of, "postgresql")
-def _postgresql_json_of(element: json_of, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"json_build_object({compiler.process(element.clauses, **kw)})"
+@compiles(json_list, "mysql")
+@compiles(json_list, "mariadb")
+def _mysql_json_list(element: json_list, compiler: SQLCompiler, **kw: Any) -> str:
+    # Of few characters, so that temporary tables with it stay in memory.
+    return f"CAST(JSON_ARRAY({compiler.process(element.clauses, **kw)}) AS CHAR(200))"
+
+
+@compiles(json_list, "postgresql")
+def _postgresql_json_list(element: json_list, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"CAST(json_build_array({compiler.process(element.clauses, **kw)}) AS text)"
+
+
+@compiles(json_list, "sqlite")
+def _sqlite_json_list(element: json_list, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"json_array({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(json_item, "mysql")
+@compiles(json_item, "mariadb")
+def _mysql_json_item(element: json_item, compiler: SQLCompiler, **kw: Any) -> str:
+    text, index = (compiler.process(item, **kw) for item in element.clauses)
+    return f"(JSON_EXTRACT({text}, '$[{index}]') + 0e0)"
+
+
+@compiles(json_item, "postgresql")
+def _postgresql_json_item(element: json_item, compiler: SQLCompiler, **kw: Any) -> str:
+    text, index = (compiler.process(item, **kw) for item in element.clauses)
+    return f"CAST(CAST({text} AS json) ->> {index} AS double precision)"
+
+
+@compiles(json_item, "sqlite")
+def _sqlite_json_item(element: json_item, compiler: SQLCompiler, **kw: Any) -> str:
+    text, index = (compiler.process(item, **kw) for item in element.clauses)
+    return f"CAST(json_extract({text}, '$[{index}]') AS REAL)"
+
+
+class larger(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """The larger one of two numbers."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+@compiles(larger)
+def _larger(element: larger, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"greatest({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(larger, "sqlite")
+def _sqlite_larger(element: larger, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"max({compiler.process(element.clauses, **kw)})"
 
 
 def _json_path(keys: list[str]) -> str:
