@@ -5,6 +5,7 @@ waits for a lock sees other tables as they were before the wait. The statements 
 claims are built once: SQLAlchemy takes longer to build them than to run them.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.locked import LockedNode
 from nodetracker.accounting.usage import Charge
 from nodetracker.db import codec
-from nodetracker.db.connection.dialect import can_skip_locked, utc_now
+from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.errors import NodeBusyError
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
@@ -34,7 +35,7 @@ _devices = tables.pci_devices.c
 GUEST_PREFIX = "guest_"
 DEVICE_PREFIX = "device_"
 _SERVICE_PREFIX = "service_"
-_CLAIMED_PREFIX = "claimed_"
+_CLAIMED_SUMS = "claimed"
 _CLAIMED = {
     "vcpu_milli": _claims.vcpu_milli,
     "pcpus": _claims.pcpus,
@@ -148,24 +149,19 @@ def _select_related(has_devices: bool) -> sa.Select[Any]:
     workload = sa.bindparam("workload", type_=sa.String())
     is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload)
     is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
+    joined = tables.compute_nodes.outerjoin(tables.guests, is_guest).outerjoin(
+        tables.services, is_service
+    )
     query = sa.select(
         _nodes.id.label("node_id"),
         utc_now().label("now"),
-        *(
-            _subquery(tables.guests, name, is_guest).label(GUEST_PREFIX + name)
-            for name in codec.GUEST_COLUMNS
-        ),
-        *(
-            _subquery(tables.services, name, is_service).label(_SERVICE_PREFIX + name)
-            for name in codec.AVAILABILITY_COLUMNS
-        ),
-        *_sum_claimed(workload),
+        *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
+        *(_services[name].label(_SERVICE_PREFIX + name) for name in codec.AVAILABILITY_COLUMNS),
+        _sum_claimed(workload).label(_CLAIMED_SUMS),
     ).where(_nodes.id.in_(sa.bindparam("node_ids", expanding=True)))
     if not has_devices:
-        return query
-    joined = tables.compute_nodes.outerjoin(
-        tables.pci_devices, _devices.compute_node_id == _nodes.id
-    )
+        return query.select_from(joined)
+    joined = joined.outerjoin(tables.pci_devices, _devices.compute_node_id == _nodes.id)
     return query.add_columns(*tables.pci_devices.c).select_from(joined)
 
 
@@ -213,7 +209,7 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
         row: from `lock_rows`.
         related: the time as ``now``, and the guest's columns with `GUEST_PREFIX`.
     """
-    guest = pick_columns(related, GUEST_PREFIX)
+    guest = pick_columns(related, GUEST_PREFIX, codec.GUEST_COLUMNS)
     return LockedNode(
         id=row["id"],
         host=row["host"],
@@ -240,41 +236,31 @@ def decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice
     return {device.address: device for device in found}
 
 
-def pick_columns(row: Mapping[Any, Any], prefix: str) -> dict[str, Any]:
-    """Return the columns whose names have a prefix, with the prefix removed."""
-    return {
-        name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)
-    }
+def pick_columns(row: sa.RowMapping, prefix: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return columns whose labels have a prefix, without it."""
+    return {name: row[prefix + name] for name in names}
 
 
 def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
-    columns = pick_columns(row, _SERVICE_PREFIX)
+    columns = pick_columns(row, _SERVICE_PREFIX, codec.AVAILABILITY_COLUMNS)
     return ServiceAvailability(**columns) if columns["created_at"] else None
 
 
-def _sum_claimed(workload: "sa.BindParameter[str]") -> "list[sa.Label[int]]":
-    """Return columns with the sums of a workload's active claims on each node."""
-    is_claim = sa.and_(
-        _claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload, _IS_ACTIVE
-    )
-    return [
-        sa.select(sa.func.coalesce(sa.func.sum(amount), 0))
-        .where(is_claim)
+def _sum_claimed(workload: "sa.BindParameter[str]") -> "sa.ScalarSelect[str]":
+    """Return the sums of the `_CLAIMED` amounts of a workload's active claims on each node."""
+    sums = (sa.func.coalesce(sa.func.sum(amount), 0) for amount in _CLAIMED.values())
+    return (
+        sa.select(json_list(*sums))
+        .where(_claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload, _IS_ACTIVE)
         .scalar_subquery()
-        .label(_CLAIMED_PREFIX + name)
-        for name, amount in _CLAIMED.items()
-    ]
+    )
 
 
 def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> Charge:
-    """Build the charge of a workload's claims from the sums in a row, which may be decimals."""
-    total = {name: int(row[_CLAIMED_PREFIX + name]) for name in _CLAIMED}
+    """Build the charge of a workload's claims from their sums."""
+    total = dict(zip(_CLAIMED, map(int, json.loads(row[_CLAIMED_SUMS])), strict=True))
     total["memory_mb"] += total.pop("instances") * overhead_mb
     return Charge(**total)
-
-
-def _subquery(table: sa.Table, name: str, *conditions: "sa.ColumnElement[bool]") -> Any:
-    return sa.select(table.c[name]).where(*conditions).scalar_subquery()
 
 
 def _sum_resources(connection: sa.Connection, node_id: int) -> dict[str, int]:
