@@ -17,15 +17,21 @@ _migrations = tables.migrations.c
 
 T = TypeVar("T")
 
+# Built once: SQLAlchemy takes longer to build a statement with its values than to run it.
+_INSERT_CLAIM = sa.insert(tables.claims)
+_UPDATE_NODE = (
+    sa.update(tables.compute_nodes)
+    .where(_nodes.id == sa.bindparam("p_node"))
+    .values(generation=_nodes.generation + 1)
+)
+
 
 def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> T:
     """Write everything and return the answer; a duplicate new uuid violates its unique key."""
     if write.new_claim is not None:
         claim = write.new_claim
         connection.execute(
-            sa.insert(tables.claims).values(
-                compute_node_id=claim.node_id, **codec.encode_claim(claim)
-            )
+            _INSERT_CLAIM, {"compute_node_id": claim.node_id, **codec.encode_claim(claim)}
         )
     for claim in write.changed_claims:
         connection.execute(
@@ -64,11 +70,7 @@ def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
 def _write_node(connection: sa.Connection, node: NodeWrite) -> None:
     _write_devices(connection, node)
     if node.columns:
-        connection.execute(
-            sa.update(tables.compute_nodes)
-            .where(_nodes.id == node.node_id)
-            .values(generation=_nodes.generation + 1, **node.columns)
-        )
+        connection.execute(_UPDATE_NODE, {"p_node": node.node_id, **node.columns})
     for guest in node.guests.changed:
         connection.execute(
             sa.update(tables.guests)
