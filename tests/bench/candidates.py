@@ -73,13 +73,19 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="length of each series of claims"
     )
+    parser.add_argument(
+        "--workloads",
+        type=int,
+        default=WORKLOADS,
+        help="workloads of each node; default: %(default)s",
+    )
     parser.add_argument("--compare", type=Path, metavar="CHECKOUT")
     arguments = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS), flush=True)
     for name in arguments.database:
         limit = SQLITE_NODES if name == "sqlite" else None
         sizes = [n for n in sorted(arguments.nodes) if limit is None or n <= limit]
-        for costs in measure(name, sizes, arguments.seconds):
+        for costs in measure(name, sizes, arguments.workloads, arguments.seconds):
             print(f"| this {render(costs)}", flush=True)
             if arguments.compare is not None:
                 line = measure_other(arguments.compare, name, costs.nodes, arguments.seconds)
@@ -102,12 +108,12 @@ def measure_other(checkout: Path, name: str, nodes: int, seconds: float) -> str:
     return rows[-1].removeprefix("| this ") if rows else f"| {name} | {nodes} | {failure} |"
 
 
-def measure(name: str, sizes: Sequence[int], seconds: float) -> Iterator[Costs]:
+def measure(name: str, sizes: Sequence[int], workloads: int, seconds: float) -> Iterator[Costs]:
     """Measure one database with fleets of these sizes, the smallest first."""
     with tempfile.TemporaryDirectory() as place, _open_database(name, Path(place)) as url:
         store = open_store(DatabaseSettings(url))
         revisions.sync(store.engine)
-        fleet = LargeFleet(store, Path(place), WORKLOADS)
+        fleet = LargeFleet(store, Path(place), workloads)
         for nodes in sizes:
             fleet.grow(nodes)
             load = os.getloadavg()[0]
