@@ -128,16 +128,14 @@ def fail_removal(
     now: datetime = connection.execute(sa.select(utc_now())).scalar_one()
     connection.execute(
         sa.update(tables.provider_removals)
-        .where(_removals.provider_uuid == provider_uuid)
+        .where(_is_attempted(provider_uuid))
         .values(error=error, lease_until=now + timedelta(seconds=retry_seconds))
     )
 
 
 def finish_removal(connection: sa.Connection, provider_uuid: str) -> None:
     """See `Store.finish_provider_removal`."""
-    connection.execute(
-        sa.delete(tables.provider_removals).where(_removals.provider_uuid == provider_uuid)
-    )
+    connection.execute(sa.delete(tables.provider_removals).where(_is_attempted(provider_uuid)))
 
 
 def rename_host(connection: sa.Connection, old: str, new: str) -> None:
@@ -156,6 +154,11 @@ def purge(connection: sa.Connection, before: datetime) -> int:
         _removals.created_at < before, _removals.attempts == 0
     )
     return connection.execute(unused).rowcount
+
+
+def _is_attempted(provider_uuid: str) -> "sa.ColumnElement[bool]":
+    """Select a provider's removals that were taken, without one that was recorded since."""
+    return sa.and_(_removals.provider_uuid == provider_uuid, _removals.attempts > 0)
 
 
 def _is_due(query: RemovalQuery) -> "sa.ColumnElement[bool]":

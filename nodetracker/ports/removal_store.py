@@ -23,8 +23,11 @@ class RemovalStore(Protocol):
         """
 
     def fail_provider_removal(self, provider_uuid: str, error: str, retry_seconds: float) -> None:
-        """Record why a removal failed; it is due again after `retry_seconds`."""
+        """Record why a removal that was taken failed; it is due again after `retry_seconds`."""
 
     @repeatable
     def finish_provider_removal(self, provider_uuid: str) -> None:
-        """Delete a removal, because the provider exists no longer."""
+        """Delete a removal that was taken, because the provider exists no longer.
+
+        One that was recorded since is kept: the node was created and deleted again.
+        """

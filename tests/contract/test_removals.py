@@ -103,6 +103,22 @@ def test_a_finished_removal_is_gone(store: Store) -> None:
     assert names(store.list_provider_removals()) == ["n2"]
 
 
+@pytest.mark.parametrize("error", [None, "in use"], ids=["finished", "failed"])
+def test_a_node_that_is_deleted_again_during_its_removal_is_removed_again(
+    store: Store, error: str | None
+) -> None:
+    agent = delete_nodes(store, "n1")
+    (taken,) = store.take_provider_removals(ALL)
+    store.apply_changes(agent, [create(agent, "n1")], 60)
+    store.delete_node("alpha", "n1")
+    if error is None:
+        store.finish_provider_removal(taken.provider_uuid)
+    else:
+        store.fail_provider_removal(taken.provider_uuid, error, 600.0)
+    (again,) = store.take_provider_removals(ALL)
+    assert (again.provider_uuid, again.attempts) == (taken.provider_uuid, 1)
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

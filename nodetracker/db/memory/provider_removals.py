@@ -46,7 +46,7 @@ class MemoryRemovals(MemoryRows):
         with self._writing() as tables:
             until = self._clock() + timedelta(seconds=retry_seconds)
             for row_id, removal in tables.provider_removals.items():
-                if removal.provider_uuid == provider_uuid:
+                if _is_attempted(removal, provider_uuid):
                     tables.provider_removals[row_id] = dataclasses.replace(
                         removal, error=error, lease_until=until
                     )
@@ -57,7 +57,7 @@ class MemoryRemovals(MemoryRows):
             tables.provider_removals = {
                 row_id: removal
                 for row_id, removal in tables.provider_removals.items()
-                if removal.provider_uuid != provider_uuid
+                if not _is_attempted(removal, provider_uuid)
             }
 
 
@@ -66,6 +66,10 @@ def rename_removals(tables: Tables, old: str, new: str) -> None:
     for row_id, removal in tables.provider_removals.items():
         if removal.host == old:
             tables.provider_removals[row_id] = dataclasses.replace(removal, host=new)
+
+
+def _is_attempted(removal: ProviderRemoval, provider_uuid: str) -> bool:
+    return removal.provider_uuid == provider_uuid and removal.attempts > 0
 
 
 def _is_due(tables: Tables, removal: ProviderRemoval, query: RemovalQuery, now: datetime) -> bool:
