@@ -4,9 +4,11 @@ A message is one line with the database and its error. It never contains SQL,
 parameters or a password.
 """
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from oslo_db import exception as oslo
 from sqlalchemy import exc as sqlalchemy
@@ -30,6 +32,8 @@ _MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, unknown req
 _MYSQL_DEADLOCK = {1020, 1213}
 _MYSQL_LOCK_WAIT = 1205
 _MYSQL_REFUSED_VALUE = {1048, 1264, 1265, 1292, 1366, 1406, 1451, 1452}
+_SQLITE_DISK = ("SQLITE_FULL", "SQLITE_IOERR")
+_FULL_BYTES = 1 << 20  # SQLite fails before nothing at all is left
 _POSTGRESQL_SCHEMA = {"3F000", "42P01", "42703"}
 _POSTGRESQL_DEADLOCK = {"40001", "40P01"}
 _POSTGRESQL_LOCK_WAIT = "55P03"
@@ -149,6 +153,8 @@ def _explain_sqlite(cause: sqlite3.Error, url: URL) -> str:
     if path is not None and code.startswith("SQLITE_BUSY"):
         holder = find_holder(path)
         return f"{reason} by {holder}" if holder else reason
+    if path is not None and code.startswith(_SQLITE_DISK):
+        return f"{reason}{_explain_full(path.absolute().parent)}"
     if code != "SQLITE_CANTOPEN" or path is None:
         return reason
     directory = path.absolute().parent
@@ -166,6 +172,15 @@ def _explain_sqlite(cause: sqlite3.Error, url: URL) -> str:
     except OSError as error:
         return f"{reason}: {error.strerror}"
     return f"{reason}: directory {directory} or the file is not writable"
+
+
+def _explain_full(directory: Path) -> str:
+    """Return that a directory's file system is full, "" if it is not, or that is unknown."""
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError:
+        return ""
+    return f": the file system of {directory} is full" if free < _FULL_BYTES else ""
 
 
 def translate(error: BaseException, url: URL) -> NodetrackerError:

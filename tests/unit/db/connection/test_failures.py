@@ -1,6 +1,7 @@
 """Exceptions of database drivers are translated to errors that say what to do next."""
 
 import sqlite3
+from pathlib import Path
 
 import psycopg
 import pymysql
@@ -124,6 +125,21 @@ def test_a_file_that_cannot_be_opened_names_it_and_why() -> None:
         "SQLite file /absent/nt.sqlite: unable to open database file: "
         "directory /absent does not exist"
     )
+
+
+@pytest.mark.parametrize("code", ["SQLITE_FULL", "SQLITE_IOERR", "SQLITE_IOERR_WRITE"])
+def test_an_error_of_a_full_disk_says_that_it_is_full(code: str) -> None:
+    full = parse_connection("sqlite:////proc/nt.sqlite")  # /proc has no space at all
+    error = translate(wrap(sqlite_error("disk I/O error", code)), full)
+    assert str(error) == (
+        "SQLite file /proc/nt.sqlite: disk I/O error: the file system of /proc is full"
+    )
+
+
+def test_an_error_of_a_disk_with_space_left_does_not_say_that_it_is_full(tmp_path: Path) -> None:
+    url = parse_connection(f"sqlite:///{tmp_path}/nt.sqlite")
+    error = translate(wrap(sqlite_error("disk I/O error", "SQLITE_IOERR_READ")), url)
+    assert str(error) == f"SQLite file {tmp_path}/nt.sqlite: disk I/O error"
 
 
 def test_a_schema_error_says_what_to_run() -> None:
