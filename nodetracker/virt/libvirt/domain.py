@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.cpuset import MAX_CPU_ID, CpuSet
 from nodetracker.errors import HostDataError
 from nodetracker.identifier import parse_uuid
 from nodetracker.virt.libvirt.memory import MemoryPart, parse_memory
@@ -94,9 +94,12 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
     except ValueError as error:
         raise HostDataError(source, f"<uuid> {error}") from error
     vcpu = root.find("vcpu")
-    vcpus_max = 1 if vcpu is None else parse_int((vcpu.text or "").strip(), "<vcpu>", source)
+    number = "1" if vcpu is None else (vcpu.text or "").strip()
+    vcpus_max = parse_int(number, "<vcpu>", source, MAX_CPU_ID)
     current = None if vcpu is None else vcpu.get("current")
-    vcpus = vcpus_max if current is None else parse_int(current, "<vcpu current>", source)
+    vcpus = (
+        vcpus_max if current is None else parse_int(current, "<vcpu current>", source, vcpus_max)
+    )
     memory = root.find("memory")
     if memory is None:
         raise HostDataError(source, "has no <memory>")

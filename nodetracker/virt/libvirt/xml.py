@@ -6,6 +6,12 @@ from xml.etree.ElementTree import Element
 
 from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.errors import HostDataError
+from nodetracker.rendering import render_value
+
+MAX_NUMBER = 2**63 - 1
+"""The largest number that databases store."""
+
+_LEAST_PAGE_BYTES = 1024
 
 _UNITS = {
     "b": 1, "bytes": 1,
@@ -25,7 +31,7 @@ def parse_document(text: str, root: str, source: str) -> Element:
     try:
         # libvirtd is as trusted as the hypervisor; expat does not load external entities.
         element = ElementTree.fromstring(text)  # noqa: S314
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, UnicodeEncodeError) as error:
         raise HostDataError(source, f"is not valid XML: {error}") from error
     if element.tag != root:
         raise HostDataError(source, f"root element is <{element.tag}>, expected <{root}>")
@@ -44,8 +50,8 @@ def parse_text(element: Element, path: str, source: str) -> str:
     return text
 
 
-def parse_int(text: str | None, what: str, source: str) -> int:
-    """Return a number >= 0, in decimal or with the prefix 0x.
+def parse_int(text: str | None, what: str, source: str, most: int = MAX_NUMBER) -> int:
+    """Return a number from 0 to `most`, in decimal or with the prefix 0x.
 
     Raises:
         HostDataError: the text is missing or not such a number.
@@ -54,8 +60,8 @@ def parse_int(text: str | None, what: str, source: str) -> int:
         number = int(text or "", 0) if (text or "").startswith("0x") else int(text or "")
     except ValueError:
         number = -1
-    if number < 0:
-        raise HostDataError(source, f"{what} {text!r} is not a valid number")
+    if not 0 <= number <= most:
+        raise HostDataError(source, f"{what} {render_value(text)} is not a valid number")
     return number
 
 
@@ -67,8 +73,9 @@ def parse_bytes(element: Element, source: str) -> int:
 
     Source: libvirt's "scaledInteger".
     """
-    number = parse_int((element.text or "").strip(), f"<{element.tag}>", source)
-    return number * _parse_unit(element, source)
+    unit = _parse_unit(element, source)
+    most = MAX_NUMBER // unit
+    return parse_int((element.text or "").strip(), f"<{element.tag}>", source, most) * unit
 
 
 def parse_page_bytes(element: Element, source: str) -> int:
@@ -77,7 +84,13 @@ def parse_page_bytes(element: Element, source: str) -> int:
     Raises:
         HostDataError: the size or its unit is missing or invalid.
     """
-    return parse_int(element.get("size"), "page size", source) * _parse_unit(element, source)
+    unit = _parse_unit(element, source)
+    size = parse_int(element.get("size"), "page size", source, MAX_NUMBER // unit) * unit
+    if size < _LEAST_PAGE_BYTES:
+        raise HostDataError(
+            source, f"page size {render_value(element.get('size'))} is not a valid number"
+        )
+    return size
 
 
 def iter_enum(element: Element | None, name: str) -> Iterator[str]:

@@ -129,8 +129,10 @@ def test_flags_are_the_model_s_features_and_the_named_ones():
         capabilities(cell(0, (0,)).replace("siblings='0'", "siblings='0-'")),
         capabilities(cell(0, (0,)).replace("unit='KiB'", "unit='bushel'")),
         capabilities(cell(0, (0,)), cell(0, (1,))),
+        capabilities(cell(0, (0,), pages={0: 5})),
+        capabilities(cell(0, (0,), memory_kb=2**60)),
     ],
-    ids=["text", "another", "cpu id", "siblings", "unit", "twice"],
+    ids=["text", "another", "cpu id", "siblings", "unit", "twice", "pages of size 0", "overflow"],
 )
 def test_an_invalid_document_is_an_error_that_names_the_value(text):
     def read():

@@ -195,13 +195,33 @@ def test_the_project_is_read_from_nova_s_metadata():
         document(memory=""),
         document(memory="<memory unit='KiB'>much</memory>"),
         document(memory="<memory unit='stone'>1</memory>"),
+        document(memory="<memory unit='TiB'>9000000</memory>"),
         document(vcpu="<vcpu>few</vcpu>"),
+        document(vcpu="<vcpu>4000000000</vcpu>"),
+        document(vcpu=f"<vcpu>{'9' * 5000}</vcpu>"),
+        document(vcpu="<vcpu current='5'>4</vcpu>"),
         document(more="<cputune><vcpupin vcpu='0' cpuset='a'/></cputune>"),
         document("<disk type='file'><source file='/a'/></disk>"),
     ],
-    ids=["cut", "another", "uuid", "name", "memory", "amount", "unit", "vcpu", "pin", "target"],
+    ids=[
+        "cut",
+        "another",
+        "uuid",
+        "name",
+        "memory",
+        "amount",
+        "unit",
+        "amount that overflows",
+        "vcpu",
+        "billions of vcpus",
+        "digits",
+        "more than the maximum",
+        "pin",
+        "target",
+    ],
 )
 def test_an_invalid_document_is_an_error_that_names_the_domain(text):
     with pytest.raises(HostDataError) as caught:
         parse_domain(text, "domain web")
     assert caught.value.source == "domain web"
+    assert len(str(caught.value)) < 200
