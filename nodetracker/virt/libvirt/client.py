@@ -84,9 +84,12 @@ class LibvirtClient(SerializedConnection):
         )
 
     def get_domain_xml(self, uuid: str) -> str | None:
-        """Return a domain's document, None when the domain does not exist any more."""
-        return self.call_unless_missing(
-            lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0))
+        """Return a domain's document, None when the domain does not exist any more.
+
+        Raises: as `call_on_object`.
+        """
+        return self.call_on_object(
+            f"domain {uuid}", lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0))
         )
 
     def get_disk_sizes(self, uuid: str, targets: Sequence[str]) -> Mapping[str, DiskSizes]:
@@ -124,9 +127,13 @@ class LibvirtClient(SerializedConnection):
         return [device.name() for device in found or ()]
 
     def get_device_xml(self, name: str) -> str | None:
-        """Return a node device's document, None when the device does not exist any more."""
-        return self.call_unless_missing(
-            lambda: str(self._connection.nodeDeviceLookupByName(name).XMLDesc(0))
+        """Return a node device's document, None when the device does not exist any more.
+
+        Raises: as `call_on_object`.
+        """
+        return self.call_on_object(
+            f"node device {name}",
+            lambda: str(self._connection.nodeDeviceLookupByName(name).XMLDesc(0)),
         )
 
     def list_storage_pools(self) -> list[PoolInfo]:

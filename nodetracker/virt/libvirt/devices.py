@@ -23,7 +23,8 @@ class DeviceReader:
     """Reads PCI functions and caches one connection's documents between readings.
 
     Args:
-        read_xml: returns a node device's document, None when the device does not exist any more.
+        read_xml: returns a node device's document, None when the device does not exist any more;
+            raises HostDataError when it cannot be read for this device only.
     """
 
     def __init__(
@@ -40,14 +41,15 @@ class DeviceReader:
     def read(self, names: Sequence[str], have_changed: bool) -> Partial[tuple[PciDevice, ...]]:
         """Return all PCI functions, ordered by address.
 
-        One whose document is invalid is left out, and read again next time.
+        One whose document is invalid or cannot be read is left out, and read
+        again next time.
 
         Args:
             names: of all functions that exist now.
             have_changed: a device had an event, so all documents are read again.
 
         Raises:
-            HostDataError: libvirt does not answer.
+            DriverUnavailableError: libvirt does not answer.
         """
         problems = Problems("node devices")
         with self._lock:
@@ -74,15 +76,13 @@ class DeviceReader:
             }
 
     def _read_one(self, name: str, problems: Problems) -> _Function | None:
+        return problems.attempt(partial(self._read_function, name), None, "the device is left out")
+
+    def _read_function(self, name: str) -> _Function | None:
         text, source = self._read_xml(name), f"node device {name}"
         if text is None:
             return None
-        parse = partial(_parse_function, text, source)
-        return problems.attempt(parse, None, "the device is left out")
-
-
-def _parse_function(text: str, source: str) -> _Function:
-    return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
+        return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
 
 
 def _sort_key(device: PciDevice) -> tuple[int, str]:

@@ -5,6 +5,7 @@ bulk statistics show that it has changed, or when it is ten minutes old. So a
 listing needs a fixed number of round trips.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,8 +43,8 @@ class ListedDomain:
     """One domain of a listing.
 
     Attributes:
-        domain: its parsed document, None if that is invalid.
-        error: what is invalid.
+        domain: its document as last read, None if that is invalid or was never read.
+        error: what is invalid, or why it cannot be read; "" if it is current.
     """
 
     state: DomainStatistics
@@ -65,7 +66,8 @@ class DomainReader:
     """Reads domains and caches the documents of one connection's domains between listings.
 
     Args:
-        read_xml: returns a domain's document, None when the domain does not exist any more.
+        read_xml: returns a domain's document, None when the domain does not exist any more;
+            raises HostDataError when it cannot be read for this domain only.
         monotonic: monotonic clock, in seconds.
     """
 
@@ -93,7 +95,7 @@ class DomainReader:
             changed: uuids of domains that had events.
 
         Raises:
-            HostDataError: libvirt does not answer.
+            DriverUnavailableError: libvirt does not answer.
         """
         with self._lock:
             return tuple(self._read(states, bulk or (), set(changed)))
@@ -117,11 +119,10 @@ class DomainReader:
     ) -> _CachedDocument | None:
         """Return a domain's document, from the cache while that is current."""
         entry = self._documents.get(state.uuid)
-        now = self._monotonic()
         is_current = (
             entry is not None
             and not has_changed
-            and now - entry.read_at < REREAD_SECONDS
+            and self._monotonic() - entry.read_at < REREAD_SECONDS
             and (fingerprint is None or entry.fingerprint in {None, fingerprint})
         )
         if entry is not None and is_current:
@@ -129,16 +130,35 @@ class DomainReader:
                 entry = _CachedDocument(entry.domain, entry.error, entry.read_at, fingerprint)
                 self._documents[state.uuid] = entry
             return entry
-        text = self._read_xml(state.uuid)
+        found = self._read_document(state, None if entry is None else entry.domain, fingerprint)
+        if found is not None:
+            self._documents[state.uuid] = found
+        return found
+
+    def _read_document(
+        self,
+        state: DomainStatistics,
+        last: Domain | None,
+        fingerprint: tuple[object, ...] | None,
+    ) -> _CachedDocument | None:
+        """Read a document; one that cannot be read is read again the next time.
+
+        Args:
+            last: the domain as last read.
+        """
+        source = f"domain {state.name}"
+        try:
+            text = self._read_xml(state.uuid)
+        except HostDataError as failure:
+            return _CachedDocument(last, f"{source}: {failure.reason}", -math.inf)
         if text is None:
             return None
         domain, error = None, ""
         try:
-            domain = parse_domain(text, f"domain {state.name}")
+            domain = parse_domain(text, source)
         except HostDataError as failure:
             error = str(failure)
-        entry = self._documents[state.uuid] = _CachedDocument(domain, error, now, fingerprint)
-        return entry
+        return _CachedDocument(domain, error, self._monotonic(), fingerprint)
 
 
 def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
@@ -197,6 +217,7 @@ def build_guest(
         "pins": derive_pins(domain, topology),
         "details": _details(domain, disks_elsewhere),
     }
+    problem = listed.error or problem
     is_partial = disk_bytes is None or bool(problem)
     return PartialGuest(**known, problem=problem) if is_partial else Guest(**known)
 

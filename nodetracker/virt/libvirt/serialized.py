@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import libvirt
 
-from nodetracker.errors import HostDataError
+from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 
 LOG = logging.getLogger(__name__)
@@ -77,6 +77,26 @@ class SerializedConnection:
         """
         return self._call_unless(_MISSING_OBJECT_CODES, call)
 
+    def call_on_object(self, name: str, call: Callable[[], T]) -> T | None:
+        """Run a call on an object, for which it may fail while it works for others.
+
+        Args:
+            name: the object, as errors name it, e.g. ``node device pci_0000_81_00_0``.
+
+        Returns:
+            None if the object does not exist.
+
+        Raises:
+            DriverUnavailableError: the connection is broken, so other calls fail, too.
+            HostDataError: the call failed for this object.
+        """
+        try:
+            return self.call_unless_missing(call)
+        except HostDataError as error:
+            if not self.is_alive():
+                raise DriverUnavailableError(self.source, error.reason) from error
+            raise HostDataError(name, error.reason) from error
+
     def call_if_available(self, call: Callable[[], T]) -> T | None:
         """Run a call on an object; return None if it does not exist or does not support the call.
 
@@ -123,6 +143,8 @@ class SerializedConnection:
                 if self._is_closing:
                     raise HostDataError(self.source, "the connection is closed")
                 return call()
+        except UnicodeDecodeError as error:  # libvirt-python decodes strictly
+            raise HostDataError(self.source, "the answer is not UTF-8 text") from error
         finally:
             if self._is_closing:
                 self.close()

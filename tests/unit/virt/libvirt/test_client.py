@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.virt.libvirt.disks import DiskSizes
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers
@@ -74,6 +74,30 @@ def test_missing_domain_events_are_an_error(make):
     client, _ = make(domainEventRegisterAny=failing(38, "no virtqemud"))
     with pytest.raises(HostDataError, match="no virtqemud"):
         client.register_events(handlers())
+
+
+def test_a_call_that_fails_for_one_domain_names_it(make):
+    class Domain:
+        def XMLDesc(self, _flags):  # noqa: N802
+            return bytes([0xFF]).decode()
+
+    calls = {
+        "state change lock": failing(68, "cannot acquire state change lock"),
+        "not UTF-8": lambda _uuid: Domain(),
+    }
+    for reason, call in calls.items():
+        client, _ = make(lookupByUUIDString=call)
+        with pytest.raises(HostDataError, match=reason) as caught:
+            client.get_domain_xml("u1")
+        assert caught.value.source == "domain u1"
+
+
+def test_a_call_fails_for_all_domains_when_the_connection_is_broken(make):
+    client, _ = make(
+        lookupByUUIDString=failing(38, "end of file while reading data"), isAlive=lambda: 0
+    )
+    with pytest.raises(DriverUnavailableError, match="end of file"):
+        client.get_domain_xml("u1")
 
 
 POOL = """<pool type='dir'><name>{}</name><target><path>/{}</path></target></pool>"""

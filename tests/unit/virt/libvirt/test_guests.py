@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodetracker.errors import HostDataError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import NumaTopology
 from nodetracker.virt.libvirt.guests import REREAD_SECONDS, DomainReader, build_guest
@@ -21,6 +22,7 @@ class Hypervisor:
         self.devices = dict.fromkeys(names, "")
         self.vcpus_max = {}
         self.broken = set()
+        self.locked = set()
         self.read_names = []
         self.reader = DomainReader(self.read_xml, lambda: self.now)
 
@@ -29,6 +31,8 @@ class Hypervisor:
         self.read_names.append(name)
         if name is None:
             return None
+        if name in self.locked:
+            raise HostDataError(f"domain {uuid}", "cannot acquire state change lock")
         if name in self.broken:
             return "<domain/>"
         return f"""<domain><name>{name}</name><uuid>{uuid}</uuid><memory>1048576</memory>
@@ -122,6 +126,24 @@ def test_an_invalid_document_is_reported_and_the_other_guests_are_listed():
     assert (whole.name, whole.vcpu_milli) == ("b", 1000)
     host.broken = set()
     assert [guest.vcpu_milli for guest in host.read("a")] == [1000, 1000]
+
+
+def test_a_domain_that_cannot_be_read_is_reported_as_last_read_and_read_again():
+    host = Hypervisor("a", "b")
+    host.locked = {"a"}
+    unknown, whole = host.read()
+    problem = "domain a: cannot acquire state change lock"
+    assert (unknown.vcpu_milli, unknown.problem) == (None, problem)
+    assert (whole.name, whole.vcpu_milli) == ("b", 1000)
+    host.locked = set()
+    assert [guest.vcpu_milli for guest in host.read()] == [1000, 1000]
+    host.vcpus["a"] = 2
+    host.locked = {"a"}
+    for _ in range(2):
+        known, _whole = host.read("a")
+        assert (known.vcpu_milli, known.problem) == (1000, problem)
+    host.locked = set()
+    assert [guest.vcpu_milli for guest in host.read()] == [2000, 1000]
 
 
 def test_a_domain_that_disappears_while_it_is_read_is_left_out():

@@ -99,6 +99,23 @@ def test_a_device_with_an_invalid_document_is_left_out_and_read_again():
     assert found.problems == ()
 
 
+def test_a_device_that_cannot_be_read_is_left_out_and_read_again():
+    failing = {"a"}
+
+    def read_xml(name):
+        if name in failing:
+            raise HostDataError(f"node device {name}", "internal error")
+        return document(slot="ab".index(name))
+
+    reader = DeviceReader(read_xml)
+    found = reader.read(["a", "b"], have_changed=False)
+    assert [device.address for device in found.value] == ["0000:81:01.0"]
+    assert [problem.path for problem in found.problems] == ["node device a"]
+    failing.clear()
+    found = reader.read(["a", "b"], have_changed=False)
+    assert [device.address for device in found.value] == ["0000:81:00.0", "0000:81:01.0"]
+
+
 MDEV_TYPES = """<capability type='mdev_types'>
   <type id='nvidia-11'><name>GRID M60-0B</name><deviceAPI>vfio-pci</deviceAPI>
     <availableInstances>16</availableInstances></type>
