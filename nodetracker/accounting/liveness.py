@@ -88,7 +88,7 @@ def find_broker_outage(
     conductor that is up and succeeds is sufficient.
 
     Args:
-        services: all services of the fleet.
+        services: all of the fleet, or at least those of conductors and the REST service.
     """
     lost: list[datetime] = []
     for service in services:
@@ -110,7 +110,7 @@ def is_first_watcher(
     Of the conductors and API services that are up, it is the first by host and binary.
 
     Args:
-        services: all services of the fleet.
+        services: all of the fleet, or at least those of conductors and the REST service.
     """
     watchers = [
         (service.host, service.binary)

@@ -123,9 +123,9 @@ class ApiService:
         self._database.run("fleet", self._check_hosts)
 
     def _check_hosts(self) -> None:
-        services, now = self._store.list_services(), self._store.now()
         settings = self._settings
         down_time = settings.service_down_time
+        services, now = self._store.list_outage_services(down_time), self._store.now()
         if is_first_watcher(services, settings.host, API_BINARY, now, down_time):
             outage: datetime | None = find_broker_outage(services, now, down_time)
             self._hosts_down.check(services, now, outage)

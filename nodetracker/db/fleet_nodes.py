@@ -7,10 +7,10 @@ from functools import partial
 import sqlalchemy as sa
 
 from nodetracker.db import codec, service_codec
-from nodetracker.db.connection.dialect import milliseconds_ahead
+from nodetracker.db.liveness import is_live
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
-from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums, LivenessFilter
+from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.page import Page
 from nodetracker.model.service import COMPUTE_BINARY
@@ -96,22 +96,8 @@ def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
         is_without = _services.id.is_(None)
         found.append(sa.not_(is_without) if query.has_service else is_without)
     if query.liveness is not None:
-        found.append(_is_live(query.liveness))
+        found.append(is_live(query.liveness))
     return found
-
-
-def _is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
-    """Return the condition of `accounting.liveness.is_service_up`."""
-    last = sa.func.coalesce(_services.last_seen_up, _services.created_at)
-    oldest = -1000 * liveness.service_down_time
-    is_up = sa.and_(
-        _services.id.is_not(None),
-        _services.forced_down == sa.false(),
-        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
-        milliseconds_ahead(last) >= oldest,
-    )
-    # In a CASE, unknown is not true, so that the negation selects the rest.
-    return sa.case((is_up, 1), else_=0) == int(liveness.is_up)
 
 
 def _decode(

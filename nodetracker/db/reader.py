@@ -13,6 +13,7 @@ from nodetracker.db import (
     fleet_nodes,
     history,
     host_warnings,
+    liveness,
     migrations,
     nodes,
     overview,
@@ -117,6 +118,14 @@ class SqlReader:
     ) -> list[ServiceRecord]:
         """See `Store`."""
         return self._database.read(lambda c: services.list_services(c, host, binary, agent_id))
+
+    def list_outage_services(
+        self, service_down_time: int, host: str | None = None
+    ) -> list[ServiceRecord]:
+        """See `Store`."""
+        return self._database.read(
+            lambda c: liveness.list_outage_services(c, service_down_time, host)
+        )
 
     def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
         """See `Store`."""

@@ -38,14 +38,14 @@ class FleetWatch:
         Raises:
             StoreError: the database operation failed; the next check repeats it.
         """
-        services, now = self._store.list_services(), self._store.now()
-        outage = find_broker_outage(services, now, self._service_down_time)
+        down_time = self._service_down_time
+        services, now = self._store.list_outage_services(down_time), self._store.now()
+        outage = find_broker_outage(services, now, down_time)
         if outage is None and not is_broker_out and self._may_be_active:
             self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
             self._may_be_active, self._warned = False, set()
         if outage is not None and self._is_first(services, now):
             self._warn_of_cut_off(services, now, outage)
-        down_time = self._service_down_time
         if is_first_watcher(services, self._host, CONDUCTOR_BINARY, now, down_time):
             self._hosts_down.check(services, now, outage)
 

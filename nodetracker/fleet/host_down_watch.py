@@ -35,9 +35,10 @@ class HostDownWatch:
     def check(
         self, services: Sequence[ServiceRecord], now: datetime, outage_since: datetime | None
     ) -> None:
-        """Compare all services with the stored warnings.
+        """Compare hosts that are down with the stored warnings.
 
         Args:
+            services: from `Store.list_outage_services`.
             now: the database's time.
             outage_since: start of the broker's outage, from `find_broker_outage`.
 

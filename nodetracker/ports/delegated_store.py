@@ -15,6 +15,7 @@ class DelegatedStore(DelegatedFleetReader):
 
     now = delegated(FleetStore.now)
     list_services = delegated(FleetStore.list_services)
+    list_outage_services = delegated(FleetStore.list_outage_services)
     list_nodes = delegated(FleetStore.list_nodes)
     load_nodes = delegated(FleetStore.load_nodes)
     list_warnings = delegated(FleetStore.list_warnings)

@@ -30,6 +30,20 @@ class FleetStore(Protocol):
         """Return services in order of host and binary."""
 
     @repeatable
+    def list_outage_services(
+        self, service_down_time: int, host: str | None = None
+    ) -> list[ServiceRecord]:
+        """Return the services by which hosts that are down are found, in order of host and binary.
+
+        They are those of conductors and of the REST service, and of agents that are forced
+        down or send no heartbeats, which are few of a large fleet.
+
+        Args:
+            service_down_time: seconds without a heartbeat after which a service is down.
+            host: the only one whose agent is returned; None = all.
+        """
+
+    @repeatable
     def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
         """Return rows without guests and devices, in order of host and nodename."""
 

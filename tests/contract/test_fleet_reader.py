@@ -310,6 +310,21 @@ class TestServices:
             pages = list(read_pages(services.list_service_page, query))
             assert tuple(item for part in pages for item in part.items) == page.items
 
+    def test_those_of_outages_leave_out_agents_that_are_up(self, services: Store) -> None:
+        def list_named(*arguments: Any) -> list[tuple[str, str]]:
+            found = services.list_outage_services(*arguments)
+            return [(service.host, service.binary) for service in found]
+
+        conductor = ("alpha", CONDUCTOR_BINARY)
+        assert list_named(60) == list_named(60, "nowhere") == [conductor]
+        services.set_service("beta", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        (gamma,) = services.list_services("gamma")
+        services.report_state(key_of(gamma), 1, AuditState(), is_last=True)
+        down = [("beta", COMPUTE_BINARY), ("gamma", COMPUTE_BINARY)]
+        assert list_named(60) == [conductor, *down]
+        assert list_named(60, "gamma") == [conductor, down[1]]
+        assert services.list_outage_services(-60) == services.list_services()
+
     def test_a_marker_is_a_uuid_that_exists(self, services: Store) -> None:
         first, *others = services.list_service_page(ServiceQuery()).items
         assert services.list_service_page(ServiceQuery(after=first.uuid)).items == tuple(others)

@@ -275,4 +275,5 @@ def test_a_page_of_the_fleet_and_each_sum_is_one_statement(store: SqlStore, coun
         assert store.find_service(service.uuid) == service
         assert store.sum_fleet().count == count
         assert store.sum_usage() == []
-    assert len(others) == 4
+        assert store.list_outage_services(60) == []
+    assert len(others) == 5

@@ -46,6 +46,7 @@ def find_hosts_down(
     Hosts that are only cut off from the message broker are unreachable, not down.
 
     Args:
+        services: all of the fleet, or those of `Store.list_outage_services`.
         now: the database's time.
         outage_since: start of the broker's outage, from `find_broker_outage`.
     """

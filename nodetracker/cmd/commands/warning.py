@@ -67,12 +67,9 @@ class ListWarnings(ListCommand):
             for query in queries
             for record in read_items(self.reader.list_warning_page, query)
         ]
-        services, now = self.reader.list_services(), self.reader.now()
-        outage = find_broker_outage(services, now, self.service_down_time)
-        down = find_hosts_down(
-            [service for service in services if host in (None, service.host)],
-            now,
-            self.service_down_time,
-            outage,
-        )
+        down_time = self.service_down_time
+        services = self.reader.list_outage_services(down_time, host)
+        now = self.reader.now()
+        outage = find_broker_outage(services, now, down_time)
+        down = find_hosts_down(services, now, down_time, outage)
         return merge_hosts_down(stored, down, now)

@@ -5,7 +5,7 @@ import dataclasses
 import uuid
 from datetime import datetime
 
-from nodetracker.accounting.liveness import has_ended
+from nodetracker.accounting.liveness import has_ended, is_service_up
 from nodetracker.db import checks, service_codec
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.provider_removals import rename_removals
@@ -207,6 +207,19 @@ class MemoryServices(MemoryRows):
                 if host in (None, key[0])
                 and binary in (None, key[1])
                 and agent_id in (None, record.incarnation.agent_id)
+            ]
+
+    def list_outage_services(
+        self, service_down_time: int, host: str | None = None
+    ) -> list[ServiceRecord]:
+        """See `Store`."""
+        with self._reading() as tables:
+            now = self._clock()
+            return [
+                record
+                for key, record in sorted(tables.services.items())
+                if key[1] != COMPUTE_BINARY
+                or (host in (None, key[0]) and not is_service_up(record, now, service_down_time))
             ]
 
 

@@ -32,6 +32,8 @@ LISTS = {
     "/v1/services": "services",
     "/v1/usages": "usages",
     "/v1/warnings?limit=7": "warnings",
+    "/v1/warnings": "warnings",
+    "/v1/warnings?host=alpha": "warnings",
     "/v1/workloads?host=alpha": "workloads",
 }
 """Path -> noun; UUID is that of the first node."""
