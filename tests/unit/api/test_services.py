@@ -74,6 +74,8 @@ class TestNova:
         assert list_hosts("binary=nova-compute") == ["host-1", "host-2"]
         assert list_hosts("binary=nova-compute&host=host-2") == ["host-2"]
         assert list_hosts("binary=nodetracker-compute") == []
+        assert list_hosts("binary=nova-compute&host=") == ["host-1", "host-2"]
+        assert list_hosts("binary=&host=host-2") == ["host-2"]
 
 
 class TestOwn:

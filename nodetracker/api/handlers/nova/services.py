@@ -21,10 +21,10 @@ _UUIDS = Version(2, 53)
 
 
 def list_services(call: Call) -> Answer:
-    """List services."""
-    binary: str | None = call.query.get("binary")
+    """List services; a blank host or binary means all."""
+    binary: str | None = call.query.get("binary") or None
     own = None if binary is None else OWN_BINARIES.get(binary, binary)
-    query = ServiceQuery(host=call.query.get("host"), binary=own)
+    query = ServiceQuery(host=call.query.get("host") or None, binary=own)
     shown = []
     for page, outage in read_service_pages(call, query):
         down_time = call.backend.settings.service_down_time
