@@ -69,8 +69,9 @@ class TestHistory:
         deleted, created = api.get("/v1/history?node=n2")["history"]
         at = deleted["at"].replace("+00:00", "Z")
         assert changes(api.get(f"/v1/history?since={at}")) == [("n2", "delete")]
-        local = deleted["at"].replace("+", "%2B")
-        assert changes(api.get(f"/v1/history?since={local}")) == [("n2", "delete")]
+        for plus in ("%2B", "+"):
+            local = deleted["at"].replace("+", plus)
+            assert changes(api.get(f"/v1/history?since={local}")) == [("n2", "delete")]
         until = created["at"].removesuffix("+00:00")
         assert changes(api.get(f"/v1/history?until={until}&node=n1")) == [("n1", "create")]
         assert changes(api.get("/v1/history?host=nowhere")) == []
@@ -86,7 +87,7 @@ class TestHistory:
             ("marker=x", "marker"), ("marker=9223372036854775808", "marker"), ("marker=0", "marker"),
             ("marker=-1", "marker"), ("since=yesterday", "since"), ("until=2026-13-01", "until"),
             ("until=9999-12-31T23:59:59-10:00", "until"), ("since=0001-01-01T00:00%2B10:00", "since"),
-            ("since=2026-01-01T00:00:00+00:00", "since"), ("host=%00", "host"), ("kind=x", "kind"),
+            ("host=%00", "host"), ("kind=x", "kind"),
         ],
     )  # fmt: skip
     def test_an_invalid_parameter_is_named(self, api, query, named):

@@ -39,6 +39,8 @@ def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
 def _read_time(call: Call, name: str) -> datetime | None:
     """Return the time in a parameter; without an offset it is UTC.
 
+    The plus of an offset, as answers have it, is a space in a query that does not encode it.
+
     Raises:
         RequestError: it is not a time.
     """
@@ -46,7 +48,7 @@ def _read_time(call: Call, name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise RequestError(
