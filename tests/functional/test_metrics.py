@@ -78,8 +78,7 @@ def test_a_broker_that_refuses_the_login_is_told_until_it_takes_it(agent, rabbit
     with agent.programs.start() as running:
         wait_until(lambda: agent.health() == (200, {"rpc": "warn", "notifications": "warn"}))
         wait_until(lambda: agent.get("/health")[1].count("ACCESS_REFUSED") == 2)
-        rabbitmq.control("add_user", "health", "s3cret-of-health")
-        rabbitmq.control("set_permissions", "health", ".*", ".*", ".*")
+        rabbitmq.add_user("health", "s3cret-of-health")
         wait_until(lambda: agent.health() == (200, {}), 60)
         assert running.stop() == 0
     said = running.output()

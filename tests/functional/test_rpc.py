@@ -229,8 +229,7 @@ def test_a_password_may_have_any_character(
     open_world: Callable[..., ServerAndClient], rabbitmq: RabbitMQ
 ) -> None:
     password = "a/b@c:d#e%f?g[h $é"
-    rabbitmq.control("add_user", "o/dd", password)
-    rabbitmq.control("set_permissions", "o/dd", ".*", ".*", ".*")
+    rabbitmq.add_user("o/dd", password)
     address = rabbitmq.url.rpartition("@")[2]
     peers = open_world(f"rabbit://{quote('o/dd', safe='')}:{quote(password, safe='')}@{address}")
     peers.serve()

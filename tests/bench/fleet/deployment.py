@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 _STATEMENTS = ("Com_select", "Com_insert", "Com_update", "Com_delete")
 _COUNTERS = (
     "maps:fold(fun(_, C, Sum) -> Sum + maps:get(messages_received_total, C, 0) end, 0,"
-    " rabbit_global_counters:overview())."
+    " rabbit_global_counters:overview())"
 )
 
 
@@ -178,7 +178,7 @@ class Deployment:
     def _count_messages(self) -> float:
         if self._broker is None:
             return 0
-        return float(self._broker.control("eval", _COUNTERS).strip())
+        return float(self._broker.evaluate(_COUNTERS))
 
     def _configure(self, name: str, is_conductor: bool = False) -> None:
         lines = [f"[DEFAULT]\nhost = {name}\nstate_path = {self._directory}/{name}"]

@@ -1,5 +1,6 @@
 """A RabbitMQ server for tests: own node name, ports, directories and Erlang port mapper."""
 
+import json
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ class RabbitMQ:
     """
 
     def __init__(self, authority: Authority | None = None) -> None:
-        require(PROGRAMS / "rabbitmq-server", PROGRAMS / "rabbitmqctl", "epmd", "setpriv")
+        require(PROGRAMS / "rabbitmq-server", "epmd", "erl_call", "setpriv")
         self.process = ServerProcess("rabbitmq", user="rabbitmq")
         self.tls_port = find_free_port() if authority is not None else None
         self._epmd_port = find_free_port()
@@ -44,14 +45,25 @@ class RabbitMQ:
 
     def make_virtual_host(self, name: str) -> str:
         """Create a virtual host without other users; return its URL."""
-        vhost, user, everything = (f'<<"{text}">>' for text in (name, USER, ".*"))
-        self.control(  # one start of rabbitmqctl instead of two
-            "eval",
-            f"ok = rabbit_vhost:add({vhost}, {user}), "
-            f"ok = rabbit_auth_backend_internal:set_permissions({user}, {vhost}, {everything}, "
-            f"{everything}, {everything}, {user}).",
-        )
+        self.evaluate(f"ok = rabbit_vhost:add({_quote(name)}, {_quote(USER)})")
+        self._permit(USER, name)
         return self.url + name
+
+    def add_user(self, name: str, password: str) -> None:
+        """Create a user that may do everything in the default virtual host."""
+        arguments = ", ".join(map(_quote, (name, password, USER)))
+        self.evaluate(f"ok = rabbit_auth_backend_internal:add_user({arguments})")
+        self._permit(name, "/")
+
+    def count_messages(self, virtual_host: str = "/") -> dict[str, int]:
+        """Return the number of messages in each queue by its name."""
+        queues = f"rabbit_amqqueue:info_all({_quote(virtual_host)}, [name, messages])"
+        counts = f"[{{Name, N}} || [{{name, {{_, _, _, Name}}}}, {{messages, N}}] <- {queues}]"
+        hexadecimal = self.evaluate(  # as erl_call prints neither quotes nor long binaries
+            f"binary_to_list(binary:encode_hex(rabbit_json:encode(maps:from_list({counts}))))"
+        )
+        found: dict[str, int] = json.loads(bytes.fromhex(hexadecimal.strip('"')))
+        return found
 
     def start(self) -> None:
         """Start the server and wait for it."""
@@ -76,17 +88,17 @@ class RabbitMQ:
 
     def set_full(self, is_full: bool) -> None:
         """Raise the memory alarm, so that publishers are blocked, or clear it."""
-        limit = ("absolute", "1MB") if is_full else ("0.4",)
-        self.control("set_vm_memory_high_watermark", *limit)
+        limit = '{absolute, "1MB"}' if is_full else "0.4"
+        self.evaluate(f"ok = vm_memory_monitor:set_vm_memory_high_watermark({limit})")
 
-    def control(self, *arguments: str) -> str:
-        """Run rabbitmqctl and return what it prints."""
-        command = self.process.as_user(
-            [PROGRAMS / "rabbitmqctl", "-q", "-n", self._node, *arguments]
-        )
+    def evaluate(self, expression: str) -> str:
+        """Run an Erlang expression in the broker and return its value as text.
+
+        rabbitmqctl would start a virtual machine of its own, which takes a second.
+        """
         done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
+            self.process.as_user(["erl_call", "-sname", self._node, "-e"]),
+            input=f"{expression}.\n",
             capture_output=True,
             text=True,
             check=True,
@@ -94,7 +106,8 @@ class RabbitMQ:
             env=self._environment,
             timeout=60,
         )
-        return done.stdout
+        assert done.stdout.startswith("{ok, "), done.stdout
+        return done.stdout.removeprefix("{ok, ").removesuffix("}")
 
     def remove(self) -> None:
         """Stop the server and its port mapper, and delete its files."""
@@ -110,6 +123,11 @@ class RabbitMQ:
             timeout=20,
         )
         self.process.remove()
+
+    def _permit(self, user: str, virtual_host: str) -> None:
+        everything = [_quote(".*")] * 3
+        arguments = ", ".join([_quote(user), _quote(virtual_host), *everything, _quote(USER)])
+        self.evaluate(f"ok = rabbit_auth_backend_internal:set_permissions({arguments})")
 
     def _make_environment(self) -> dict[str, str]:
         home = self.process.directory
@@ -165,3 +183,8 @@ class RabbitMQ:
                 return len(connection.recv(7)) == 7
         except OSError:
             return False
+
+
+def _quote(text: str) -> str:
+    """Return an Erlang binary."""
+    return f"<<{','.join(map(str, text.encode()))}>>"
