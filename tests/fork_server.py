@@ -96,12 +96,15 @@ class ForkServer:
         errors: IO[bytes],
         env: Mapping[str, str],
         mount_namespace: str = "",
+        source: int | None = None,
     ) -> ForkedProcess:
-        """Start a program without input.
+        """Start a program.
 
         Args:
-            command: the program's path, and its arguments.
+            command: path of one of nodetracker's programs or name of a module with a function
+                `main`, and its arguments.
             mount_namespace: file of the namespace that it enters first; "" = that of the tests.
+            source: descriptor of its standard input; None = nothing.
         """
         request = {
             "command": list(command),
@@ -111,7 +114,8 @@ class ForkServer:
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, Path(os.devnull).open("rb") as nothing:
-            streams = [stream.fileno() for stream in (nothing, output, errors)]
+            given = nothing.fileno() if source is None else source
+            streams = [given, output.fileno(), errors.fileno()]
             socket.send_fds(
                 self._requests, [json.dumps(request).encode()], [theirs.fileno(), *streams]
             )
@@ -183,8 +187,10 @@ def _run(request: dict) -> int:
         _enter(request["mount_namespace"])
     os.chdir(request["cwd"])
     sys.argv = request["command"]
-    name = Path(sys.argv[0]).name.removeprefix("nodetracker-")
-    code: int = importlib.import_module(f"nodetracker.cmd.{name}").main()
+    name = Path(sys.argv[0]).name
+    if name.startswith("nodetracker-"):
+        name = f"nodetracker.cmd.{name.removeprefix('nodetracker-')}"
+    code: int = importlib.import_module(name).main()
     return code
 
 

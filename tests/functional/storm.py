@@ -1,15 +1,18 @@
-"""One claimer of a storm, as a process of its own: `python -m tests.functional.storm`.
+"""One claimer of a storm, as a process of its own.
 
 It claims, confirms, renews and aborts at random on one node, and writes each
 request before it is sent and each answer once it is there, a line of JSON
-each, so that whoever kills it knows what it was answered.
+each, so that whoever kills it knows what it was answered. `StormProcess` is
+the tests' side of it.
 """
 
 import argparse
 import json
+import os
 import random
 import sys
 import uuid
+from pathlib import Path
 from typing import Any, TextIO
 
 from oslo_config import cfg
@@ -22,8 +25,52 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.errors import ClaimRefusedError
 from nodetracker.ports import AdmissionPolicy, Store
+from tests.fork_server import get_server
+from tests.programs import wait_until
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=3600)
+
+
+class StormProcess:
+    """A claimer that waits for `begin`, and what it wrote.
+
+    Args:
+        log: file of its lines; its errors are in one with "-errors" at the end.
+        arguments: those of `main`.
+    """
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log = log
+        self._errors = log.with_name(f"{log.name}-errors")
+        source, self._gate = os.pipe()
+        with self._log.open("wb") as output, self._errors.open("wb") as errors:
+            self.process = get_server().start(
+                [__name__, *arguments], output, errors, os.environ, source=source
+            )
+        os.close(source)
+
+    def wait_until_ready(self) -> None:
+        """Wait until it is connected."""
+        wait_until(lambda: b"ready" in self._log.read_bytes() or self.process.poll() is not None)
+        assert self.process.poll() is None, self._errors.read_text()
+
+    def begin(self) -> None:
+        """Let it claim."""
+        os.close(self._gate)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until it has ended by itself."""
+        assert self.process.wait(timeout) == 0, self._errors.read_text()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the lines that it wrote as a whole."""
+        lines = self._log.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines]
 
 
 class Claimer:
@@ -127,7 +174,3 @@ def main() -> None:
         claimer.go_on()
         steps = None if steps is None else steps - 1
     store.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,8 @@
 """Agents without a database, and the conductors that work with it for them."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +27,7 @@ from nodetracker.rpc.transport import Transport
 from tests.contract.stores import make_url
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.rabbitmq import RabbitMQ
+from tests.functional.storm import StormProcess
 from tests.oracle import check_rows
 from tests.programs import Programs, Running, wait_until
 
@@ -274,35 +272,28 @@ class Storm:
     """Processes that claim on their hosts through the conductors."""
 
     def __init__(self, directory: Path, remotes: list[Remote], steps: int) -> None:
-        self.running: list[subprocess.Popen[bytes]] = []
-        self.logs: list[Path] = []
-        for number in range(CLAIMERS):
-            hosts = [remote.host for remote in remotes[number::CLAIMERS]]
-            log = directory / f"storm-{number}"
-            self.logs.append(log)
-            with log.open("wb") as output:
-                self.running.append(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "tests.functional.storm", str(remotes[0].path),
-                         "--by-conductor", f"--seed={number}", f"--steps={steps}",
-                         f"--host={','.join(hosts)}"],
-                        stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
-                        env=os.environ,
-                    )
-                )  # fmt: skip
+        self._running = [
+            StormProcess(
+                directory / f"storm-{number}",
+                str(remotes[0].path),
+                "--by-conductor",
+                f"--seed={number}",
+                f"--steps={steps}",
+                f"--host={','.join(remote.host for remote in remotes[number::CLAIMERS])}",
+            )
+            for number in range(CLAIMERS)
+        ]
 
     def begin(self) -> None:
-        for log in self.logs:
-            wait_until(lambda log=log: b"ready" in log.read_bytes(), 60)
-        for process in self.running:
-            assert process.stdin is not None
-            process.stdin.write(b"\n")
-            process.stdin.close()
+        for process in self._running:
+            process.wait_until_ready()
+        for process in self._running:
+            process.begin()
 
     def wait(self) -> list[dict[str, Any]]:
-        for process, log in zip(self.running, self.logs, strict=True):
-            assert process.wait(150) == 0, log.read_text()[-3000:]
-        return [json.loads(line) for log in self.logs for line in log.read_text().splitlines()]
+        for process in self._running:
+            process.wait(150)
+        return [line for process in self._running for line in process.told()]
 
 
 def test_one_of_two_conductors_killed_in_a_storm_of_claims_loses_nothing(
