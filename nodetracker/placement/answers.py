@@ -12,10 +12,15 @@ MICROVERSION = "1.38"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one request."""
+    """The answer to one request.
+
+    Attributes:
+        url: that was requested; never has credentials.
+    """
 
     status: int
     body: bytes
+    url: str
 
 
 class Reader:
@@ -25,7 +30,7 @@ class Reader:
     has another type; the message names the request and the value.
 
     Args:
-        request: method and path, for errors.
+        request: method and URL, for errors.
         path: of the object in the document, "" for the document.
     """
 

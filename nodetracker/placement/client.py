@@ -37,6 +37,7 @@ _RETRIED = frozenset({401, 403, 406, 408, 429})
 _LATE = frozenset({408, 504})
 """Of proxies whose server did not answer in time."""
 _MOST_REASON = 500
+_PROVIDER = "/resource_providers/"
 
 
 class Session(Protocol):
@@ -217,7 +218,8 @@ class PlacementClient:
     def _send(self, method: str, path: str, body: object | None = None) -> Reader:
         error: PlacementError | None = None
         try:
-            return _parse(f"{method} {path}", self._session.request(method, path, body))
+            answer = self._session.request(method, path, body)
+            return _parse(f"{method} {answer.url}", answer, path.startswith(_PROVIDER))
         except PlacementError as failure:
             error = failure
             raise
@@ -226,8 +228,13 @@ class PlacementClient:
                 self._counter.count(method, error)
 
 
-def _parse(request: str, answer: Answer) -> Reader:
-    """Return an answer's document, or raise the error that it reports."""
+def _parse(request: str, answer: Answer, may_be_missing: bool) -> Reader:
+    """Return an answer's document, or raise the error that it reports.
+
+    Args:
+        may_be_missing: a 404 means a provider; otherwise, or without a document,
+            it means that the endpoint is not placement's.
+    """
     if answer.status < 300:
         return Reader(request, _load(request, answer.body) if answer.body else {})
     code, reason = _read_error(answer.body)
@@ -238,7 +245,9 @@ def _parse(request: str, answer: Answer) -> Reader:
         kind = PlacementTimeoutError if answer.status in _LATE else PlacementUnavailableError
         raise kind(request, text)
     if answer.status == 404:
-        raise PlacementNotFoundError(request, reason or "not found")
+        if reason and may_be_missing:
+            raise PlacementNotFoundError(request, reason)
+        raise PlacementUnavailableError(request, "answered 404: not the endpoint of placement")
     if answer.status == 409 and code in _CODES:
         raise _CODES[code](request, reason)
     raise PlacementRefusedError(request, reason or f"answered {answer.status}")
@@ -266,4 +275,4 @@ def _read_error(body: bytes) -> tuple[str, str]:
 
 
 def _provider(uuid: str) -> str:
-    return f"/resource_providers/{quote(uuid)}"
+    return f"{_PROVIDER}{quote(uuid)}"

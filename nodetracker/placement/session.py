@@ -1,13 +1,14 @@
 """Send requests to placement with keystoneauth; the only module that imports it for placement."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http.client import IncompleteRead
 from typing import Any
+from urllib.parse import urlsplit
 
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.exceptions import ClientException
+from keystoneauth1.exceptions import ClientException, HttpError
 from urllib3.exceptions import HTTPError
 
 from nodetracker.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
@@ -76,13 +77,17 @@ class PlacementSession:
                 path, method, headers=_HEADERS, raise_exc=False, log=False, stream=True, **arguments
             )
             try:
-                return Answer(response.status_code, self._read(what, response))
+                url = _without_credentials(response.url)
+                what = f"{method} {url}"
+                return Answer(response.status_code, self._read(what, response), url)
             finally:
                 response.close()
         except (ClientException, HTTPError, OSError, TypeError) as error:  # OSError: requests' own
-            reason = _explain(error)
+            reason, url = _explain(error), _find_url(error)
             kind = PlacementTimeoutError if reason == _TOO_LATE else PlacementUnavailableError
-            raise kind(what, reason) from error
+            if url.endswith(path):
+                raise kind(f"{method} {url}", reason) from error
+            raise kind(what, f"{url}: {reason}" if url else reason) from error
 
     def _read(self, what: str, response: Any) -> bytes:
         """Read an answer's body; a server that sends it slowly has twice the timeout.
@@ -122,8 +127,10 @@ def build_session(conf: Any) -> PlacementSession:
         auth = loading.load_auth_from_conf_options(conf, GROUP)
         if auth is None:
             raise ConfigError(f"[{GROUP}] auth_type: is not set")
+        _check_urls(group)
+        # Without auth: when a Keystone rejects the discovery of its versions, keystoneauth 5.18
+        # would authenticate that request, too, and wait for itself without end.
         session = loading.session.Session().load_from_options(
-            auth=auth,
             insecure=group.insecure,
             cacert=group.cafile,
             cert=group.certfile,
@@ -131,22 +138,61 @@ def build_session(conf: Any) -> PlacementSession:
             timeout=group.timeout,
         )
         adapter = loading.load_adapter_from_conf_options(
-            conf, GROUP, session=session, service_type=group.service_type or _SERVICE_TYPE
+            conf,
+            GROUP,
+            session=session,
+            auth=auth,
+            service_type=group.service_type or _SERVICE_TYPE,
         )
     except (ClientException, TypeError, ValueError) as error:
         raise ConfigError(f"[{GROUP}] {_explain(error)}") from error
     return PlacementSession(adapter, group.timeout)
 
 
-def _explain(error: BaseException) -> str:
-    """Return an error on one line; the same cause always has the same text."""
+def _check_urls(group: Any) -> None:
+    """Check the options that are URLs.
+
+    Raises:
+        ConfigError: one of them is none of HTTP.
+    """
+    for name in ("auth_url", "endpoint", "endpoint_override"):
+        value = getattr(group, name, None)
+        if value and not value.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"[{GROUP}] {name}: invalid value {value!r}: expected a URL of http or https"
+            )
+
+
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _find_url(error: BaseException) -> str:
+    """Return the URL that was requested when an error occurred, Keystone's too; "" = unknown."""
+    for cause in _list_causes(error):
+        url = getattr(cause, "url", None) or getattr(getattr(cause, "request", None), "url", None)
+        if isinstance(url, str):
+            return _without_credentials(url)
+    return ""
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _explain(error: BaseException) -> str:
+    """Return an error on one line; the same cause always has the same text."""
+    for seen in _list_causes(error):
+        if isinstance(seen, HttpError):
+            return f"answered {seen.http_status}: {' '.join(str(seen.message).split())}"
         if isinstance(seen, OSError) and seen.strerror:
             return seen.strerror
         if isinstance(seen, TimeoutError) or "timed out" in str(seen):
             return _TOO_LATE
         if isinstance(seen, (ConnectionError, IncompleteRead)):
             return "the connection was lost"
-        seen = seen.__cause__ or seen.__context__
     return " ".join(str(error).split()) or type(error).__name__

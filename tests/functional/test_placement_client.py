@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from oslo_config import cfg
@@ -93,6 +94,8 @@ def test_every_request_is_understood_and_every_refusal_recognized(make_client, p
         ("auth_type = sorcery", "sorcery"),
         ("auth_type = password", "auth_url"),
         ("auth_type = none\nvalid_interfaces = secret", "valid_interfaces"),
+        ("auth_type = none\nendpoint = placement:8778", "endpoint: invalid value 'placement:8778'"),
+        ("auth_type = none\nendpoint_override = /placement", "endpoint_override: invalid value"),
     ],
 )
 def test_what_no_session_can_be_made_of_is_a_configuration_error(
@@ -116,6 +119,28 @@ def test_a_frozen_service_fails_a_request_at_the_timeout(make_client, placement)
 
 
 def test_a_service_that_does_not_run_refuses_connections(make_client) -> None:
-    client = make_client("[placement]\nauth_type = none\nendpoint = http://127.0.0.1:9\n")
-    with pytest.raises(PlacementUnavailableError, match="Connection refused"):
+    client = make_client("[placement]\nauth_type = none\nendpoint = http://me:secret@127.0.0.1:9\n")
+    with pytest.raises(
+        PlacementUnavailableError, match="GET http://127.0.0.1:9/resource_providers: Connection"
+    ):
         client.list_providers()
+
+
+def test_another_path_of_the_service_is_unavailable(make_client, placement) -> None:
+    client = make_client(placement.configuration(endpoint=f"{placement.url}/other"))
+    problem = f"GET {placement.url}/other/resource_providers: answered 404: not the endpoint"
+    with pytest.raises(PlacementUnavailableError, match=problem):
+        client.list_providers()
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_keystone_that_issues_no_token_is_named(make_client, placement, is_running) -> None:
+    """Placement itself is one that rejects even the discovery of its versions."""
+    url = placement.url if is_running else "http://127.0.0.1:9"
+    client = make_client(
+        f"[placement]\nauth_type = password\nauth_url = {url}/v3\nusername = u\npassword = p\n"
+    )
+    with ThreadPoolExecutor(1) as threads:
+        problem = "answered 401: " if is_running else "Connection refused"
+        with pytest.raises(PlacementUnavailableError, match=rf"{url}/v3[a-z/]*: {problem}"):
+            threads.submit(client.list_providers).result(60)

@@ -17,6 +17,7 @@ from nodetracker.errors import (
 from nodetracker.placement.answers import Answer
 from nodetracker.placement.client import PlacementClient
 
+URL = "http://placement.example"
 NODE = "11111111-1111-4111-8111-111111111111"
 WORKLOAD = "22222222-2222-4222-8222-222222222222"
 
@@ -25,12 +26,13 @@ class FakeSession:
     """Gives one answer and keeps the requests."""
 
     def __init__(self, status=200, document=None, body=None):
-        self.answer = Answer(status, json.dumps(document).encode() if body is None else body)
+        self.status = status
+        self.body = json.dumps(document).encode() if body is None else body
         self.requests = []
 
     def request(self, method, path, body=None):
         self.requests.append((method, path, body))
-        return self.answer
+        return Answer(self.status, self.body, URL + path)
 
 
 class Counter:
@@ -55,7 +57,6 @@ def make_error(status, code, detail="It failed.\n\n because  so "):
         (409, "placement.resource_provider.cannot_delete_parent", PlacementInUseError),
         (409, "placement.undefined_code", PlacementRefusedError),
         (400, "placement.undefined_code", PlacementRefusedError),
-        (404, "placement.undefined_code", PlacementNotFoundError),
         (401, "", PlacementUnavailableError),
         (403, "", PlacementUnavailableError),
         (406, "", PlacementUnavailableError),
@@ -67,7 +68,7 @@ def make_error(status, code, detail="It failed.\n\n because  so "):
 )
 def test_the_status_and_the_code_decide_what_a_caller_does_next(status, code, expected) -> None:
     counter = Counter()
-    with pytest.raises(expected, match="PUT /traits/CUSTOM_A: ") as caught:
+    with pytest.raises(expected, match=f"PUT {URL}/traits/CUSTOM_A: ") as caught:
         PlacementClient(make_error(status, code), counter).create_trait("CUSTOM_A")
     assert type(caught.value) is expected
     assert counter.counted == [("PUT", expected)]
@@ -76,7 +77,7 @@ def test_the_status_and_the_code_decide_what_a_caller_does_next(status, code, ex
 def test_an_error_has_the_reason_without_the_words_about_its_status() -> None:
     with pytest.raises(PlacementRefusedError) as caught:
         PlacementClient(make_error(400, "")).create_trait("X")
-    assert str(caught.value) == "PUT /traits/X: because so"
+    assert str(caught.value) == f"PUT {URL}/traits/X: because so"
 
 
 def test_an_old_service_is_named_as_such() -> None:
@@ -106,14 +107,29 @@ def test_an_old_service_is_named_as_such() -> None:
 )
 def test_an_answer_that_does_not_parse_names_request_and_value(body, problem) -> None:
     client = PlacementClient(FakeSession(body=body))
-    with pytest.raises(PlacementUnavailableError, match=f"GET /resource_providers: .*{problem}"):
+    with pytest.raises(
+        PlacementUnavailableError, match=f"GET {URL}/resource_providers: .*{problem}"
+    ):
         client.list_providers()
 
 
 def test_an_error_that_is_no_document_is_one() -> None:
     client = PlacementClient(FakeSession(502, body=b"<html>Bad Gateway</html>"))
-    with pytest.raises(PlacementUnavailableError, match="GET /traits.*: answered 502$"):
+    with pytest.raises(PlacementUnavailableError, match=f"GET {URL}/traits.*: answered 502$"):
         client.list_traits(["A"])
+
+
+def test_a_provider_does_not_exist_only_if_placement_reports_so() -> None:
+    missing = make_error(404, "placement.undefined_code", "No resource provider")
+    with pytest.raises(PlacementNotFoundError, match="No resource provider"):
+        PlacementClient(missing).read_traits(NODE)
+    for session, call in (
+        (missing, lambda client: client.list_providers()),
+        (missing, lambda client: client.list_traits(["A"])),
+        (FakeSession(404, body=b"<html>Not Found</html>"), lambda client: client.read_traits(NODE)),
+    ):
+        with pytest.raises(PlacementUnavailableError, match="answered 404: not the endpoint of"):
+            call(PlacementClient(session))
 
 
 def test_providers_are_listed_by_what_selects_them() -> None:
