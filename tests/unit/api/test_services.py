@@ -185,8 +185,11 @@ class TestNovaChanges:
         found = self.put(api, f"/{uuid}", {"status": "disabled"}, "2.53")
         assert found.status_code == 400
         assert "nova-conductor" in found.json["badRequest"]["message"]
-        for name in ("nobody", "00000000-0000-4000-8000-000000000000"):
-            assert self.put(api, f"/{name}", {"status": "disabled"}, "2.53").status_code == 404
+        for name, status in (
+            ("nobody", 400), ("1", 400), ("00000000-0000-4000-8000-000000000000", 404),
+        ):  # fmt: skip
+            found = self.put(api, f"/{name}", {"status": "disabled"}, "2.53")
+            assert found.status_code == status
 
 
 class TestDelete:
@@ -205,6 +208,17 @@ class TestDelete:
         assert store.list_services("gone") == []
         assert api.backend.delete_queues.deleted == [("gone", COMPUTE_BINARY)]
         assert api.request("DELETE", f"{path}/{name}", headers=headers).status_code == 404
+
+    @pytest.mark.parametrize(
+        ("version", "name", "status"),
+        [
+            ("2.52", "host-1", 400), ("2.52", "00000000-0000-4000-8000-000000000000", 400),
+            ("2.52", "9" * 30, 404), ("2.53", "1", 400), ("2.53", "host-1", 400),
+        ],
+    )  # fmt: skip
+    def test_an_id_of_another_microversion_is_not_merely_unknown(self, api, version, name, status):
+        found = api.request("DELETE", f"/v2.1/os-services/{name}", headers=compute(version))
+        assert found.status_code == status
 
 
 class TestOwnChanges:

@@ -109,14 +109,19 @@ def _find(call: Call) -> ServiceRecord:
 
     Raises:
         NotFoundError: no service has the id.
+        RequestError: no service can have it, as in Nova: openstacksdk ignores 404 when it
+            deletes, and with it the id of another microversion or a host's name.
     """
     text = call.params["id"]
     if call.version < _UUIDS:
+        if not (text.isascii() and text.isdigit()):
+            raise RequestError("id", f"invalid value {text!r}: expected an integer below 2.53")
         return call.store.find_service(parse_row_id(text, "service"))
     try:
-        return call.store.find_service(parse_uuid(text))
+        uuid = parse_uuid(text)
     except ValueError:
-        raise NotFoundError(f"Service {text} could not be found.") from None
+        raise RequestError("id", f"invalid value {text!r}: expected a uuid from 2.53") from None
+    return call.store.find_service(uuid)
 
 
 def _require_compute(binary: str) -> None:
