@@ -106,6 +106,23 @@ class PartialGuest:
     details: Mapping[str, Any] | None = None
     problem: str = ""
 
+    @classmethod
+    def of(cls, guest: Guest, problem: str) -> "PartialGuest":
+        """Return a guest as last known, for which its source does not answer now."""
+        return cls(
+            guest.uuid,
+            guest.name,
+            guest.kind,
+            guest.power_state,
+            guest.vcpu_milli,
+            guest.memory_mb,
+            guest.disk_mb,
+            guest.project_id,
+            guest.pins,
+            guest.details,
+            problem,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GuestListing:

@@ -156,6 +156,20 @@ class TestInvalidAnswers:
         assert [guest.name for guest in listing.guests] == ["web-1"]
         assert listing.unreadable == ("container web-2: answered 500: broken",)
 
+    def test_a_container_that_cannot_be_read_again_keeps_its_last_amounts(
+        self, driver_on_stub, stub
+    ):
+        stub.add(describe_container(1), describe_container(2))
+        driver = driver_on_stub.driver()
+        driver.get_available_resource(HOST)
+        stub.statuses[f"/containers/{2:064x}/json"] = (500, "broken")
+        snapshot = driver.get_available_resource(HOST)
+        view = account(snapshot, None, Policy(), NOW)
+        assert {g.name: g.memory_mb for g in view.guests.values()} == {"web-1": 64, "web-2": 64}
+        assert snapshot.guests.value.is_complete
+        messages = [w.message for w in view.warnings if w.kind is WarningKind.GUEST_UNREADABLE]
+        assert messages == ["container web-2: answered 500: broken"]
+
     def test_a_linked_container_is_reported_by_its_own_name(self, driver_on_stub, stub):
         stub.add(describe_container(2, Memory="odd"))
         stub.names[f"{2:064x}"] = ["/shop/db", "/web-2", "/blog/db"]

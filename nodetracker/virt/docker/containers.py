@@ -1,5 +1,6 @@
 """Parse the engine's descriptions of containers."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from typing import Any
 
 from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
+from nodetracker.rendering import render_value
 from nodetracker.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.docker.devices import (
     ALL_GPUS,
@@ -20,6 +22,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SHARES_PER_CPU = 1024
 _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
+_MAX_NUMBER = 2**63 - 1
 _NO_LIMIT_BYTES = 2**63 - 2**16
 """Limits of at least this value mean no limit: the kernel shows its maximum number of pages."""
 
@@ -164,8 +167,8 @@ def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
         return -(-nano // _NANO_PER_MILLI)
     quota = _number(host_config, "CpuQuota")
     if quota > 0:
-        period = _number(host_config, "CpuPeriod") or _DEFAULT_PERIOD_US
-        return -(-quota * MILLI // period)
+        period = _number(host_config, "CpuPeriod")
+        return -(-quota * MILLI // (period if period > 0 else _DEFAULT_PERIOD_US))
     cpus = _parse_set(host_config, "CpusetCpus")
     if cpus:
         return len(cpus) * MILLI
@@ -195,9 +198,10 @@ def parse_size(text: str) -> int:
     (1610612736, 536870912, 100)
     """
     match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ContainerError(f"{text!r} is not a valid size")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+    size = float(match[1]) * 1024 ** _POWERS[match[2].lower()] if match else math.inf
+    if size > _MAX_NUMBER:
+        raise ContainerError(f"{render_value(text)} is not a valid size")
+    return int(size)
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
@@ -218,6 +222,6 @@ def _parse_set(host_config: Mapping[str, Any], key: str) -> CpuSet:
 
 def _number(mapping: Mapping[str, Any], key: str) -> int:
     value = mapping.get(key) or 0
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ContainerError(f"{key}: invalid value {value!r}, expected an integer")
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_NUMBER:
+        raise ContainerError(f"{key}: invalid value {render_value(value)}, expected an integer")
     return value

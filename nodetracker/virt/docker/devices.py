@@ -58,12 +58,14 @@ def parse_visible_gpus(runtime: Any, environment: Any) -> tuple[str, ...]:
 def parse_devices(devices: Any) -> tuple[str, ...]:
     """Return the host paths of a container's devices, in ascending order."""
     found = devices if isinstance(devices, list) else []
-    paths = {device.get("PathOnHost") for device in found if isinstance(device, Mapping)}
-    return tuple(sorted(path for path in paths if isinstance(path, str) and path))
+    paths = [device.get("PathOnHost") for device in found if isinstance(device, Mapping)]
+    return tuple(sorted({path for path in paths if isinstance(path, str) and path}))
 
 
 def _requests_gpus(request: Mapping[str, Any]) -> bool:
     if request.get("Driver") == "nvidia":
         return True
-    alternatives = request.get("Capabilities") or []
+    alternatives = request.get("Capabilities")
+    if not isinstance(alternatives, list):
+        return False
     return any("gpu" in names for names in alternatives if isinstance(names, list))

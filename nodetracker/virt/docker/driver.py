@@ -14,7 +14,7 @@ from nodetracker.host.filesystem import read_mount
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import Fact, failed, fresh
-from nodetracker.model.guest import GuestListing
+from nodetracker.model.guest import GuestListing, PartialGuest
 from nodetracker.model.host import StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -219,15 +219,17 @@ class DockerDriver:
         return fresh(fact.source, replace(fact.value, reserved_mb=reserved))
 
     def _list_guests(self, listing: ContainerListing, built: BuiltGuests) -> GuestListing:
-        """Return the containers as guests, with their pins."""
-        topology = self._host_topology
-        return GuestListing(
-            tuple(
-                replace(guest, pins=derive_pins(container, guest, topology))
-                for container, guest in zip(listing.containers, built.guests, strict=True)
-            ),
-            listing.unreadable,
-        )
+        """Return the containers as guests, with their pins; those as last read are partial."""
+        guests = []
+        partial = []
+        for container, built_guest in zip(listing.containers, built.guests, strict=True):
+            pins = derive_pins(container, built_guest, self._host_topology)
+            guest = replace(built_guest, pins=pins)
+            if container.id in listing.outdated:
+                partial.append(PartialGuest.of(guest, listing.outdated[container.id]))
+            else:
+                guests.append(guest)
+        return GuestListing(tuple(guests), listing.unreadable, partial=tuple(partial))
 
     def _evaluate_labels(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
         return [

@@ -171,7 +171,7 @@ def parse_image_bytes(value: Any, source: str) -> int:
     images = value.get("Images") or []
     try:
         return sum(int(image["Size"]) for image in images)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise HostDataError(
             source, "invalid answer to /system/df: an image has no valid size"
         ) from error

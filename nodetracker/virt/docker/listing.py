@@ -1,16 +1,19 @@
 """List all containers of an engine, and inspect only those that may have changed."""
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodetracker.errors import HostDataError, NotFoundError
+from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container, ContainerError, parse_container
 
 REFRESH_SECONDS = 600.0
 """Interval after which every container is inspected again, changed or not."""
+
+RETRY_SECONDS = 60.0
+"""Interval after which a container is inspected again that the engine did not answer for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +21,14 @@ class ContainerListing:
     """All containers.
 
     Attributes:
-        unreadable: a line for each container that could not be read.
+        unreadable: a line for each container that could never be read.
+        outdated: id -> a line, for those of `containers` that could not be read
+            again and are as last read.
     """
 
     containers: tuple[Container, ...] = ()
     unreadable: tuple[str, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,24 @@ class _CachedContainer:
     event_count: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """Why and when, by the monotonic clock, the engine did not answer for a container."""
+
+    reason: str
+    at: float
+
+
 class ContainerReader:
     """Lists containers with one request, and one more for each that may have changed.
 
     While events arrive, the last description of a container is used until an
     event names the container, its state in the list differs, or
     `REFRESH_SECONDS` have passed.
+
+    An engine may hang in the description of one container while it answers
+    everything else. Such a container counts as last read. A reading inspects
+    at most one of them again.
 
     Args:
         monotonic: monotonic clock, in seconds.
@@ -53,6 +71,7 @@ class ContainerReader:
         self._changed_at: dict[str, int] = {}
         self._all_changed_at = 0
         self._refreshed_at: float | None = None
+        self._silent: dict[str, _Silence] = {}
 
     def mark_changed(self, container_id: str) -> None:
         """Record that a container changed."""
@@ -86,12 +105,14 @@ class ContainerReader:
             self._refreshed_at = self._monotonic()
             self.mark_all_changed()
         found: dict[str, Container] = {}
+        outdated: dict[str, str] = {}
         unreadable = []
+        self._end_longest_silence({item["Id"] for item in listed if _has_id(item)})
         for item in listed:
-            container_id = item.get("Id") if isinstance(item, Mapping) else None
-            if not isinstance(container_id, str) or not container_id:
+            if not _has_id(item):
                 unreadable.append("a container in the list has no id")
                 continue
+            container_id = item["Id"]
             try:
                 found[container_id] = self._read_one(container_id, item)
             except NotFoundError:
@@ -99,11 +120,16 @@ class ContainerReader:
             except ContainerError as error:
                 unreadable.append(f"container {_get_name(item, container_id)}: {error}")
             except HostDataError as error:
-                unreadable.append(f"container {_get_name(item, container_id)}: {error.reason}")
+                line = f"container {_get_name(item, container_id)}: {error.reason}"
+                last = self._known.get(container_id)
+                if last is None:
+                    unreadable.append(line)
+                else:
+                    found[container_id] = replace(last.container, state=str(item.get("State")))
+                    outdated[container_id] = line
         self._evict_missing(found)
-        return ContainerListing(
-            tuple(found[container_id] for container_id in sorted(found)), tuple(unreadable)
-        )
+        containers = tuple(found[container_id] for container_id in sorted(found))
+        return ContainerListing(containers, tuple(unreadable), outdated)
 
     def _read_one(self, container_id: str, item: Mapping[str, Any]) -> Container:
         with self._lock:
@@ -116,10 +142,34 @@ class ContainerReader:
             and known.container.state == item.get("State")
         ):
             return known.container
-        container = parse_container(self._client.inspect_container(container_id))
+        container = parse_container(self._inspect(container_id))
         with self._lock:
             self._known[container_id] = _CachedContainer(container, count)
         return container
+
+    def _inspect(self, container_id: str) -> Any:
+        """Return the description of a container.
+
+        Raises:
+            DriverUnavailableError: the engine does not answer.
+            HostDataError: the engine does not answer for this container.
+        """
+        silence = self._silent.get(container_id)
+        if silence is None:
+            try:
+                return self._client.inspect_container(container_id)
+            except DriverUnavailableError as error:
+                self._client.ping()  # raises if the engine answers nothing
+                silence = _Silence(error.reason, self._monotonic())
+                self._silent[container_id] = silence
+        raise HostDataError(self._client.source, silence.reason)
+
+    def _end_longest_silence(self, listed: Collection[str]) -> None:
+        """Let one container be inspected again, and forget those that do not exist any more."""
+        self._silent = {key: value for key, value in self._silent.items() if key in listed}
+        first = min(self._silent, key=lambda key: self._silent[key].at, default=None)
+        if first is not None and self._monotonic() - self._silent[first].at >= RETRY_SECONDS:
+            del self._silent[first]
 
     def _is_refresh_due(self) -> bool:
         return (
@@ -132,6 +182,11 @@ class ContainerReader:
                 del self._known[container_id]
             for container_id in self._changed_at.keys() - found.keys():
                 del self._changed_at[container_id]
+
+
+def _has_id(item: Any) -> bool:
+    container_id = item.get("Id") if isinstance(item, Mapping) else None
+    return isinstance(container_id, str) and bool(container_id)
 
 
 def _get_name(item: Mapping[str, Any], container_id: str) -> str:

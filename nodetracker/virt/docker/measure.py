@@ -106,5 +106,5 @@ def parse_statistics(raw: object, source: str) -> CgroupUsage:
         detail = memory.get("stats") or {}
         inactive = detail.get("total_inactive_file", detail.get("inactive_file", 0))
         return CgroupUsage(int(cpu_ns), max(0, int(usage) - int(inactive)))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise HostDataError(source, "container statistics have no counters") from error

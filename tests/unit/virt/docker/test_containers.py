@@ -13,7 +13,7 @@ from nodetracker.virt.docker.containers import (
     parse_size,
     parse_vcpu_milli,
 )
-from nodetracker.virt.docker.devices import parse_devices
+from nodetracker.virt.docker.devices import parse_devices, parse_gpu_names
 from nodetracker.virt.docker.guests import build_guest
 from tests.engine_stub import describe_container
 
@@ -40,6 +40,7 @@ def guest_of(status="running", **changes):
         pytest.param({"CpuQuota": 25_000, "CpuPeriod": 100_000}, 250, id="quota"),
         pytest.param({"CpuQuota": 33_333, "CpuPeriod": 100_000}, 334, id="a thousandth rounds up"),
         pytest.param({"CpuQuota": 200_000, "CpuPeriod": 0}, 2000, id="quota of the usual period"),
+        pytest.param({"CpuQuota": 200_000, "CpuPeriod": -1}, 2000, id="quota of no valid period"),
         pytest.param({"CpuQuota": -1, "CpuShares": 512}, 500, id="quota that is off"),
         pytest.param({"CpusetCpus": "0-2,7"}, 4000, id="cpuset"),
         pytest.param({"CpuShares": 1024}, 1000, id="shares"),
@@ -58,7 +59,13 @@ def test_cpus_follow_from_the_first_setting_that_is_present(config, milli):
 
 @pytest.mark.parametrize(
     "config",
-    [{"NanoCpus": "1"}, {"CpuShares": 1.5}, {"CpusetCpus": "a-b"}, {"CpuQuota": True}],
+    [
+        {"NanoCpus": "1"},
+        {"CpuShares": 1.5},
+        {"CpusetCpus": "a-b"},
+        {"CpuQuota": True},
+        {"NanoCpus": 2**70},
+    ],
 )
 def test_cpus_of_another_type_are_an_error(config):
     with pytest.raises(ContainerError):
@@ -82,7 +89,7 @@ def test_sizes_are_parsed_in_the_engine_s_notation(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "g", "-1g", "1x", "1.g", "ten"])
+@pytest.mark.parametrize("text", ["", "g", "-1g", "1x", "1.g", "ten", "9000000p", "9" * 400])
 def test_an_invalid_size_is_an_error(text):
     with pytest.raises(ContainerError, match="is not a valid size"):
         parse_size(text)
@@ -189,10 +196,15 @@ def test_cpu_and_memory_sets_are_parsed():
 
 
 def test_devices_are_host_paths():
-    assert parse_devices([{"PathOnHost": "/dev/b"}, {"PathOnHost": "/dev/a"}, None]) == (
+    odd = [{"PathOnHost": ["/dev/c"]}, {"PathOnHost": {}}, None]
+    assert parse_devices([{"PathOnHost": "/dev/b"}, {"PathOnHost": "/dev/a"}, *odd]) == (
         "/dev/a",
         "/dev/b",
     )
+
+
+def test_capabilities_of_another_type_request_no_gpu():
+    assert parse_gpu_names([{"Count": 1, "Capabilities": 1.5}]) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The engine's report about itself: parsing and tolerance of invalid items."""
 
+import math
+
 import pytest
 
 from nodetracker.errors import HostDataError
@@ -143,6 +145,11 @@ def test_images_are_measured_by_layers_or_else_by_image():
     assert parse_image_bytes({"LayersSize": 5, "Images": [{"Size": 9}]}, "s") == 5
     assert parse_image_bytes({"LayersSize": 0, "Images": [{"Size": 9}, {"Size": 1}]}, "s") == 10
     assert parse_image_bytes({"Images": None}, "s") == 0
-    for odd in ([], {"Images": [{}]}, {"Images": [{"Size": None}]}):
+    for odd in (
+        [],
+        {"Images": [{}]},
+        {"Images": [{"Size": None}]},
+        {"Images": [{"Size": math.inf}]},
+    ):
         with pytest.raises(HostDataError):
             parse_image_bytes(odd, "s")

@@ -1,5 +1,7 @@
 """Measured usage of containers and the charges derived from it."""
 
+import math
+
 import pytest
 
 from nodetracker.errors import HostDataError
@@ -84,7 +86,12 @@ def test_statistics_of_both_cgroup_versions_are_parsed():
     assert read == [CgroupUsage(7, 600), CgroupUsage(7, 700), CgroupUsage(7, 1000)]
 
 
-@pytest.mark.parametrize("raw", [None, {}, {"cpu_stats": {}}, {"cpu_stats": 1, "memory_stats": 2}])
+INFINITE = {"cpu_stats": {"cpu_usage": {"total_usage": math.inf}}, "memory_stats": {"usage": 1}}
+
+
+@pytest.mark.parametrize(
+    "raw", [None, {}, {"cpu_stats": {}}, {"cpu_stats": 1, "memory_stats": 2}, INFINITE]
+)
 def test_statistics_without_counters_are_an_error(raw):
     with pytest.raises(HostDataError):
         parse_statistics(raw, "s")
