@@ -78,12 +78,20 @@ def read_caches(roots: Roots) -> Partial[tuple[CpuCache, ...]]:
 
 
 def _list_cpus(base: Path) -> list[int]:
-    """Return the CPUs that have a directory; its listing fails the fact of the CPUs, not this."""
-    try:
-        names = list_directory(base) or ()
-    except HostDataError:
-        return []
-    return sorted(int(found[1]) for name in names if (found := _CPU_DIRECTORY.fullmatch(name)))
+    """Return the online CPUs, or all when that list cannot be used.
+
+    Some kernels keep the caches of offline CPUs. What cannot be used is a
+    problem of the fact of the CPUs.
+    """
+    problems = Problems(base)
+    names = problems.attempt(partial(list_directory, base), None, "") or ()
+    cpus = {int(found[1]) for name in names if (found := _CPU_DIRECTORY.fullmatch(name))}
+    online = problems.attempt(partial(_read_online, base / "online"), None, "")
+    return sorted(cpus & online if online else cpus)
+
+
+def _read_online(path: Path) -> CpuSet:
+    return parse_cpu_list(read_optional_text(path) or "", str(path))
 
 
 def _read_cache(directory: Path, cpu: int) -> tuple[tuple[int, str, int], CpuSet] | None:

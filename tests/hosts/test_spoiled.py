@@ -41,7 +41,7 @@ COSTS = {
     r"sys/devices/system/cpu": ("cpu", f"vcpus inventory system {CPU_TOPOLOGY}"),
     r"sys/devices/system/cpu/cpuN/cache.*": ("", "system"),
     r"sys/devices/system/cpu/(online|present|cpuN/online)": (
-        "", f"vcpus inventory {CPU_TOPOLOGY}"
+        "", f"vcpus inventory system {CPU_TOPOLOGY}"
     ),
     r"sys/devices/system/cpu/cpuN/topology/.*": ("", CPU_TOPOLOGY),
     r"sys/devices/system/node(/online)?": ("numa", CPU_TOPOLOGY),

@@ -32,6 +32,13 @@ def test_equal_caches_are_counted_and_shared_ones_read_once(make_roots: MakeRoot
     assert found.problems == ()
 
 
+def test_caches_of_offline_cpus_are_left_out(make_roots: MakeRoots) -> None:
+    files = {f"{BASE}/online": "0,2-3\n"}
+    for cpu in range(4):
+        files |= files_of(cpu, 0, str(cpu))
+    assert read_caches(make_roots(files)).value == (CpuCache(1, "data", 32, 3),)
+
+
 def test_old_kernels_have_masks(make_roots: MakeRoots) -> None:
     files = files_of(0, 0, "") | files_of(1, 0, "")
     files = {n: "3\n" if "list" in n else text for n, text in files.items()}
