@@ -13,7 +13,6 @@ from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.page import Page
 
 _history = tables.history.c
-_PURGED_AT_ONCE = 5000
 
 
 def line(
@@ -70,11 +69,8 @@ def _decode(row: sa.RowMapping) -> HistoryEntry:
     )
 
 
-def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete older rows in small batches and return how many."""
-    deleted = 0
-    oldest = sa.select(_history.id).where(_history.at < before).limit(_PURGED_AT_ONCE)
-    while ids := list(connection.execute(oldest).scalars()):
-        connection.execute(sa.delete(tables.history).where(_history.id.in_(ids)))
-        deleted += len(ids)
-    return deleted
+def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` older rows and return how many."""
+    oldest = sa.select(_history.id).where(_history.at < before).limit(limit)
+    ids = list(connection.scalars(oldest))
+    return connection.execute(sa.delete(tables.history).where(_history.id.in_(ids))).rowcount

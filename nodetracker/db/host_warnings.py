@@ -206,7 +206,9 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
     )
 
 
-def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete warnings that were resolved earlier, and return how many."""
-    resolved = sa.delete(tables.warnings).where(_warnings.resolved_at < before)
+def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` warnings that were resolved earlier, and return how many."""
+    is_old = _warnings.resolved_at < before
+    ids = list(connection.scalars(sa.select(_warnings.id).where(is_old).limit(limit)))
+    resolved = sa.delete(tables.warnings).where(_warnings.id.in_(ids), is_old)
     return connection.execute(resolved).rowcount

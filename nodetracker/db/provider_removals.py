@@ -145,14 +145,14 @@ def rename_host(connection: sa.Connection, old: str, new: str) -> None:
     )
 
 
-def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete earlier removals that no process ever attempted, and return how many.
+def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` earlier removals that no process attempted; return how many.
 
     Where placement is not reported to, nobody attempts them.
     """
-    unused = sa.delete(tables.provider_removals).where(
-        _removals.created_at < before, _removals.attempts == 0
-    )
+    is_unused = sa.and_(_removals.created_at < before, _removals.attempts == 0)
+    ids = list(connection.scalars(sa.select(_removals.id).where(is_unused).limit(limit)))
+    unused = sa.delete(tables.provider_removals).where(_removals.id.in_(ids), is_unused)
     return connection.execute(unused).rowcount
 
 

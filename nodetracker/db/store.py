@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.clock import utc_clock
-from nodetracker.db import history, host_warnings, hosts, nodes, provider_removals, services
+from nodetracker.db import host_warnings, hosts, nodes, purging, services
 from nodetracker.db.audit import node_changes
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.ledger import claims, migrations, split_brains
@@ -208,15 +208,7 @@ class SqlStore(SqlReader, SqlPlacing, SqlRemovals):
 
     def purge(self, before: datetime) -> Mapping[str, int]:
         """See `Store`."""
-        return self._database.write(
-            lambda c: {
-                "history": history.purge(c, before),
-                "warnings": host_warnings.purge(c, before),
-                "migrations": migrations.purge(c, before),
-                "claims": claims.purge(c, before),
-                "provider_removals": provider_removals.purge(c, before),
-            }
-        )
+        return purging.purge(self._database, before)
 
     def _grant(
         self, grant: Callable[[sa.Connection], T], find: Callable[[sa.Connection], T | None]

@@ -101,8 +101,7 @@ class PurgeRows(ListCommand):
 def purge_in_steps(store: "OperatorStore", days: int, report: Report) -> dict[str, int]:
     """Delete what is older than a number of days; return table -> rows deleted.
 
-    The oldest rows are deleted first, in transactions of their own, so that each
-    holds its locks for a part of the time.
+    The oldest rows are deleted first.
 
     Args:
         report: called before each step and at the end.

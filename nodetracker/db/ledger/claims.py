@@ -83,8 +83,8 @@ def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
     return apply_write(connection, write)
 
 
-def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete claims that were released earlier and belong to no migration; return how many.
+def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` claims released earlier that belong to no migration; return how many.
 
     The generations of their nodes rise, so that no cache keeps them.
     """
@@ -94,9 +94,12 @@ def purge(connection: sa.Connection, before: datetime) -> int:
         _claims.uuid.not_in(sa.select(_migrations.source_claim)),
         _claims.uuid.not_in(sa.select(_migrations.dest_claim)),
     )
-    node_ids = connection.execute(sa.select(_claims.compute_node_id).where(is_purgeable).distinct())
-    ids = sorted(node_ids.scalars())
-    lock_rows(connection, _nodes.id.in_(ids))
-    deleted = connection.execute(sa.delete(tables.claims).where(is_purgeable)).rowcount
-    bump_generation(connection, ids)
+    found = sa.select(_claims.id, _claims.compute_node_id).where(is_purgeable).limit(limit)
+    node_ids = {row.id: row.compute_node_id for row in connection.execute(found)}
+    if not node_ids:
+        return 0
+    lock_rows(connection, _nodes.id.in_(sorted(set(node_ids.values()))))
+    released = sa.delete(tables.claims).where(_claims.id.in_(node_ids), is_purgeable)
+    deleted = connection.execute(released).rowcount
+    bump_generation(connection, set(node_ids.values()))
     return deleted

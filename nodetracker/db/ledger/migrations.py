@@ -81,13 +81,13 @@ def set_migration_status(
     return apply_write(connection, write)
 
 
-def purge(connection: sa.Connection, before: datetime) -> int:
-    """Delete migrations that ended earlier and return how many."""
-    ended = sa.delete(tables.migrations).where(
-        _migrations.status.not_in([status.value for status in OPEN]),
-        _migrations.updated_at < before,
-    )
-    return connection.execute(ended).rowcount
+def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` migrations that ended earlier and return how many."""
+    has_ended = _migrations.status.not_in([status.value for status in OPEN])
+    ended = sa.select(_migrations.id).where(has_ended, _migrations.updated_at < before)
+    ids = list(connection.scalars(ended.limit(limit)))
+    deletion = sa.delete(tables.migrations).where(_migrations.id.in_(ids))
+    return connection.execute(deletion).rowcount
 
 
 def write_errors(connection: sa.Connection, errors: Iterable[Migration], now: datetime) -> None:

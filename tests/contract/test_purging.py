@@ -1,0 +1,55 @@
+"""Old rows are deleted in transactions of a limited number of rows each."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db.ledger import claims
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore
+from nodetracker.ports import Store
+from tests.contract.stores import SQL_BACKENDS
+from tests.contract.test_ledger import ask, claim, make_node, node
+
+
+def sql(store: Store) -> SqlStore:
+    assert isinstance(store, SqlStore)
+    return store
+
+
+@pytest.mark.parametrize("stores", ["sqlite"], indirect=True)
+def test_no_transaction_of_a_purge_deletes_more_than_a_thousand_rows(store: Store) -> None:
+    row = {
+        "at": store.now() - timedelta(days=1), "compute_node_id": 1, "host": "alpha",
+        "nodename": "n1", "what": "update", "diff": {},
+    }  # fmt: skip
+    engine = sql(store).engine
+    with engine.begin() as connection:
+        connection.execute(sa.insert(tables.history), [row] * 2001)
+    deleted: list[int] = [0]
+
+    def note_deleted(_: Any, cursor: Any, statement: str, *_more: Any) -> None:
+        if statement.startswith("DELETE FROM history"):
+            deleted[-1] += cursor.rowcount
+
+    sa.event.listen(engine, "after_cursor_execute", note_deleted)
+    sa.event.listen(engine, "commit", lambda _: deleted.append(0))
+    assert store.purge(store.now())["history"] == 2001
+    assert [part for part in deleted if part] == [1000, 1000, 1]
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_claims_are_purged_in_parts_that_leave_the_others(store: Store) -> None:
+    make_node(store)
+    kept = claim(store, ask(VCPU=1))
+    for _ in range(3):
+        store.abort_claim(claim(store, ask(VCPU=1)).uuid)
+    later, before = store.now() + timedelta(seconds=1), node(store).generation
+    with sql(store).engine.connect() as connection:
+        parts = [claims.purge(connection, later, 2) for _ in range(3)]
+        connection.commit()
+    assert parts == [2, 1, 0]
+    assert [found.uuid for found in store.list_claims()] == [kept.uuid]
+    assert node(store).generation == before + 2
