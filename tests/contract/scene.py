@@ -22,6 +22,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.removal import RemovalQuery
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
@@ -284,12 +285,13 @@ def _make_past(scene: Scene) -> None:
 
 
 def _delete_nodes(scene: Scene) -> None:
-    """Delete a node of one name on two hosts, whose providers are to be removed."""
+    """Delete a node of one name on two hosts; the removal of one provider is attempted."""
     for host in ("alpha", "beta"):
         agent = scene.agents[host]
         scene.apply(create(agent, "gone", node_uuid=uuid_of(f"gone {host}")))
         (record,) = [n for n in scene.store.load_nodes(host) if n.nodename == "gone"]
         scene.apply(delete(record))
+    scene.store.take_provider_removals(RemovalQuery(host="beta", lease_seconds=0.0))
 
 
 def _make_claims(scene: Scene) -> None:

@@ -394,7 +394,7 @@ WRITES = [
         lambda scene: scene.store.purge(scene.store.now() + timedelta(seconds=1)),
         {"node *": GENERATION}
         | PAST_CLAIMS
-        | rows("claim passed *", "history *", "warning * fact_held n2 *", "removal gone *"),
+        | rows("claim passed *", "history *", "warning * fact_held n2 *", "removal gone alpha"),
     ),
     Write(
         "adopt_uuid",
