@@ -1,12 +1,10 @@
 """Bring placement in line with one node: read, plan, send the steps, after a conflict again."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from nodetracker.accounting.placement.placed import (
     PlacedConsumer,
-    PlacedProvider,
     PlacedTree,
     ProviderSummary,
 )
@@ -27,12 +25,14 @@ from nodetracker.accounting.placement.tree import ProviderTree
 from nodetracker.errors import (
     PlacementConflictError,
     PlacementInUseError,
+    PlacementNameError,
     PlacementNotFoundError,
     PlacementRefusedError,
     PlacementTimeoutError,
 )
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.state import Attempt, NodeState
+from nodetracker.placement.tree_reader import read_providers
 from nodetracker.placement.words import Words
 
 _AGAIN = (PlacementConflictError, PlacementNotFoundError, PlacementInUseError)
@@ -74,7 +74,7 @@ class Reconciler:
         Raises:
             PlacementUnavailableError: no usable answer; everything is read again next time.
             PlacementConflictError: others were first too often.
-            PlacementNameError: another provider has the node's name.
+            PlacementNameError: another provider has the name of the node or of a device.
             PlacementRefusedError: a provider, its traits or inventories are refused.
             StoreError: the ledger could not be read.
         """
@@ -133,6 +133,15 @@ class Reconciler:
                         raise
                     state.placed, state.refused = self._read(wanted.root.uuid), {}
                     break
+                except PlacementNameError as error:
+                    state.placed, state.refused = self._read(wanted.root.uuid), {}
+                    if (
+                        not isinstance(step, CreateProvider)
+                        or step.uuid not in state.placed.providers
+                    ):
+                        raise
+                    attempt.note_conflict(step, error)  # somebody created it meanwhile
+                    break
                 except _AGAIN as error:
                     if attempt.note_conflict(step, error):
                         self._wait(attempt.jitter_seconds)
@@ -160,22 +169,9 @@ class Reconciler:
         return bool(known)
 
     def _read(self, uuid: str, summaries: Sequence[ProviderSummary] | None = None) -> PlacedTree:
-        """Read a node's providers, three requests each, and the consumers on them."""
         if summaries is None:
             summaries = self._client.list_providers(tree=uuid)
-        providers, consumers = {}, dict[str, PlacedConsumer]()
-        for summary in summaries:
-            inventories = self._client.read_inventories(summary.uuid)
-            traits = self._client.read_traits(summary.uuid)
-            generation, found = self._client.read_allocations(summary.uuid)
-            # The earliest of several generations: a write of this state is then a conflict.
-            providers[summary.uuid] = PlacedProvider(
-                summary.uuid, summary.name, min(inventories[0], traits[0], generation),
-                summary.parent_uuid, inventories[1], traits[1],
-            )  # fmt: skip
-            for consumer in found.values():
-                consumers[consumer.uuid] = _merge(consumers.get(consumer.uuid), consumer)
-        return PlacedTree(providers, consumers)
+        return read_providers(self._client, summaries)
 
     def _send(self, placed: PlacedTree, step: Step) -> PlacedTree:
         """Send one step; return what placement has after it."""
@@ -196,10 +192,3 @@ class Reconciler:
             case ReadConsumer(uuid):
                 return apply_read(placed, uuid, client.read_consumer(uuid))
         return apply_step(placed, step)
-
-
-def _merge(known: PlacedConsumer | None, found: PlacedConsumer) -> PlacedConsumer:
-    """Return a consumer with its parts on two of the node's providers."""
-    if known is None:
-        return found
-    return replace(found, resources={**known.resources, **found.resources})

@@ -214,7 +214,7 @@ class PlacementReporter:
             summaries = self._listing.take(record.uuid) if slot.is_unread else None
             self._reconciler.reconcile(state, wanted, summaries)
         except PlacementNameError as error:
-            slot.warnings = tuple(self._explain_conflict(record, error))
+            slot.warnings = (self._explain_conflict(record, error),)
             return
         except PlacementRefusedError as error:
             slot.warnings = (explain_refused_provider(record.nodename, error.reason),)
@@ -234,20 +234,20 @@ class PlacementReporter:
     def _describe(self, record: NodeRecord, is_disabled: bool) -> ProviderTree:
         return describe_tree(record, is_disabled, self._settings.reports_devices)
 
-    def _explain_conflict(
-        self, record: NodeRecord, error: PlacementNameError
-    ) -> Sequence[HostWarning]:
-        """Return the warning of a name conflict.
+    def _explain_conflict(self, record: NodeRecord, error: PlacementNameError) -> HostWarning:
+        """Return the warning of a name conflict of the node, or of one of its devices.
 
         Raises:
-            PlacementNameError: the provider is the node's own, created meanwhile.
+            PlacementNameError: the other provider exists no longer.
         """
         holders = self._client.list_providers(name=record.nodename)
-        if not holders or holders[0].uuid == record.uuid:
+        if not holders:
             raise error
+        if holders[0].uuid == record.uuid:
+            return explain_refused_provider(record.nodename, error.reason)
         _, traits = self._client.read_traits(holders[0].uuid)
         _, consumers = self._client.read_allocations(holders[0].uuid)
-        return [explain_name_conflict(record, holders[0], traits, len(consumers))]
+        return explain_name_conflict(record, holders[0], traits, len(consumers))
 
     def _refresh(self) -> None:
         """Let those nodes be reported again whose providers somebody else has changed."""

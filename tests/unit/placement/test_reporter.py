@@ -9,6 +9,7 @@ import pytest
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.errors import (
+    PlacementNameError,
     PlacementRefusedError,
     PlacementTimeoutError,
     PlacementUnavailableError,
@@ -144,6 +145,29 @@ def test_a_new_node_takes_three_requests_and_a_steady_one_none(scene) -> None:
     assert scene.reserved("MEMORY_MB") == 512
     scene.generation -= 1
     assert scene.report(is_disabled=True) == []
+
+
+def test_a_node_that_somebody_creates_meanwhile_is_reported_all_the_same(scene) -> None:
+    def create(method, subject):
+        if (method, subject) == ("POST", f"provider {NODE}"):
+            scene.model.fail = lambda method, subject: None
+            scene.model.providers[NODE] = PlacedProvider(NODE, "node-1", 5)
+
+    scene.model.fail = create
+    scene.report()
+    assert scene.reserved("MEMORY_MB") == 512
+    assert scene.warnings() == {}
+
+
+def test_a_name_that_another_provider_has_below_the_node_is_a_warning(scene) -> None:
+    def fail(method, subject):
+        if (method, subject) == ("PUT", f"traits {NODE}"):  # for a card, as it were
+            raise PlacementNameError("POST", "node-1_0000:81:00.0 already exists")
+
+    scene.model.fail = fail
+    scene.report()
+    warning = scene.warnings()[WarningKind.PLACEMENT_REFUSED]
+    assert warning.message.endswith("reported of the node: node-1_0000:81:00.0 already exists")
 
 
 def test_a_claim_is_one_request_an_unclaimed_guest_too_and_a_fraction_two(scene) -> None:
