@@ -21,6 +21,7 @@ from nodetracker.errors import (
     PlacementTimeoutError,
     PlacementUnavailableError,
 )
+from tests.functional.servers.faulty_proxy import FaultyProxy
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_a_frozen_service_fails_a_request_at_the_timeout(make_client, placement)
     placement.process.freeze()
     try:
         started = time.monotonic()
-        with pytest.raises(PlacementTimeoutError, match="no answer in time"):
+        with pytest.raises(PlacementTimeoutError, match=f"GET {placement.url}/: no answer in time"):
             client.read_version()
         assert time.monotonic() - started < 10
     finally:
@@ -144,3 +145,18 @@ def test_a_keystone_that_issues_no_token_is_named(make_client, placement, is_run
         problem = "answered 401: " if is_running else "Connection refused"
         with pytest.raises(PlacementUnavailableError, match=rf"{url}/v3[a-z/]*: {problem}"):
             threads.submit(client.list_providers).result(60)
+
+
+def test_an_answer_that_does_not_end_in_time_is_given_up(make_client) -> None:
+    proxy = FaultyProxy(9)
+    proxy.fault = lambda method, path: "trickling" if path == "/" else "trickling headers"
+    url = f"http://127.0.0.1:{proxy.port}"
+    client = make_client(f"[placement]\nauth_type = none\nendpoint = {url}\ntimeout = 0.3\n")
+    try:
+        for call, path in ((client.read_version, "/"), (client.list_providers, "/resource_")):
+            with pytest.raises(
+                PlacementTimeoutError, match=f"GET {url}{path}.*: no answer in time"
+            ):
+                call()
+    finally:
+        proxy.close()

@@ -76,8 +76,11 @@ class FaultyProxy:
     def _spoil(self, handler: BaseHTTPRequestHandler, fault: str) -> None:
         if fault == "frozen":
             self.thawed.wait(30)
-        elif fault == "trickling":
-            _answer(handler, 200, b"", "application/json", length=HUGE_BYTES)
+        elif fault in ("trickling", "trickling headers"):
+            if fault == "trickling":
+                _answer(handler, 200, b"", "application/json", length=HUGE_BYTES)
+            else:
+                handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Text:")
             while not self.thawed.wait(0.05):
                 handler.wfile.write(b" ")
                 handler.wfile.flush()
