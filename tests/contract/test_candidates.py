@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.candidates.parameters import list_values, shape_of
@@ -362,3 +363,12 @@ def test_mariadb_reads_an_index_alone_and_sorts_nodes_without_a_temporary_table(
         assert len(scans) == 2
         assert all("Using index" in extra for extra in scans)
         assert not any("Using temporary" in extra for extra in scans)
+
+
+@pytest.mark.parametrize("stores", ["postgresql"], indirect=True)
+def test_postgresql_plans_the_search_once_and_not_for_each_request(store: SqlStore) -> None:
+    prepared = sa.text("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE :search")
+    for _ in range(7):  # psycopg prepares what it has executed five times
+        find(store, ask(**CLAIM))
+    with store.engine.connect() as connection:
+        assert connection.execute(prepared, {"search": "SELECT best.id%"}).scalar_one() == 1

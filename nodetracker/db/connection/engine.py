@@ -105,6 +105,9 @@ class Database:
             connection=self.url, max_retries=0, sqlite_fk=True, thread_checkin=False, **options
         )
         self._manager.append_on_engine_create(_tune)
+        # psycopg drops the statements that it has prepared at each rollback, which the pool
+        # would end a read with; PostgreSQL then plans every statement again.
+        self._keeps_statements = self.url.get_backend_name() == "postgresql"
 
     @property
     def engine(self) -> sa.Engine:
@@ -168,7 +171,7 @@ class Database:
             connection.execution_options(**{_WRITES: writes})
             try:
                 result = work(connection)
-                if writes:
+                if writes or self._keeps_statements:
                     connection.commit()
             except Exception:
                 self._roll_back(connection)
