@@ -20,7 +20,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.db import history
-from nodetracker.db.connection import engine
+from nodetracker.db.connection import engine, sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
@@ -157,7 +157,7 @@ def test_a_read_only_server_is_unavailable_until_it_is_not(server: Any, store: S
 
 
 def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 1)
+    monkeypatch.setattr(sessions, "LOCK_WAIT_SECONDS", 1)
     store = open_store(DatabaseSettings(server.url_of_tests))
     agent = register(store)
     blocker = lock_service(store)
@@ -476,7 +476,7 @@ class TestSqlite:
     def test_a_lock_is_not_waited_for_for_ever(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 1)
+        monkeypatch.setattr(sessions, "LOCK_WAIT_SECONDS", 1)
         store = open_store(DatabaseSettings(url))
         agent = register(store)
         with store.engine.connect() as writer:
@@ -489,7 +489,7 @@ class TestSqlite:
     def test_a_stopped_process_that_holds_the_lock_is_named(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 0)
+        monkeypatch.setattr(sessions, "LOCK_WAIT_SECONDS", 0)
         store = open_store(DatabaseSettings(url))
         agent = register(store)
         code = (

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from oslo_db.exception import DBError
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db.connection import engine
+from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
@@ -200,7 +200,7 @@ def frozen(clients: list[tuple[Action, Client]], monkeypatch: pytest.MonkeyPatch
     with ThreadPoolExecutor(len(clients)) as pool:
         calls = []
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "IDLE_TRANSACTION_SECONDS", 2)
+            patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", 2)
             for act, client in clients:
                 calls.append(pool.submit(act, client.store, client.place))
                 assert client.proxy.frozen.wait(30)
@@ -279,7 +279,7 @@ def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
 
     with ThreadPoolExecutor(1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "IDLE_TRANSACTION_SECONDS", 2)
+            patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", 2)
             call = pool.submit(lock_and_read)
             assert client.proxy.frozen.wait(30)
         started = time.monotonic()

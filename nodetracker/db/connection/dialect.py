@@ -10,7 +10,7 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from nodetracker.db.column_types import UtcDateTime
 
-SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `engine`
+SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `sessions`
 SQLITE_BEFORE = "nodetracker_seconds_before"  # too
 
 

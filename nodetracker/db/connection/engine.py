@@ -9,20 +9,21 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from oslo_db.sqlalchemy import enginefacade
 
 from nodetracker.db.connection import failures
-from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
+from nodetracker.db.connection.sessions import (
+    IDLE_TRANSACTION_SECONDS,
+    WRITES,
+    prepare_sessions,
+)
 from nodetracker.db.connection.url import (
     describe,
-    is_read_only,
     parse_connection,
     read_only,
-    sqlite_path,
 )
 
 T = TypeVar("T")
@@ -38,28 +39,13 @@ logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
 LOG = logging.getLogger(__name__)
 
-LOCK_WAIT_SECONDS = 10
-IDLE_TRANSACTION_SECONDS = 15
-"""How long the server waits for the next statement of a transaction, or to send an answer.
-
-It then rolls the transaction back and closes the connection, so a client that is
-stopped or cut off holds no lock for longer. The statements of one batch of an audit
-follow each other within milliseconds.
-"""
-MYSQL_IDLE_SECONDS = 30
-"""The same for MySQL, which only limits the idle time of a connection, in a transaction or not.
-
-Longer, so that two pooled connections that heartbeats use alternately stay open.
-"""
 RETRY_SECONDS = IDLE_TRANSACTION_SECONDS
 """How long after its first attempt a transaction may be started again.
 
 By then the lock of a client that is gone was released. Together with one more lock wait
 it is less than callers over the broker wait.
 """
-_WRITES = "nodetracker_writes"  # execution option of transactions that write
 _ATTEMPTS = 5
-_SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
 _POOL = {"max_pool_size": 2, "max_overflow": 3, "pool_timeout": 10}
 # Retrying the first connect for minutes would hide an outage; the next pass is the retry.
 _NOT_PASSED = frozenset({"connection", "max_retries", "retry_interval"})
@@ -104,7 +90,7 @@ class Database:
         self._manager.configure(
             connection=self.url, max_retries=0, sqlite_fk=True, thread_checkin=False, **options
         )
-        self._manager.append_on_engine_create(_tune)
+        self._manager.append_on_engine_create(prepare_sessions)
         # psycopg drops the statements that it has prepared at each rollback, which the pool
         # would end a read with; PostgreSQL then plans every statement again.
         self._keeps_statements = self.url.get_backend_name() == "postgresql"
@@ -168,7 +154,7 @@ class Database:
         # Not by oslo.db's transactions: when a rollback fails because the connection is gone,
         # they raise its error instead of the original one, and log that with its traceback.
         with self.engine.connect() as connection:
-            connection.execution_options(**{_WRITES: writes})
+            connection.execution_options(**{WRITES: writes})
             try:
                 result = work(connection)
                 if writes or self._keeps_statements:
@@ -196,106 +182,3 @@ class Database:
     def close(self) -> None:
         """Close the pooled connections; a later transaction opens new ones."""
         self._manager.dispose_pool()
-
-
-def _tune(engine: sa.Engine) -> None:
-    """Configure what oslo.db does not, on each new connection."""
-    engine.hide_parameters = True
-    if engine.dialect.name == "sqlite":
-        _tune_sqlite(engine)
-    else:
-        _tune_server(engine)
-
-
-def _tune_server(engine: sa.Engine) -> None:
-    _bound_idle_time(engine)
-
-    @sa.event.listens_for(engine, "connect")
-    def set_session(connection: Any, record: object) -> None:
-        # Known since the first connection, for which SQLAlchemy's own listener runs first.
-        is_mariadb = getattr(engine.dialect, "is_mariadb", False)
-        cursor = connection.cursor()
-        for statement in list_session_settings(engine.dialect.name, is_mariadb):
-            cursor.execute(statement)
-        cursor.close()
-        connection.commit()
-
-
-def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
-    """Return the statements that prepare a new connection to a server."""
-    if backend == "postgresql":
-        return [
-            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            f"SET SESSION lock_timeout = {LOCK_WAIT_SECONDS * 1000}",
-            f"SET SESSION idle_in_transaction_session_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
-            f"SET SESSION tcp_user_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
-        ]
-    idle_limit = (
-        f"idle_transaction_timeout = {IDLE_TRANSACTION_SECONDS}"
-        if is_mariadb
-        else f"wait_timeout = {MYSQL_IDLE_SECONDS}"
-    )
-    return [
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
-        f"SET SESSION {idle_limit}",
-        f"SET SESSION net_write_timeout = {IDLE_TRANSACTION_SECONDS}",
-    ]
-
-
-def _bound_idle_time(engine: sa.Engine) -> None:
-    """Make connections give up a hung server, for drivers that do not do so themselves."""
-    driver = engine.dialect.driver
-    if driver not in ("psycopg", "pymysql"):
-        return
-
-    @sa.event.listens_for(engine, "do_connect")
-    def connect(
-        dialect: object, record: object, arguments: object, parameters: dict[str, Any]
-    ) -> Any:
-        # Imported here because each needs its driver, of which at most one is installed.
-        if driver == "psycopg":
-            from nodetracker.db.connection import psycopg_connection
-
-            return psycopg_connection.connect(parameters)
-        from nodetracker.db.connection import pymysql_connection
-
-        return pymysql_connection.connect(parameters)
-
-
-def _tune_sqlite(engine: sa.Engine) -> None:
-    pragmas = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "PRAGMA synchronous = NORMAL"]
-    if sqlite_path(engine.url) is not None and not is_read_only(engine.url):
-        pragmas.append("PRAGMA journal_mode = WAL")
-
-    @sa.event.listens_for(engine, "connect")
-    def set_pragmas(connection: Any, record: object) -> None:
-        connection.create_function(SQLITE_NOW, 0, _sqlite_now)
-        connection.create_function(SQLITE_BEFORE, 2, _sqlite_before)
-        for pragma in pragmas:
-            connection.execute(pragma)
-
-    # oslo.db sends BEGIN itself, which takes no lock. A writer needs its lock from the
-    # start, because a transaction that reads first may be unable to write afterwards.
-    @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
-    def begin_at_once(
-        connection: sa.Connection,
-        cursor: object,
-        statement: str,
-        parameters: object,
-        context: object,
-        executemany: bool,
-    ) -> tuple[str, object]:
-        if statement == "BEGIN" and connection.get_execution_options().get(_WRITES):
-            statement = "BEGIN IMMEDIATE"
-        return statement, parameters
-
-
-def _sqlite_now() -> str:
-    """Return the current time in the format of SQLite's columns."""
-    return datetime.now(UTC).strftime(_SQLITE_TIME)
-
-
-def _sqlite_before(time: str, seconds: int) -> str:
-    """Return the time some seconds before another."""
-    return (datetime.fromisoformat(time) - timedelta(seconds=seconds)).strftime(_SQLITE_TIME)

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db.connection.engine import (
+from nodetracker.db.connection.engine import Database, DatabaseSettings
+from nodetracker.db.connection.sessions import (
     IDLE_TRANSACTION_SECONDS,
     MYSQL_IDLE_SECONDS,
-    Database,
-    DatabaseSettings,
     list_session_settings,
 )
 from nodetracker.errors import NotFoundError, StoreError

@@ -1,0 +1,130 @@
+"""Prepare each new connection: how long servers wait, and what SQLite lacks."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
+from nodetracker.db.connection.url import is_read_only, sqlite_path
+
+LOCK_WAIT_SECONDS = 10
+IDLE_TRANSACTION_SECONDS = 15
+"""How long the server waits for the next statement of a transaction, or to send an answer.
+
+It then rolls the transaction back and closes the connection, so a client that is
+stopped or cut off holds no lock for longer. The statements of one batch of an audit
+follow each other within milliseconds.
+"""
+MYSQL_IDLE_SECONDS = 30
+"""The same for MySQL, which only limits the idle time of a connection, in a transaction or not.
+
+Longer, so that two pooled connections that heartbeats use alternately stay open.
+"""
+WRITES = "nodetracker_writes"
+"""Execution option of transactions that write."""
+
+_SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
+
+
+def prepare_sessions(engine: sa.Engine) -> None:
+    """Configure what oslo.db does not, on each new connection."""
+    engine.hide_parameters = True
+    if engine.dialect.name == "sqlite":
+        _tune_sqlite(engine)
+    else:
+        _tune_server(engine)
+
+
+def _tune_server(engine: sa.Engine) -> None:
+    _bound_idle_time(engine)
+
+    @sa.event.listens_for(engine, "connect")
+    def set_session(connection: Any, record: object) -> None:
+        # Known since the first connection, for which SQLAlchemy's own listener runs first.
+        is_mariadb = getattr(engine.dialect, "is_mariadb", False)
+        cursor = connection.cursor()
+        for statement in list_session_settings(engine.dialect.name, is_mariadb):
+            cursor.execute(statement)
+        cursor.close()
+        connection.commit()
+
+
+def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
+    """Return the statements that prepare a new connection to a server."""
+    if backend == "postgresql":
+        return [
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            f"SET SESSION lock_timeout = {LOCK_WAIT_SECONDS * 1000}",
+            f"SET SESSION idle_in_transaction_session_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
+            f"SET SESSION tcp_user_timeout = {IDLE_TRANSACTION_SECONDS * 1000}",
+        ]
+    idle_limit = (
+        f"idle_transaction_timeout = {IDLE_TRANSACTION_SECONDS}"
+        if is_mariadb
+        else f"wait_timeout = {MYSQL_IDLE_SECONDS}"
+    )
+    return [
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
+        f"SET SESSION {idle_limit}",
+        f"SET SESSION net_write_timeout = {IDLE_TRANSACTION_SECONDS}",
+    ]
+
+
+def _bound_idle_time(engine: sa.Engine) -> None:
+    """Make connections give up a hung server, for drivers that do not do so themselves."""
+    driver = engine.dialect.driver
+    if driver not in ("psycopg", "pymysql"):
+        return
+
+    @sa.event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: object, record: object, arguments: object, parameters: dict[str, Any]
+    ) -> Any:
+        # Imported here because each needs its driver, of which at most one is installed.
+        if driver == "psycopg":
+            from nodetracker.db.connection import psycopg_connection
+
+            return psycopg_connection.connect(parameters)
+        from nodetracker.db.connection import pymysql_connection
+
+        return pymysql_connection.connect(parameters)
+
+
+def _tune_sqlite(engine: sa.Engine) -> None:
+    pragmas = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "PRAGMA synchronous = NORMAL"]
+    if sqlite_path(engine.url) is not None and not is_read_only(engine.url):
+        pragmas.append("PRAGMA journal_mode = WAL")
+
+    @sa.event.listens_for(engine, "connect")
+    def set_pragmas(connection: Any, record: object) -> None:
+        connection.create_function(SQLITE_NOW, 0, _sqlite_now)
+        connection.create_function(SQLITE_BEFORE, 2, _sqlite_before)
+        for pragma in pragmas:
+            connection.execute(pragma)
+
+    # oslo.db sends BEGIN itself, which takes no lock. A writer needs its lock from the
+    # start, because a transaction that reads first may be unable to write afterwards.
+    @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
+    def begin_at_once(
+        connection: sa.Connection,
+        cursor: object,
+        statement: str,
+        parameters: object,
+        context: object,
+        executemany: bool,
+    ) -> tuple[str, object]:
+        if statement == "BEGIN" and connection.get_execution_options().get(WRITES):
+            statement = "BEGIN IMMEDIATE"
+        return statement, parameters
+
+
+def _sqlite_now() -> str:
+    """Return the current time in the format of SQLite's columns."""
+    return datetime.now(UTC).strftime(_SQLITE_TIME)
+
+
+def _sqlite_before(time: str, seconds: int) -> str:
+    """Return the time some seconds before another."""
+    return (datetime.fromisoformat(time) - timedelta(seconds=seconds)).strftime(_SQLITE_TIME)
