@@ -133,9 +133,8 @@ class FleetCache:
             self._store.read_overview(),
             settings.service_down_time,
             settings.held_fact_expiry,
-            settings.overview_max_nodes,
         )
-        document = render_overview(overview)
+        document = render_overview(overview, settings.overview_max_nodes)
         now = render_json({"now": document.pop("now")})
         steady = render_json(document)
         plain = now[:-1] + b"," + steady[1:]

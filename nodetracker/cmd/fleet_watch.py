@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # imports more than the command needs
 FleetSource = Callable[[], FleetView]
 """Reads the fleet. Raises the errors of `FleetReader.read_overview`, and NotFoundError."""
 
-_MAX_NODES = 1_000_000
 _SILENCE_SECONDS = 5.0
 
 
@@ -43,7 +42,7 @@ def make_fleet_source(
         rows = store.read_overview()
         if host is not None:
             rows = select_host(rows, host)
-        overview = build_overview(rows, service_down_time, held_fact_expiry, _MAX_NODES)
+        overview = build_overview(rows, service_down_time, held_fact_expiry)
         return FleetView(overview, find_problems(overview, rows))
 
     return read

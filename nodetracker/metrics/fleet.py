@@ -90,18 +90,18 @@ _FAMILIES = (
 )
 
 
-def render_page(overview: Overview, has_nodes: bool) -> bytes:
+def render_page(overview: Overview, max_nodes: int) -> bytes:
     """Return the page of the fleet's metrics in the text format.
 
     Args:
-        has_nodes: with series for each node.
+        max_nodes: nodes that have series of their own, at most.
     """
     registry = CollectorRegistry()
     registry.register(_Families(overview))
     page = generate_latest(registry)
     texts = [
         *_render_hosts(overview.services),
-        *(_render_nodes(overview.nodes) if has_nodes else ()),
+        *(_render_nodes(overview.nodes[:max_nodes]) if max_nodes else ()),
     ]
     return page + "".join(texts).encode()
 

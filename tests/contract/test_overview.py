@@ -35,9 +35,7 @@ CHARGE = sum_charges(charge_of_guest(guest, 0) for guest in UNCLAIMED)
 
 
 def make_overview(rows: OverviewRows, **changes: Any) -> Overview:
-    return build_overview(
-        rows, **{"service_down_time": 60, "held_fact_expiry": 600, "max_nodes": 10} | changes
-    )
+    return build_overview(rows, **{"service_down_time": 60, "held_fact_expiry": 600} | changes)
 
 
 def test_an_empty_fleet_has_the_time(store: Store) -> None:

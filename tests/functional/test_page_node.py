@@ -201,7 +201,7 @@ class TestActions:
         with serve_page(store) as url, open_tab(browser, url + find_node(store, RICH[1])) as tab:
             page = tab.page
             page.get_by_role("button", name="Abort the claim of cache-2").click()
-            page.get_by_role("dialog").get_by_role("button", name="Abort claim").click()
+            page.get_by_role("dialog").get_by_role("button", name="Abort", exact=True).click()
             page.get_by_text("released: aborted").nth(1).wait_for()
             (claim,) = store.list_claims(uuid=uuid_of("claim cache-2"))
             assert claim.reason == "aborted"

@@ -116,7 +116,7 @@ class Overview:
         states: number of nodes by state and status.
         warnings: number of unresolved warnings by kind, those about whole hosts included;
             ``host_down`` as the hosts are now.
-        nodes: in order of host and nodename; not all if `is_truncated`.
+        nodes: in order of host and nodename.
     """
 
     now: datetime
@@ -128,17 +128,13 @@ class Overview:
     warnings: Mapping[WarningKind, int]
     services: tuple[ServiceLine, ...]
     nodes: tuple[NodeLine, ...]
-    is_truncated: bool
 
 
-def build_overview(
-    rows: OverviewRows, service_down_time: int, held_fact_expiry: int, max_nodes: int
-) -> Overview:
+def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry: int) -> Overview:
     """Build the overview.
 
     Args:
         held_fact_expiry: see `freshness_of`.
-        max_nodes: lines of nodes at most; totals and counts are those of all.
     """
     outage = find_broker_outage(rows.services, rows.now, service_down_time)
     services = tuple(
@@ -161,15 +157,14 @@ def build_overview(
         guests={kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind},
         warnings=+warnings,
         services=services,
-        nodes=tuple(lines[:max_nodes]),
-        is_truncated=len(lines) > max_nodes,
+        nodes=tuple(lines),
     )
 
 
 def _list_lines(
     rows: OverviewRows, services: Iterable[ServiceLine], held_fact_expiry: int
 ) -> list[NodeLine]:
-    """Return the lines of all nodes, in order of host and nodename."""
+    """Return a line for each node, in order of host and nodename."""
     agents = {found.host: found for found in rows.services if found.binary == COMPUTE_BINARY}
     states = {found.host: found.state for found in services if found.binary == COMPUTE_BINARY}
     unclaimed: dict[int, list[UnclaimedSum]] = {}

@@ -8,6 +8,7 @@ from nodetracker.accounting.reports.fleet_health import summarize_health
 from nodetracker.accounting.reports.freshness import Freshness
 from nodetracker.accounting.reports.overview import PARTS, Amounts, NodeLine, Overview
 from nodetracker.accounting.reports.summary import STATES, STATUSES
+from nodetracker.accounting.reports.values import count_many
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.rendering import render_time
@@ -17,11 +18,17 @@ AMOUNT_NAMES = ("total", "reserved", "claimed", "unclaimed", "free", "limit")
 """The amounts of a resource in the overview."""
 
 
-def render_overview(overview: Overview) -> dict[str, Any]:
-    """Return the overview as plain data; only ``now`` differs while the fleet is steady."""
+def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[str, Any]:
+    """Return the overview as plain data; only ``now`` differs while the fleet is steady.
+
+    Args:
+        max_nodes: lines of nodes at most, None = all; totals and counts are those of all.
+    """
+    is_truncated = max_nodes is not None and len(overview.nodes) > max_nodes
     return {
         "now": render_time(overview.now),
-        "health": asdict(summarize_health(overview)),
+        "health": asdict(summarize_health(overview, is_truncated)),
+        "summary": _sum_up(overview),
         "totals": render_amounts(overview.totals),
         "states": _count(STATES, ((state, n) for (state, _), n in overview.states.items())),
         "statuses": _count(STATUSES, ((status, n) for (_, status), n in overview.states.items())),
@@ -29,9 +36,20 @@ def render_overview(overview: Overview) -> dict[str, Any]:
         "claims": {state.value: overview.claims.get(state, 0) for state in ClaimState},
         "guests": {kind.value: overview.guests.get(kind, 0) for kind in WorkloadKind},
         "warnings": {kind.value: count for kind, count in sorted(overview.warnings.items())},
-        "nodes": [_render_node(line) for line in overview.nodes],
-        "truncated": overview.is_truncated,
+        "nodes": [_render_node(line) for line in overview.nodes[:max_nodes]],
+        "truncated": is_truncated,
     }
+
+
+def _sum_up(overview: Overview) -> str:
+    """Return what the fleet has, in words."""
+    counts = [
+        count_many(len(overview.nodes), "node"),
+        *(count_many(overview.guests.get(kind, 0), kind.value) for kind in WorkloadKind),
+        count_many(overview.claims.get(ClaimState.CONFIRMED, 0), "claim") + " confirmed",
+        f"{overview.claims.get(ClaimState.HELD, 0):,} held",
+    ]
+    return ", ".join(counts)
 
 
 def _count(names: Iterable[str], counts: Iterable[tuple[str, int]]) -> dict[str, int]:

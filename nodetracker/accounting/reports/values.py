@@ -98,6 +98,15 @@ def render_plain(value: Any) -> str:
     return str(value)
 
 
+def count_many(number: int, noun: str) -> str:
+    """Return a number that may be large with its noun.
+
+    >>> count_many(1, "node"), count_many(12345, "node")
+    ('1 node', '12,345 nodes')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def count_noun(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun.
 

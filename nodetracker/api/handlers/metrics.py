@@ -10,11 +10,12 @@ def show_metrics(call: Call) -> Answer:
 
     Without the database only its own.
     """
-    backend = call.backend
+    backend, settings = call.backend, call.backend.settings
+    max_nodes = settings.overview_max_nodes if settings.metrics_per_node else 0
     pages = []
     try:
         overview = backend.fleet.get(call.user_id).overview
-        pages.append(render_page(overview, backend.settings.metrics_per_node))
+        pages.append(render_page(overview, max_nodes))
     except BusyError:
         pass
     except StoreError as error:

@@ -48,12 +48,16 @@ _NODE = answer(
     }
 )
 
-_PROBLEM = answer(
+_FINDING = answer(
     {
         "level": one_of(HealthLevel),
         "text": ANY_TEXT,
+        "path": {
+            "description": "of the view of the page that lists what it is about, or empty",
+            "type": "string",
+        },
         "filters": {
-            "description": "how the page lists its nodes; empty for warnings",
+            "description": "by which that view lists its nodes",
             "type": "object",
             "additionalProperties": ANY_TEXT,
         },
@@ -67,9 +71,12 @@ OVERVIEW = answer(
             {
                 "level": one_of(HealthLevel),
                 "text": ANY_TEXT,
-                "problems": list_of_answers(_PROBLEM) | {"description": "the worst first"},
+                "problems": list_of_answers(_FINDING) | {"description": "the worst first"},
+                "notes": list_of_answers(_FINDING)
+                | {"description": "nodes that administrators disabled or maintain"},
             }
         ),
+        "summary": {"description": "what the fleet has, in words", "type": "string"},
         "totals": _AMOUNTS,
         "states": answer(dict.fromkeys(STATES, INTEGER)),
         "statuses": answer(dict.fromkeys(STATUSES, INTEGER)),

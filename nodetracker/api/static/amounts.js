@@ -38,7 +38,8 @@ export function amountOf(resource, value, whole) {
   return `${isSmall ? amount(resource, value) : number(value / factor)} of ${amount(resource, whole)}`;
 }
 
-export const usedOf = ({ total, free }) => total - free;
+// Both are thousandths or 1/1024, whose difference is not always exact.
+export const usedOf = ({ total, free }) => Math.round((total - free) * 1_024_000) / 1_024_000;
 
 // Return the used share of what may be used; above 1 it is overcommitted beyond its ratio.
 export const fillOf = (use) => (use.limit > 0 ? usedOf(use) / use.limit : Number(usedOf(use) > 0));

@@ -18,13 +18,14 @@ export async function request(path, { method = "GET", body, tag } = {}) {
   try {
     const response = await fetch(`..${path}`, {
       method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT_MS),
+      cache: "no-store", // a kept answer would have an old time
     });
     const text = await response.text(); // of 304 too, or the browser reports that it failed
     if (response.status === 304) return { tag };
     if (!response.ok) return { error: explain(response.status, text) };
     return { data: text ? JSON.parse(text) : null, tag: response.headers.get("ETag") };
   } catch (error) {
-    return { error: { status: 0, title: "No answer", detail: error.message, reasons: [] } };
+    return { error: { status: 0, title: "No connection", detail: error.message, reasons: [] } };
   }
 }
 
@@ -35,6 +36,9 @@ function explain(status, text) {
     return { status, title: `HTTP ${status}`, detail: "", reasons: [] }; // a proxy's own page
   }
 }
+
+// As usePoll, for a list with a query.
+export const useList = (noun, query, key) => usePoll(`/v1/${noun}?${new URLSearchParams(query)}`, key);
 
 // Return the marker of the page after a page of a list, if any.
 export function markerOf({ links: [next] }) {

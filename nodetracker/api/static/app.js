@@ -26,12 +26,10 @@ const LOGIN_FIELDS = [
   { title: "Project", name: "project", placeholder: "empty: the whole system" },
   { title: "Password", name: "password", type: "password", autocomplete: "current-password", required: true },
 ];
-const THEME_KEY = "nodetracker.theme";
-const THEMES = ["system", "light", "dark"];
 
 // Return the name and the view of a path, and the heading, which a node's view has itself.
 function findView(path) {
-  if (path in VIEWS) return VIEWS[path];
+  if (Object.hasOwn(VIEWS, path)) return VIEWS[path];
   return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage, ""] : ["Not found", NotFound];
 }
 
@@ -45,19 +43,16 @@ function useTab(name) {
   useMemo(() => data && setNow(data.now), [data]);
   useEffect(() => {
     document.title = join([text, name, "nodetracker"], " – ");
-  }, [text, name]);
-  useEffect(() => {
     const shown = document.querySelector("link[rel=icon]");
     shown.href = shown.href.replace(/[^/]*$/, `icon-${icon}.svg`);
-  }, [icon]);
+  }, [text, name, icon]);
   useEffect(() => announce(text), [text]);
   return error?.status === 401;
 }
 
 function banner({ error, answeredAt }) {
   const since = answeredAt ? `No answer since ${time(answeredAt).slice(11)}` : "No answer";
-  const why = join([error.title !== "No answer" && error.title, error.detail], ": ");
-  return html`<p class="banner" role="alert">${since}${why && ` (${why})`}; trying again.</p>`;
+  return html`<p class="banner" role="alert">${since} (${join([error.title, error.detail], ": ")}); trying again.</p>`;
 }
 
 // Render a view; if that fails, say so and keep the rest of the page.
@@ -82,25 +77,22 @@ async function logOut() {
   location.reload();
 }
 
-function loadTheme() {
+// Read or write the browser's storage, which may be switched off.
+function store(method, ...values) {
   try {
-    return localStorage.getItem(THEME_KEY) ?? THEMES[0];
+    return localStorage[method]("nodetracker.theme", ...values);
   } catch {
-    return THEMES[0]; // storage is switched off
+    return null; // a choice lasts until the page is left
   }
 }
 
 function ThemeSwitch() {
-  const [name, setName] = useState(loadTheme);
+  const [name, setName] = useState(() => store("getItem") ?? "system");
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = name;
-    try {
-      localStorage.setItem(THEME_KEY, name);
-    } catch {
-      // it lasts until the page is left
-    }
+    store("setItem", name);
   }, [name]);
-  return html`<span class="theme">${select("Theme", name, THEMES.map((each) => [each]), setName)}</span>`;
+  return html`<span class="theme">${select("Theme", name, [["system"], ["light"], ["dark"]], setName)}</span>`;
 }
 
 function App() {

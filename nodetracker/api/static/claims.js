@@ -1,5 +1,4 @@
 // The claims of a node: a table with a timeline.
-import { usePoll } from "./api.js";
 import { age, time } from "./format.js";
 import { html, useMemo } from "./preact.js";
 import { column, Table } from "./table.js";
@@ -11,9 +10,9 @@ const WIDTH = 1000;
 const HOUR = 3_600_000;
 
 // Return the active claims of a node and some released ones, newest first, with uuid and name of their workloads.
-export function useClaims(path, generation) {
-  const active = usePoll(`${path}/claims?sort_dir=desc&state=held&state=confirmed`, generation).data;
-  const released = usePoll(`${path}/claims?sort_dir=desc&state=released&limit=${RELEASED}`, generation).data;
+export function useClaims(usePart) {
+  const active = usePart("claims?sort_dir=desc&state=held&state=confirmed");
+  const released = usePart(`claims?sort_dir=desc&state=released&limit=${RELEASED}`);
   return useMemo(
     () => [...(active?.claims ?? []), ...(released?.claims ?? [])]
       .map((claim) => ({ ...claim, id: claim.uuid, uuid: claim.workload_uuid, name: claim.workload_name || claim.workload_uuid }))
@@ -24,9 +23,10 @@ export function useClaims(path, generation) {
 
 // Return the period that is shown: the newer half of the claims, at least an hour, and until held ones expire.
 function periodOf(claims, now) {
-  const first = Date.parse(claims[claims.length >> 1]?.created_at ?? 0);
-  const last = Math.max(now, ...claims.map(({ expires_at }) => Date.parse(expires_at ?? 0)));
-  return [Math.min(now - HOUR, first || now), last + (last - now) / 20];
+  const times = (ofClaim) => claims.map(ofClaim).filter(Boolean).map(Date.parse);
+  const first = times(({ created_at }) => created_at)[claims.length >> 1] ?? now;
+  const last = Math.max(now, ...times(({ expires_at }) => expires_at));
+  return [Math.min(now - HOUR, first), last + (last - now) / 20];
 }
 
 // The bar of a claim: held hatched, confirmed full, released open-ended.

@@ -1,6 +1,6 @@
 // Where would it fit: nodes for a workload with what they have left, and what excludes the others.
 import { amount } from "./amounts.js";
-import { usePoll } from "./api.js";
+import { useList } from "./api.js";
 import { plural } from "./format.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
@@ -31,9 +31,7 @@ const excludedNodes = ({ total_nodes: total, checks, nearest }) => section("What
 
 function Candidates({ wanted, traits }) {
   const resources = Object.entries(wanted).map(([name, value]) => `${name}:${value}`);
-  const required = traits && `&required=${encodeURIComponent(traits)}`;
-  const poll = usePoll(`/v1/candidates?limit=${LIMIT}&resources=${resources}${required}`, 0);
-  return answer(poll, ({ candidates, excluded }) => html`
+  return answer(useList("candidates", { limit: LIMIT, resources, ...(traits && { required: traits }) }, 0), ({ candidates, excluded }) => html`
     ${section(`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`, candidates.length > 0
       && html`<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsFor(wanted)} />`, "fit")}
     ${excluded && excludedNodes(excluded)}`, "Looking…");

@@ -1,11 +1,11 @@
 // The views that are one list of the API.
-import { markerOf, usePoll } from "./api.js";
+import { markerOf, useList } from "./api.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
 import { column, HOST, NODE, numeric, Table } from "./table.js";
 import { ago, answer, bdi, link, list, mark, nodeLink, sentence, states } from "./widgets.js";
 
-const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"].map((status) => ["status", status]);
+const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
 
 const SERVICES = [
   column("state", "State", (_, row) => states(row), ({ state, status }) => state + status),
@@ -44,11 +44,11 @@ const CHANGES = [
   column("at", "When", ago), HOST, NODE, column("what", "What"), column("changes", "Differences", (texts) => list(texts, "plain")),
 ];
 
-// Render a list that some [name, value] pairs filter: its first page, and the following ones on demand.
-export function List({ noun, filters = [], next = "More", ...table }) {
+// Render a list with filters {name: value or values}: its first page, and the following ones on demand.
+export function List({ noun, filters, next = "More", ...table }) {
   const { path, query: { marker, ...query } } = useLocation();
-  const wanted = [...filters, ["marker", marker]].filter(([, value]) => value);
-  return answer(usePoll(`/v1/${noun}?${new URLSearchParams(wanted)}`), (data) => {
+  const wanted = Object.entries({ ...filters, marker }).flatMap(([name, values]) => [values].flat().filter(Boolean).map((value) => [name, value]));
+  return answer(useList(noun, wanted), (data) => {
     const following = markerOf(data);
     return html`<${Table} caption=${noun} rows=${data[noun]} ...${table} />
       <p class="pager">${marker && link(path, "First", query)} ${following && link(path, next, { ...query, marker: following, page: "" })}</p>`;
@@ -59,9 +59,9 @@ const viewOf = (props) => () => html`<${List} ...${props} />`;
 
 export const Services = viewOf({ noun: "services", columns: SERVICES, sort: "host", empty: "No service." });
 export const Warnings = viewOf({ noun: "warnings", columns: WARNINGS, empty: "No warning." });
-export const Moves = viewOf({ noun: "migrations", filters: MOVING, columns: MOVES, empty: "No workload is moved." });
+export const Moves = viewOf({ noun: "migrations", filters: { status: MOVING }, columns: MOVES, empty: "No workload is moved." });
 
 export function Changes() {
   const { host, node } = useLocation().query;
-  return html`<${List} noun="history" filters=${Object.entries({ host, node })} columns=${CHANGES} isFixed next="Older" empty="No change." />`;
+  return html`<${List} noun="history" filters=${{ host, node }} columns=${CHANGES} isFixed next="Older" empty="No change." />`;
 }

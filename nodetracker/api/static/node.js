@@ -1,6 +1,6 @@
 // A node: its state and amounts, why they are so, what it has, what is on it, and what may be done to it.
 import { amount, resourceOf, totals } from "./amounts.js";
-import { refreshAll, request, useAbout, usePoll } from "./api.js";
+import { refreshAll, request, useAbout, useList, usePoll } from "./api.js";
 import { Claims, useClaims } from "./claims.js";
 import { number, time } from "./format.js";
 import { gpuList, numaMap, pciTree } from "./hardware.js";
@@ -24,10 +24,9 @@ function summary(node, machine) {
   return html`<dl class="summary">${lines.map(([label, text]) => text && html`<div><dt>${label}</dt><dd>${text}</dd></div>`)}</dl>`;
 }
 
-const LEVELS = { fresh: "good", held: "warning", unknown: "bad" };
 const FACTS = [
   column("name", "Fact"),
-  column("state", "State", (state) => mark(state, LEVELS[state])),
+  column("state", "State", (state) => mark(state)),
   column("since", "Since", ago),
   column("source", "Source"),
   column("error", "Error", sentence),
@@ -49,15 +48,14 @@ const why = ({ diff, explanations }) => html`<${Table} isFixed caption="Usage, r
 const history = (entries) => html`<ol class="plain history">${entries.map(({ id, at, what, changes }) => html`<li key=${id}>
   <h3>${time(at)} <span class="quiet">${what}, ${ago(at)}</span></h3>${list(changes, "plain")}</li>`)}</ol>`;
 
-// Return the action that aborts a claim, false if the user may not.
-const abortOf = (about, { id, state, name }) => state !== "released" && about?.rules.includes("nodetracker:claims:abort") && {
-  title: "Abort claim", method: "DELETE", path: `/v1/claims/${id}`, is_dangerous: true,
-  effect: `The claim of ${name} is released. A guest that runs still counts, without a claim.`,
-};
+const abortOf = ({ id, name }) => ({
+  title: `Abort the claim of ${name}`, method: "DELETE", path: `/v1/claims/${id}`, is_dangerous: true,
+  effect: "It is released. A guest that runs still counts, without a claim.",
+});
 
 // Ask once for an action, with its effect.
 function Ask({ action, node, onClose }) {
-  const { title, effect, method, path, body, takes_reason: takesReason, is_dangerous: isDangerous } = action;
+  const { title, submit, effect, method, path, body, takes_reason: takesReason, is_dangerous: isDangerous } = action;
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
   const send = async (form) => {
@@ -73,8 +71,8 @@ function Ask({ action, node, onClose }) {
     if (path === `/v1/nodes/${node.uuid}`) navigate("/"); // it is deleted
   };
   return html`<dialog ref=${dialog} aria-labelledby="ask" onClose=${onClose}>
-    <${RequestForm} submit=${title} isDangerous=${isDangerous} send=${send} onDone=${finish} onCancel=${close}>
-      <h2 id="ask">${title}</h2>
+    <${RequestForm} submit=${submit} isDangerous=${isDangerous} send=${send} onDone=${finish} onCancel=${close}>
+      <h2 id="ask">${sentence(title)}</h2>
       <p>Host <strong><bdi>${node.host}</bdi></strong>, node <strong><bdi>${node.hypervisor_hostname}</bdi></strong></p>
       <p>${effect}</p>
       ${takesReason && html`<label>Reason <input name="reason" maxlength="255" autocomplete="off" /></label>`}
@@ -86,16 +84,17 @@ function Node({ node, path }) {
   const about = useAbout();
   const [asked, setAsked] = useState(null);
   const { generation, host, hypervisor_hostname: nodename } = node;
-  const actions = usePoll(`${path}/actions`).data?.actions ?? [];
-  const warnings = usePoll(`/v1/warnings?host=${encodeURIComponent(host)}`).data?.warnings.filter((each) => !each.nodename || each.nodename === nodename) ?? [];
-  const parts = usePoll(`${path}/description`, generation).data;
-  const diff = usePoll(`${path}/diff`, generation).data;
-  const workloads = usePoll(`${path}/workloads`, generation).data?.workloads;
-  const changes = usePoll(`${path}/history?limit=10`, generation).data?.history;
-  const claims = useClaims(path, generation);
-  const ask = (action, text = action.title, label = text) => button(text, () => setAsked(action), { key: label, "aria-label": label });
-  const abort = (claim) => abortOf(about, claim);
-  const abortButton = (claim) => abort(claim) && ask(abort(claim), "Abort", `Abort the claim of ${claim.name}`);
+  const usePart = (name) => usePoll(`${path}/${name}`, generation).data;
+  const { actions = [] } = usePoll(`${path}/actions`).data ?? {};
+  const ofHost = useList("warnings", { host }).data?.warnings ?? [];
+  const warnings = ofHost.filter((each) => [nodename, ""].includes(each.nodename));
+  const parts = usePart("description");
+  const diff = usePart("diff");
+  const workloads = usePart("workloads")?.workloads;
+  const changes = usePart("history?limit=10")?.history;
+  const claims = useClaims(usePart);
+  const ask = (action, text = action.title) => button(text, () => setAsked({ ...action, submit: text }), { key: action.title, "aria-label": action.title });
+  const abortButton = (claim) => claim.state !== "released" && ask(abortOf(claim), "Abort");
   const sections = {
     Resources: parts && totals(parts.amounts),
     Warnings: warnings.length > 0 && html`<${Table} isFixed caption="Warnings" columns=${WARNINGS} rows=${warnings} />`,
@@ -104,7 +103,7 @@ function Node({ node, path }) {
     GPUs: parts?.gpus.length > 0 && gpuList(parts.gpus),
     "PCI devices": parts && pciTree(parts),
     Workloads: html`<${Workloads} workloads=${workloads} isHere empty="Nothing is on this node." />`,
-    Claims: html`<${Claims} claims=${claims} actionOf=${claims.some(abort) && abortButton} />`,
+    Claims: html`<${Claims} claims=${claims} actionOf=${about?.rules.includes("nodetracker:claims:abort") && abortButton} />`,
     Facts: html`<${Table} isFixed caption="Facts" columns=${FACTS} empty="Nothing was read yet."
       rows=${Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }))} />`,
     History: changes && html`${history(changes)}${link("/changes", "All changes", { host, node: nodename })}`,
@@ -127,8 +126,7 @@ function NodeOf({ uuid }) {
 }
 
 function NamedNode() {
-  const found = usePoll(`/v1/nodes?${new URLSearchParams(useLocation().query)}`, 0);
-  return answer(found, ({ nodes: [node] }) => (node ? html`<${NodeOf} uuid=${node.uuid} />` : quiet("No such node.")));
+  return answer(useList("nodes", useLocation().query, 0), ({ nodes: [node] }) => (node ? html`<${NodeOf} uuid=${node.uuid} />` : quiet("No such node.")));
 }
 
 // Render the node of a uuid, or the one whose host and nodename are in the address.

@@ -1,26 +1,26 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
 import { amountOf, bar, fillOf, fullestOf, totals, usedOf } from "./amounts.js";
 import { usePoll } from "./api.js";
-import { join, number, plural } from "./format.js";
+import { number, plural } from "./format.js";
 import { List } from "./lists.js";
 import { html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
 import { column, HOST, numeric, Table } from "./table.js";
 import { Tiles } from "./tiles.js";
-import { answer, button, link, list, mark, nodeLink, quiet, section, select, states, wordsOf } from "./widgets.js";
+import { answer, link, list, mark, nodeLink, quiet, section, select, sentence, states, wordsOf } from "./widgets.js";
 
 const CHOICES = { // by which nodes are filtered: [value, text] each
   state: [["up"], ["down"], ["unreachable"]],
   status: [["enabled"], ["disabled"]],
   freshness: [["fresh"], ["late"], ["stale"], ["never"]],
-  only: [["overcommitted"], ["unread", "not read recently"], ["warnings", "with warnings"]],
+  only: [["overcommitted"], ["unread", "not read recently"], ["maintenance", "in maintenance"], ["warnings", "with warnings"]],
 };
 const ONLY = {
   overcommitted: (node) => fullestOf(node) > 1,
+  maintenance: (node) => node.maintenance,
   unread: ({ state, freshness }) => state === "up" && (freshness === "late" || freshness === "stale"),
   warnings: ({ warnings }) => warnings > 0,
 };
-const FILTERS = ["text", "marker", ...Object.keys(CHOICES)];
 const SEVERITY = ["unreachable", "down", "never read", "stale", "late", "maintenance", "disabled", "up"];
 
 const severityOf = (node) => Math.min(...wordsOf(node).map((word) => SEVERITY.indexOf(word)));
@@ -61,14 +61,14 @@ const filters = (query, names, find) => html`<form class="filters" role="search"
     onInput=${({ target }) => setQuery({ text: target.value, marker: "" })} /></label>
   ${names.map((name) => select(name[0].toUpperCase() + name.slice(1), query[name] ?? "", [["", "all"], ...CHOICES[name]],
     (value) => setQuery({ [name]: value, marker: "" })))}
-  ${FILTERS.some((name) => query[name]) && button("Clear", () => setQuery(Object.fromEntries(FILTERS.map((name) => [name, ""]))))}
+  ${Object.keys(query).length > 0 && link("/", "Clear")}
 </form>`;
 
 const classOf = ({ state }) => state !== "up" && "off";
 
 function Nodes({ nodes }) {
   const { query } = useLocation();
-  const isShown = useMemo(() => filterOf(query), FILTERS.map((name) => query[name]));
+  const isShown = useMemo(() => filterOf(query), [query.text, ...Object.keys(CHOICES).map((name) => query[name])]);
   return html`${filters(query, Object.keys(CHOICES), "host, node or UUID")}
     <${Table} caption="Nodes" columns=${WITH_WARNINGS} rows=${nodes} isShown=${isShown} classOf=${classOf} empty="No node is like that." />`;
 }
@@ -76,28 +76,33 @@ function Nodes({ nodes }) {
 // The nodes of a fleet that is too large for the overview, page by page, with the filters that the API has.
 function PagedNodes({ nodes }) {
   const { query } = useLocation();
-  const { text: name_part, state, status } = query;
   return html`${filters(query, ["state", "status"], "part of a node's name")}
     ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts, and cannot be filtered by freshness, warnings and overcommitment.`)}
-    <${List} noun="nodes" filters=${Object.entries({ sort_key: "host", name_part, state, status })} isFixed columns=${COLUMNS}
+    <${List} noun="nodes" filters=${{ sort_key: "host", name_part: query.text, state: query.state, status: query.status }} isFixed columns=${COLUMNS}
       classOf=${classOf} next="Next nodes" empty="No node is like that." />`;
 }
 
-const health = ({ health: { level, text, problems }, statuses: { disabled } }) => html`<section class="health" aria-label="Health">
-  ${problems.length > 0
-    ? list(problems.map((each) => link(Object.keys(each.filters).length > 0 ? "/" : "/warnings", mark(each.text, each.level), each.filters)))
-    : mark(text, level)}
-  ${disabled > 0 && quiet(link("/", `${number(disabled)} disabled`, { status: "disabled" }))}
+// The list of nodes may be far below what leads to it.
+function showNodes() {
+  const heading = document.getElementById("nodes");
+  heading.focus();
+  heading.scrollIntoView();
+}
+
+const findings = (found, show) => list(found.map(({ level, text, path, filters }) => {
+  const shown = show(text, level);
+  return path ? html`<span onClick=${showNodes}>${link(path, shown, filters)}</span>` : shown;
+}));
+
+const health = ({ level, text, problems, notes }) => html`<section class="health" aria-label="Health">
+  ${problems.length > 0 ? findings(problems, mark) : mark(text, level)}
+  ${notes.length > 0 && html`<div class="quiet">${findings(notes, sentence)}</div>`}
 </section>`;
 
 export const Overview = () => answer(usePoll("/v1/overview"), (overview) => {
-  const { nodes, statuses: { enabled, disabled }, guests, claims, truncated } = overview;
-  const counts = [
-    plural(enabled + disabled, "node"), ...Object.entries(guests).map(([kind, count]) => plural(count, kind)),
-    `${plural(claims.confirmed, "claim")} confirmed`, `${number(claims.held)} held`,
-  ];
-  return html`${health(overview)}
-    <section aria-label="Totals">${totals(overview.totals)}${quiet(join(counts))}</section>
+  const { nodes, truncated } = overview;
+  return html`${health(overview.health)}
+    <section aria-label="Totals">${totals(overview.totals)}${quiet(overview.summary)}</section>
     ${nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}
     ${section("Nodes", html`<${truncated ? PagedNodes : Nodes} nodes=${nodes} />`)}`;
 });

@@ -74,7 +74,7 @@ function Ago({ at }) {
 export const ago = (at) => (at ? html`<${Ago} at=${at} />` : "never");
 
 export const section = (title, content, id = title.toLowerCase().replaceAll(" ", "-")) => html`<section aria-labelledby=${id}>
-  <h2 id=${id}>${title}</h2>${content}
+  <h2 id=${id} tabindex="-1">${title}</h2>${content}
 </section>`;
 
 export const select = (title, chosen, values, onChange) => html`<label>${title}

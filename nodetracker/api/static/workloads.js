@@ -1,6 +1,6 @@
 // Workloads: tables, links, and the search for one by its uuid or a part of its name, or of a project.
 import { disk, memory } from "./amounts.js";
-import { usePoll } from "./api.js";
+import { useList, usePoll } from "./api.js";
 import { join, number, plural } from "./format.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
@@ -42,10 +42,9 @@ const sumUp = ({ workloads, vcpus, pcpus, memory_mb, disk_gb }) =>
   join([plural(workloads, "workload"), `${number(vcpus + pcpus)} CPUs`, `${memory(memory_mb)} of memory`, `${disk(disk_gb)} of disk`]);
 
 function Found({ text }) {
-  const wanted = encodeURIComponent(text);
-  const named = usePoll(`/v1/workloads?name_part=${wanted}`, 0).data;
-  const owned = usePoll(`/v1/workloads?project=${wanted}`, 0).data;
-  const used = usePoll(`/v1/usages?project=${wanted}`, 0).data;
+  const named = useList("workloads", { name_part: text }, 0).data;
+  const owned = useList("workloads", { project: text }, 0).data;
+  const used = useList("usages", { project: text }, 0).data;
   const usage = used?.usages[0];
   const empty = named && used ? "No workload has such a name, and no project this id." : "Searching…";
   return html`

@@ -10,8 +10,12 @@ from tests.builders import NOW
 from tests.unit.accounting.reports.test_overview import NODE, SERVICE, build
 
 
-def health_of(*nodes, **rows):
-    return summarize_health(build(*nodes, **rows))
+def health_of(*nodes, is_truncated=False, **rows):
+    return summarize_health(build(*nodes, **rows), is_truncated)
+
+
+def shown_of(findings):
+    return [(found.text, found.path, dict(found.filters)) for found in findings]
 
 
 def add(number, host="host-1", **changes):
@@ -42,12 +46,12 @@ def test_problems_are_in_words_the_worst_first_with_the_filters_of_their_nodes()
         warnings=warnings,
     )
     assert found.level is HealthLevel.BAD
-    assert [(problem.text, dict(problem.filters)) for problem in found.problems] == [
-        ("1 host down", {"state": "down"}),
-        ("1 node not read recently", {"only": "unread"}),
-        ("1 node never read", {"freshness": "never"}),
-        ("1 node overcommitted", {"only": "overcommitted"}),
-        ("2 warnings", {}),
+    assert shown_of(found.problems) == [
+        ("1 host down", "/", {"state": "down"}),
+        ("1 node not read recently", "/", {"only": "unread"}),
+        ("1 node never read", "/", {"freshness": "never"}),
+        ("1 node overcommitted", "/", {"only": "overcommitted"}),
+        ("2 warnings", "/warnings", {}),
     ]
     assert found.text.startswith("1 host down, 1 node not read recently, ")
 
@@ -55,5 +59,37 @@ def test_problems_are_in_words_the_worst_first_with_the_filters_of_their_nodes()
 def test_hosts_are_counted_once():
     found = health_of(add(1), add(2), now=NOW + timedelta(seconds=61))
     assert found.problems[0].text == "1 host down"
-    cut = health_of(add(1), add(2), now=NOW + timedelta(seconds=61), max_nodes=1)
-    assert cut.problems[0].text == "2 nodes down"
+
+
+def test_other_services_that_are_down_are_a_problem():
+    conductor = dataclasses.replace(SERVICE, binary="nodetracker-conductor", host="control-1")
+    silent = dataclasses.replace(conductor, last_seen_up=NOW - timedelta(seconds=61))
+    assert health_of(NODE, services=(SERVICE, conductor)).text == "The node is fine"
+    found = health_of(NODE, services=(SERVICE, silent))
+    assert found.level is HealthLevel.BAD
+    assert shown_of(found.problems) == [("1 other service down", "/services", {})]
+
+
+def test_what_administrators_set_is_no_problem_but_noted():
+    service = dataclasses.replace(SERVICE, disabled=True, maintenance=True)
+    found = health_of(add(1), add(2), services=(service,))
+    assert (found.level, found.text) == (HealthLevel.GOOD, "All 2 nodes are fine")
+    assert shown_of(found.notes) == [
+        ("2 nodes disabled", "/", {"status": "disabled"}),
+        ("2 nodes in maintenance", "/", {"only": "maintenance"}),
+    ]
+
+
+def test_of_a_truncated_fleet_only_what_the_lists_can_filter_is_linked():
+    service = dataclasses.replace(SERVICE, disabled=True, maintenance=True)
+    nodes = (add(1, memory_mb_used=99_000), add(2, "host-2"))
+    found = health_of(*nodes, services=(service,), is_truncated=True)
+    assert shown_of(found.problems) == [
+        ("1 host down", "/", {"state": "down"}),
+        ("1 node never read", "", {}),
+        ("1 node overcommitted", "", {}),
+    ]
+    assert shown_of(found.notes) == [
+        ("1 node disabled", "/", {"status": "disabled"}),
+        ("1 node in maintenance", "", {}),
+    ]

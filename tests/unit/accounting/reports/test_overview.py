@@ -51,9 +51,9 @@ SERVICE = make_service(
 )
 
 
-def build(*nodes, services=(SERVICE,), max_nodes=10, now=NOW, **rows):
+def build(*nodes, services=(SERVICE,), now=NOW, **rows):
     found = OverviewRows(now, tuple(services), nodes, **rows)
-    return build_overview(found, 60, 600, max_nodes)
+    return build_overview(found, 60, 600)
 
 
 def test_amounts_have_placements_limit_and_add_up():
@@ -125,8 +125,7 @@ def test_totals_are_those_of_all_nodes_though_lines_are_cut():
         WarningCount("host-1", "", WarningKind.CLOCK_SKEW, 1),
         WarningCount("host-1", "node-2", WarningKind.FACT_HELD, 2),
     )
-    overview = build(*nodes, max_nodes=2, warnings=warnings)
-    shown = render_overview(overview)
+    shown = render_overview(build(*nodes, warnings=warnings), max_nodes=2)
     assert [(item["nodename"], item["warnings"]) for item in shown["nodes"]] == [
         ("node-1", 0),
         ("node-2", 2),
@@ -142,6 +141,7 @@ def test_totals_are_those_of_all_nodes_though_lines_are_cut():
     assert shown["guests"] == {"instance": 9, "container": 6}
     assert shown["warnings"] == {"clock_skew": 1, "fact_held": 2}
     assert shown["claims"] == {"held": 0, "confirmed": 0, "released": 0}
+    assert shown["summary"] == "3 nodes, 9 instances, 6 containers, 0 claims confirmed, 0 held"
 
 
 def test_an_empty_fleet_has_totals_of_zero():

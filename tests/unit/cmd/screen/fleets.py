@@ -48,7 +48,7 @@ def agent(host: str, seconds: float = 4.0, **values):
 
 
 def view(rows: OverviewRows) -> FleetView:
-    overview = build_overview(rows, 60, 600, 10_000)
+    overview = build_overview(rows, 60, 600)
     return FleetView(overview, find_problems(overview, rows))
 
 

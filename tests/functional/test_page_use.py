@@ -1,0 +1,137 @@
+"""The page in a browser as operators use it: figures that are right, and what clicks lead to."""
+
+from dataclasses import replace
+
+import pytest
+
+from nodetracker.db.memory import MemoryStore
+from tests.contract.scene import build
+from tests.functional.browser import THEMES, open_browser, open_tab
+from tests.functional.servers.process import require
+from tests.page_fleet import PageFleet, PageStore, serve_page
+from tests.page_node import add_captured_machines
+
+PHONE = 360
+
+
+@pytest.fixture(scope="module")
+def browser():
+    require("chromium")
+    with open_browser() as browser:
+        yield browser
+
+
+def make_fleet(nodes: int, **changes) -> PageFleet:
+    """Return a fleet in which nothing is wrong, with nodes of equal columns."""
+    fleet = PageFleet(nodes, is_fine=True)
+    fleet.nodes = [replace(node, **changes) for node in fleet.nodes]
+    return fleet
+
+
+def is_overview(response) -> bool:
+    return response.url.endswith("/v1/overview") and response.status == 200
+
+
+def test_a_page_that_is_opened_again_has_the_time_of_now(browser):
+    """The fleet is as before, so that the browser may have kept its answer."""
+    with (
+        serve_page(PageStore(make_fleet(2)), max_age=0) as url,
+        open_tab(browser, "about:blank") as tab,
+    ):
+        times = []
+        for page in (tab.page, tab.page.context.new_page()):
+            with page.expect_response(is_overview) as answer:
+                page.goto(url)
+            times.append(answer.value.json()["now"])
+        assert times[0] < times[1]
+
+
+def test_a_node_that_is_full_to_its_limit_is_not_overcommitted(browser):
+    """1.2 of 1.2 CPUs are used; as floats, 4 - 2.8 is more than 1.2."""
+    full = {
+        "vcpus": 4,
+        "pcpus": 0,
+        "pcpus_used": 0,
+        "cpu_used": 1.2,
+        "cpu_allocation_ratio": 0.3,
+        "reserved": {},
+    }
+    fleet = make_fleet(2, **full, memory_mb_used=0, disk_used=0.0)
+    with (
+        serve_page(PageStore(fleet)) as url,
+        open_tab(browser, f"{url}#/?only=overcommitted") as tab,
+    ):
+        tab.page.get_by_text("All 2 nodes are fine").first.wait_for()
+        tab.page.get_by_text("No node is like that.").wait_for()
+        tab.page.get_by_role("link", name="Clear").click()
+        tab.page.get_by_text("1.2 of 1.2").nth(1).wait_for()
+        assert tab.page.locator(".amount .mark").count() == 0
+
+
+def test_a_problem_leads_to_its_nodes_on_a_phone(browser):
+    with (
+        serve_page(PageStore(PageFleet(140))) as url,
+        open_tab(browser, "about:blank") as tab,
+    ):
+        tab.look(THEMES[0], PHONE)
+        tab.page.goto(url)
+        tab.page.get_by_role("link", name="hosts down").click()
+        tab.page.wait_for_function(
+            "() => document.querySelectorAll('tbody tr').length === 8"
+            " && document.getElementById('nodes').getBoundingClientRect().top < innerHeight / 2"
+        )
+        assert tab.page.evaluate("document.activeElement.id") == "nodes"
+
+
+def test_nodes_in_maintenance_are_noted_and_listed(browser):
+    with serve_page(PageStore(PageFleet(140))) as url, open_tab(browser, url) as tab:
+        tab.page.get_by_role("link", name="3 nodes in maintenance").click()
+        tab.page.wait_for_url("**#/?only=maintenance")
+        tab.page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 3")
+        assert tab.page.locator("tbody .is-maintenance").count() == 3
+
+
+def test_what_a_truncated_fleet_cannot_filter_is_no_link(browser):
+    fleet = PageStore(PageFleet(140))
+    with (
+        serve_page(fleet, limits={"overview_max_nodes": 20}) as url,
+        open_tab(browser, url) as tab,
+    ):
+        health = tab.page.get_by_role("region", name="Health")
+        health.get_by_text("nodes overcommitted").wait_for()
+        links = health.get_by_role("link").all_text_contents()
+        assert [text.split(" ", 1)[1] for text in links] == [
+            "hosts down",
+            "warnings",
+            "nodes disabled",
+        ]
+
+
+def test_a_node_without_claims_has_no_period_of_claims(browser):
+    store = MemoryStore()
+    add_captured_machines(store)
+    node = store.list_nodes()[0]
+    with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{node.uuid}") as tab:
+        tab.page.get_by_text("No claim yet.").wait_for()
+        assert "2000-" not in tab.page.locator(".claims").text_content()
+
+
+def test_buttons_of_a_node_keep_their_words_on_a_phone(browser):
+    store = MemoryStore()
+    build(store)
+    node = next(found for found in store.list_nodes() if found.nodename == "n1")
+    with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{node.uuid}") as tab:
+        tab.look(THEMES[0], PHONE)
+        button = tab.page.get_by_role("button", name="maintenance")
+        button.wait_for()
+        assert button.bounding_box()["height"] < 40
+
+
+@pytest.mark.parametrize("name", ["constructor", "toString"])
+def test_no_view_has_the_name_of_what_all_objects_have(browser, name):
+    with (
+        serve_page(PageStore(make_fleet(1))) as url,
+        open_tab(browser, f"{url}#{name}") as tab,
+    ):
+        tab.page.get_by_text("No view has this address.").wait_for()
+        assert tab.problems == []
