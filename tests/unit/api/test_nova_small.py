@@ -3,8 +3,9 @@
 import pytest
 
 from nodetracker.api.context import Identity
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from tests.contract.test_ledger import ask, claim, make_node
+from tests.contract.values import key_of
 from tests.unit.api.conftest import add_service
 
 
@@ -35,6 +36,18 @@ class TestZones:
         ]
         state = zones[0]["hosts"]["host-1"]["nova-compute"]
         assert (state["available"], state["active"]) == (True, True)
+
+    def test_a_zone_with_one_enabled_service_is_available(self, api, store):
+        store.set_service("host-1", COMPUTE_BINARY, ServiceChange(True, None))
+        (zone,) = api.get("/v2.1/os-availability-zone")["availabilityZoneInfo"]
+        assert zone["zoneState"] == {"available": True}
+
+    def test_a_zone_without_services_does_not_exist(self, api, store):
+        for host in ("host-1", "host-2"):
+            service = key_of(store.list_services(host)[0])
+            store.report_state(service, 1, AuditState(), is_last=True)
+            store.delete_service(host, COMPUTE_BINARY, 60)
+        assert api.get("/v2.1/os-availability-zone") == {"availabilityZoneInfo": []}
 
     def test_a_zone_without_an_enabled_service_is_not_available(self, api, store):
         for host in ("host-1", "host-2"):

@@ -8,16 +8,15 @@ from nodetracker.accounting.reports.summary import state_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import read_service_pages
 from nodetracker.api.nova_names import NOVA_BINARIES, render_nova_time
-from nodetracker.fleet.pages import read_pages
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 
 
 def list_zones(call: Call) -> Answer:
     """List the zone of compute hosts; it is available when the service of one is enabled."""
-    pages = read_pages(call.store.list_service_page, ServiceQuery(binary=COMPUTE_BINARY))
-    are_disabled = [service.disabled for page in pages for service in page.items]
-    zones = [_describe(COMPUTE_ZONE, None, not all(are_disabled))] if are_disabled else []
+    is_available = _has_compute(call, is_disabled=False)
+    exists = is_available or _has_compute(call, is_disabled=True)
+    zones = [_describe(COMPUTE_ZONE, None, is_available)] if exists else []
     return Answer({"availabilityZoneInfo": zones})
 
 
@@ -36,6 +35,11 @@ def list_zones_with_hosts(call: Call) -> Answer:
     zones = [_describe(name, _render_hosts(found), True) for name, found in enabled.items()]
     zones += [_describe(name, None, False) for name in sorted(disabled - enabled.keys())]
     return Answer({"availabilityZoneInfo": zones})
+
+
+def _has_compute(call: Call, is_disabled: bool) -> bool:
+    query = ServiceQuery(binary=COMPUTE_BINARY, is_disabled=is_disabled, limit=1)
+    return bool(call.store.list_service_page(query).items)
 
 
 def _describe(name: str, hosts: dict[str, Any] | None, is_available: bool) -> dict[str, Any]:
