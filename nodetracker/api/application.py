@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 from wsgiref.types import WSGIApplication
 
 import falcon
@@ -12,7 +11,7 @@ from nodetracker.api.call import Backend
 from nodetracker.api.context import REQUEST_ID
 from nodetracker.api.encoded_body import render_json
 from nodetracker.api.encoding import finish
-from nodetracker.api.endpoint import Endpoint
+from nodetracker.api.endpoint import Endpoint, name_request
 from nodetracker.api.errors import explain, render_error
 from nodetracker.api.family import NOVA_BASE
 from nodetracker.api.layers import Layer
@@ -94,7 +93,7 @@ class _Guard:
         finish(request, response)
         error: StoreError | None = getattr(response.context, _STORE_ERROR, None)
         if error is not None:
-            LOG.warning("%s: %s", _name_request(request), error)
+            LOG.warning("%s: %s", name_request(request), error)
 
 
 def _handle_error(
@@ -104,15 +103,10 @@ def _handle_error(
     problem = explain(error)
     request_id = request.env.get(REQUEST_ID, "")
     if problem.status.value == 500:
-        LOG.error("%s failed", _name_request(request), exc_info=error)
+        LOG.error("%s failed", name_request(request), exc_info=error)
     elif isinstance(error, StoreError):
         setattr(response.context, _STORE_ERROR, error)
     response.status = problem.status
     response.stream = None
     response.set_headers(dict(problem.headers))
     response.data = render_json(render_error(request.path, problem, request_id))
-
-
-def _name_request(request: falcon.Request) -> str:
-    """Return id, method and path of a request on one line."""
-    return f"{request.env.get(REQUEST_ID, '')} {request.method} {quote(request.path)}"

@@ -5,6 +5,7 @@ does not read its answer, one of its few threads (seen with 1.10: six stopped fo
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -65,9 +66,10 @@ class BodyReader:
         async def receive_whole() -> Message:
             return message
 
-        await self.application(
-            {**scope, "headers": headers}, receive_whole, _PatientSender(send, self.send_seconds)
-        )
+        sender = _PatientSender(send, self.send_seconds)
+        # An answer that is cut off: the server closes the connection, as it has no end.
+        with contextlib.suppress(ConnectionAbortedError):
+            await self.application({**scope, "headers": headers}, receive_whole, sender)
 
     async def _read(self, scope: Any, receive: Receive) -> bytes | Problem:
         """Return the body, or why it is refused.

@@ -5,10 +5,12 @@ credentials, microversion, rule, query, body.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
+from urllib.parse import quote
 
 import falcon
 
@@ -16,7 +18,13 @@ from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
 from nodetracker.api.change_log import logged_change
-from nodetracker.api.context import IDENTITY, SESSION_COOKIE, RequestContext, read_context
+from nodetracker.api.context import (
+    IDENTITY,
+    REQUEST_ID,
+    SESSION_COOKIE,
+    RequestContext,
+    read_context,
+)
 from nodetracker.api.encoded_body import render_json
 from nodetracker.api.encoding import ENCODED
 from nodetracker.api.family import Family, family_of
@@ -25,6 +33,8 @@ from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
 from nodetracker.errors import AuthenticationError, ForbiddenError, StoreError
 from nodetracker.schemas.validator import check
+
+LOG = logging.getLogger(__name__)
 
 _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
 _STRICT_NOVA_QUERY = Version(2, 75)
@@ -59,7 +69,10 @@ class Endpoint:
             url = _read_url(request, self._backend)
             call = Call(self._backend, context, url, version, params)
             with self._noted_store_errors(operation, request):
-                return self._carry_out(operation, call, request)
+                found = self._carry_out(operation, call, request)
+            if found.stream is None:
+                return found
+            return replace(found, stream=self._cut_off(found.stream, request))
 
         if not operations[0].may_change(request.method):
             if request.method not in SAFE_METHODS:
@@ -90,6 +103,22 @@ class Endpoint:
         if not operation.is_open and family_of(request.path) is not Family.ROOT:
             store_errors.note_success()
 
+    def _cut_off(self, parts: Iterator[bytes], request: falcon.Request) -> Iterator[bytes]:
+        """Yield the parts of an answer, whose status is sent before its rows are read.
+
+        Raises:
+            ConnectionAbortedError: the database failed; without an end of the answer,
+                its client does not take it for whole.
+        """
+        try:
+            yield from parts
+            return
+        except StoreError as error:
+            self._backend.counters.store_errors.add(error)
+            problem = str(error)
+        LOG.warning("%s: %s; cutting off the answer", name_request(request), problem)
+        raise ConnectionAbortedError("the database failed")
+
     def _carry_out(self, operation: Operation, call: Call, request: falcon.Request) -> Answer:
         """Check the rest of a request and call the handler."""
         rule = operation.rule
@@ -109,6 +138,11 @@ class Endpoint:
             return operation.handler(checked)
         finally:  # one that failed may have changed something, too
             self._backend.fleet.note_change(call.user_id)
+
+
+def name_request(request: falcon.Request) -> str:
+    """Return id, method and path of a request on one line, for the log."""
+    return f"{request.env.get(REQUEST_ID, '')} {request.method} {quote(request.path)}"
 
 
 def _select_operation(

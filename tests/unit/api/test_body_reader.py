@@ -58,6 +58,19 @@ def test_the_application_gets_the_whole_body_and_its_length():
     assert exchange.bodies == [({b"host": b"h", b"content-length": b"5"}, b"12345")]
 
 
+def test_an_answer_that_is_cut_off_has_no_end():
+    exchange = Exchange(b"")
+
+    async def fail(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"[", "more_body": True})
+        raise ConnectionAbortedError
+
+    exchange.application = fail
+    assert exchange.run() == 200
+    assert [message.get("more_body") for message in exchange.sent] == [None, True]
+
+
 def test_a_body_that_does_not_arrive_is_408():
     exchange = Exchange(b"123", is_endless=True)
     assert exchange.run() == 408

@@ -51,6 +51,16 @@ def fail(call) -> Answer:
     raise FAILURE[0]
 
 
+def fail_in_the_middle(call) -> Answer:
+    """Return an answer of which the second part raises the error of the test."""
+
+    def read():
+        yield b"["
+        raise FAILURE[0]
+
+    return Answer(stream=read())
+
+
 FAILURE: list[Exception] = []
 ANY = {200: True}
 QUERY = record({"limit": integer(1), "deep": {"type": "boolean", "description": "a boolean"},
@@ -70,6 +80,7 @@ def echo_api(backend) -> Api:
         route("/v1/echo/{id}", GET=echoing()),
         route("/v1/fail", GET=Operation(fail, "r", answers=ANY)),
         route("/v2.1/fail", GET=Operation(fail, "r")),
+        route("/v2.1/fail-later", GET=Operation(fail_in_the_middle, "r")),
         route(
             "/v2.1/os-echo",
             GET=(echoing(query=QUERY, until="2.10"), echoing(query=QUERY, since="2.50")),
@@ -135,6 +146,15 @@ class TestErrors:
         found = echo_api.request("GET", "/v1/fail")
         request_id = found.headers["x-openstack-request-id"]
         assert caplog.messages == [f"{request_id} GET /v1/fail: mysql at db-7 is read-only"]
+
+    def test_an_answer_of_which_a_part_is_sent_is_cut_off(self, echo_api, caplog):
+        FAILURE[:] = [StoreUnavailableError("mysql at db-7 is gone")]
+        with pytest.raises(ConnectionAbortedError):
+            echo_api.request("GET", "/v2.1/fail-later")
+        (message,) = caplog.messages
+        named = "GET /v2.1/fail-later: mysql at db-7 is gone; cutting off the answer"
+        assert message.partition(" ")[2] == named
+        assert "db-7" in echo_api.backend.counters.store_errors.error
 
     def test_a_refused_claim_has_its_reasons(self, echo_api):
         FAILURE[:] = [ClaimRefusedError(["no room", "no devices"])]
