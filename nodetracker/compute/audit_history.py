@@ -25,6 +25,7 @@ class AuditHistory:
         self._last_audit: float | None = None
         self._last_good: dict[str, float] = {}
         self._errors: dict[str, str] = {}
+        self._has_driver_uuids: bool | None = None
         self.listing_error: str | None = None
         self.clock_skew_seconds: float | None = None
 
@@ -49,6 +50,7 @@ class AuditHistory:
                     }
                     for name, error in self._errors.items()
                 },
+                has_driver_uuids=self._has_driver_uuids,
             )
 
     def note(self, report: AuditReport) -> None:
@@ -59,6 +61,10 @@ class AuditHistory:
             if report.read is None:
                 self._last_audit = now
             self._errors = dict(report.errors)
+            if report.has_driver_uuids:
+                self._has_driver_uuids = True
+            elif self._has_driver_uuids is None and report.read is None and report.is_good:
+                self._has_driver_uuids = False
             self.listing_error = report.listing_error
             self.clock_skew_seconds = report.clock_skew_seconds
             read = report.nodes.keys() if report.read is None else report.read

@@ -27,6 +27,7 @@ class AuditRun:
         self.errors: dict[str, str] = {}
         self.warnings: list[HostWarning] = []
         self.unread: dict[str, frozenset[str]] = {}
+        self.has_driver_uuids = False
 
     @property
     def read(self) -> Set[str]:
@@ -49,6 +50,7 @@ class AuditRun:
     def note(self, view: NodeView) -> None:
         """Add the warnings and failed facts of a node."""
         self.warnings.extend(view.warnings)
+        self.has_driver_uuids |= view.uuid is not None
         self.unread[view.nodename] = view.unread
         errors = {
             f"{name}: {entry.error}"

@@ -156,6 +156,7 @@ class Auditor:
             listing_error=self._listing_error,
             is_driver_ready=self._is_driver_ready,
             read=read,
+            has_driver_uuids=run.has_driver_uuids,
             warnings=tuple(sorted(run.warnings)),
             clock_skew_seconds=self.rows.clock_skew_seconds,
             duration_seconds=self.monotonic() - run.started_at,

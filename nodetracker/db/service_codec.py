@@ -73,4 +73,6 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
         stored["audit_interval_seconds"] = state.audit_interval_seconds
     if state.reports_devices is not None:
         stored["reports_devices"] = state.reports_devices
+    if state.has_driver_uuids is not None:
+        stored["has_driver_uuids"] = state.has_driver_uuids
     return stored

@@ -25,6 +25,7 @@ class AuditReport:
             does, `listing_error` has the reason.
         read: nodenames that this audit read, None = all; for the others
             `errors` has the result of their last reading.
+        has_driver_uuids: the driver knows the uuid of a node that was read.
         store_error: why the audit was not stored, or None; if set, the
             attributes above are meaningless.
         warnings: warnings for the operator as of now.
@@ -39,6 +40,7 @@ class AuditReport:
     listing_error: str | None = None
     is_driver_ready: bool = True
     read: frozenset[str] | None = None
+    has_driver_uuids: bool = False
     store_error: StoreError | None = None
     warnings: tuple[HostWarning, ...] = ()
     clock_skew_seconds: float | None = None

@@ -191,6 +191,7 @@ class AuditState:
         audit_interval_seconds: None = audits run only on demand.
         reports_devices: its PCI devices are to have providers in placement; None
             for processes without any.
+        has_driver_uuids: its driver knows uuids of nodes; None = not yet found out.
     """
 
     age_seconds: float | None = None
@@ -199,3 +200,4 @@ class AuditState:
     load_average: LoadAverage | None = None
     audit_interval_seconds: float | None = None
     reports_devices: bool | None = None
+    has_driver_uuids: bool | None = None

@@ -894,6 +894,7 @@ class TestHeartbeat:
             load_average=(0.25, 1.5, 12.0),
             audit_interval_seconds=60.0,
             reports_devices=True,
+            has_driver_uuids=False,
         )
         store.report_state(agent, 1, state)
         (service,) = store.list_services()
@@ -908,6 +909,7 @@ class TestHeartbeat:
             "load_average": [0.25, 1.5, 12.0],
             "audit_interval_seconds": 60.0,
             "reports_devices": True,
+            "has_driver_uuids": False,
         }
 
     def test_the_count_must_rise(self, store: Store) -> None:

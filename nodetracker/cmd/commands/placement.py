@@ -233,15 +233,18 @@ class AdoptProvider(PlacementCommand, ListCommand):
         return columns_of([row], tuple(row))
 
     def _check_uuid(self, record: NodeRecord) -> None:
-        """Check that the node's uuid was derived by its agent, and is not its driver's.
+        """Check that the node's uuid was derived by an agent, and is not its driver's.
 
         Raises:
-            RefusedError: it was not.
+            RefusedError: it is the driver's, or that is not known.
         """
         service = find_agent(self.store, record.host)
-        if service is None or record.uuid != str(
-            uuid.uuid5(uuid.UUID(service.incarnation.agent_id), record.nodename)
-        ):
+        if service is None:
+            raise RefusedError(f"host {record.host} has no agent that derived the node's uuid")
+        if not service.last_audit.get("has_driver_uuids", True):
+            return  # also after a change of the nodename or of the agent
+        agent_id = uuid.UUID(service.incarnation.agent_id)
+        if record.uuid != str(uuid.uuid5(agent_id, record.nodename)):
             raise RefusedError(
                 f"the uuid {record.uuid} of node {record.nodename} is its driver's and stays: "
                 "the other provider has to go, see placement heal"

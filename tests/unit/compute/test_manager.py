@@ -212,8 +212,23 @@ def test_the_heartbeat_contains_the_machine_s_load_and_the_agent_s_settings(mana
     managed.manager.reconfigure(settings)
     managed.manager.report_state()
     carried = managed.service().last_audit
-    assert carried.keys() == {"age_seconds", "nodes", "reports_devices"}
+    assert carried.keys() == {"age_seconds", "nodes", "reports_devices", "has_driver_uuids"}
     assert carried["reports_devices"] is True
+
+
+def test_the_heartbeat_says_whether_the_driver_knows_uuids_of_nodes(managed):
+    def report():
+        managed.manager.inventory_host()
+        managed.manager.report_state()
+        return managed.service().last_audit.get("has_driver_uuids")
+
+    managed.manager.pre_start_hook()
+    assert report() is False
+    node = NODES[0] | {"uuid": "77777777-7777-4777-8777-777777777777"}
+    managed.write(nodes=[node])
+    assert report() is True
+    managed.write(nodes=[node], fail={node["nodename"]: "boom"})
+    assert report() is True
 
 
 def test_the_report_count_keeps_rising(managed):
