@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from nodetracker.api.call import Backend
+from nodetracker.db.connection import engine
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from tests.contract.stores import StoreMaker
@@ -75,6 +75,13 @@ def locked(path: Path) -> Iterator[None]:
     connection.close()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stores that are opened from now on wait for no lock, not even as they connect."""
+    monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("stores", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
@@ -90,10 +97,6 @@ def test_an_unusable_file_is_503_until_it_is_back(
     spoil: Callable[[Path], contextlib.AbstractContextManager[None]],
     reason: str,
 ) -> None:
-    @sa.event.listens_for(store.engine, "connect")
-    def wait_shortly(connection: Any, record: object) -> None:
-        connection.execute("PRAGMA busy_timeout = 50")
-
     change = "PATCH", f"/v1/services/{register(store).service_uuid}"
     with spoil(tmp_path / "nt.sqlite"):
         away = (503, "5", f"nodetracker.database.{reason}")
