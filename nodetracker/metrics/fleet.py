@@ -27,14 +27,11 @@ from nodetracker.units import MILLI, bytes_from_mib
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _PARTS: dict[str, tuple[str, Callable[[ResourceUse], int]]] = {
-    "capacity": ("Capacity", lambda use: use.total),
-    "reserved": ("Part reserved for hosts", lambda use: use.reserved),
-    "claimed": ("Part used by claims", lambda use: use.claimed),
-    "unclaimed": ("Part used by guests without a claim", lambda use: use.unclaimed),
-    "limit": (
-        "Limit of all usage by the allocation ratio",
-        lambda x: x.limit,
-    ),
+    "capacity": ("Capacity of {}", lambda use: use.total),
+    "reserved": ("Capacity of {} that is reserved for hosts", lambda use: use.reserved),
+    "claimed": ("Capacity of {} that claims use", lambda use: use.claimed),
+    "unclaimed": ("Capacity of {} that guests without a claim use", lambda use: use.unclaimed),
+    "limit": ("Limit of the usage of {} by the allocation ratio", lambda use: use.limit),
 }
 
 
@@ -71,7 +68,7 @@ class _Family:
 
 
 _CPUS = (_Series("vcpus", VCPU, lambda milli: milli / MILLI), _Series("pcpus", PCPU, float))
-_CPU_TEXT = "{} {{}}, in CPUs that are shared (vcpus) or pinned (pcpus)."
+_CPU_TEXT = "{}, in CPUs that are shared (vcpus) or pinned (pcpus)."
 _FAMILIES = (
     *(
         _Family(f"cpu_{part}", _CPU_TEXT.format(text), read, _CPUS)
@@ -80,7 +77,7 @@ _FAMILIES = (
     *(
         _Family(
             f"{noun}_{part}_bytes",
-            f"{text} {{}}, in bytes of {noun}.",
+            f"{text}, in bytes of {noun}.",
             read,
             (_Series(None, resource, bytes_from_mib),),
         )
@@ -149,7 +146,7 @@ def _render_totals(totals: Amounts) -> Iterator[Metric]:
         has_label = family.series[0].label is not None
         yield gauges(
             f"fleet_{family.name}",
-            family.text.format("of all nodes"),
+            family.text.format("all nodes"),
             ("resource",) if has_label else (),
             [
                 ((one.label,) if one.label is not None else (), family.value_of(one, totals))
@@ -165,7 +162,7 @@ def _render_nodes(lines: Sequence[NodeLine]) -> Iterator[str]:
     for family in _FAMILIES:
         yield render_gauge(
             f"fleet_node_{family.name}",
-            family.text.format("of the node"),
+            family.text.format("the node"),
             [
                 (labels[one.label][number], family.value_of(one, line.amounts))
                 for number, line in enumerate(lines)
@@ -196,8 +193,16 @@ def _render_hosts(services: Sequence[ServiceLine]) -> Iterator[str]:
     hosts = [found for found in services if found.binary == COMPUTE_BINARY]
     labels = [render_labels({"host": x.host}) for x in hosts]
     read: dict[str, tuple[str, Callable[[ServiceLine], float | None]]] = {
-        "up": ("1 while the host's agent is up.", lambda x: x.state == "up"),
+        "up": (
+            "1 while the host is up: its agent sends heartbeats and it is not forced down.",
+            lambda x: x.state == "up",
+        ),
         "disabled": ("1 while the host is disabled.", lambda x: x.status == "disabled"),
+        "maintenance": ("1 while the host is in maintenance.", lambda x: x.maintenance),
+        "forced_down": (
+            "1 while an administrator has forced the host down.",
+            lambda x: x.forced_down,
+        ),
         "heartbeat_age_seconds": (
             "Time since the agent's last heartbeat.",
             lambda x: x.heartbeat_age_seconds,

@@ -101,6 +101,8 @@ class ServiceLine:
     binary: str
     state: str
     status: str
+    maintenance: bool
+    forced_down: bool
     heartbeat_age_seconds: float | None
     audit_age_seconds: float | None
     clock_skew_seconds: float | None
@@ -256,6 +258,8 @@ def _service_line(
         binary=service.binary,
         state=state_of(service, now, service_down_time, outage),
         status=status_of(service),
+        maintenance=service.maintenance,
+        forced_down=service.forced_down,
         heartbeat_age_seconds=None if seen is None else max(0.0, (now - seen).total_seconds()),
         # No node has this name: the age of the host's last audit.
         audit_age_seconds=audit_age_seconds(service, WHOLE_HOST, now) if is_agent else None,
