@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from nodetracker.cmd.screen.text import render_error
+from nodetracker.cmd.screen.terminal import draw_error
 from nodetracker.daemon import EXIT_USAGE
 
 _COMMANDS = Path(__file__).parent / "commands"
@@ -66,8 +66,8 @@ def find_nearest(words: Sequence[str], names: Iterable[str]) -> str | None:
 
 
 def fail_usage(program: str, message: str) -> NoReturn:
-    """Print a usage error as one line, and exit."""
-    print(render_error(f"{program}: {message} (see {program} --help)"), file=sys.stderr)
+    """Print a usage error, and exit."""
+    print(draw_error(f"{program}: {message} (see {program} --help)", sys.stderr), file=sys.stderr)
     raise SystemExit(EXIT_USAGE)
 
 

@@ -14,7 +14,8 @@ from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.text import ErrorFormatter, make_safe, render_error
+from nodetracker.cmd.screen.terminal import ErrorFormatter
+from nodetracker.cmd.screen.text import make_safe, render_error
 from nodetracker.daemon import EXIT_USAGE
 
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
@@ -169,11 +170,11 @@ class ManageApp(App):
         self.stdout, self.stderr = make_safe(self.stdout), make_safe(self.stderr)
 
     def configure_logging(self) -> None:
-        """Print errors as one line."""
+        """Print errors as one line, on a terminal broken between words."""
         super().configure_logging()
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is self.stderr:
-                handler.setFormatter(ErrorFormatter())
+                handler.setFormatter(ErrorFormatter(self.stderr))
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""

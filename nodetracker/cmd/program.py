@@ -14,7 +14,8 @@ from oslo_log import log as oslo_log
 
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
-from nodetracker.cmd.screen.text import SafeFormatter, make_safe, render_error
+from nodetracker.cmd.screen.terminal import draw_error
+from nodetracker.cmd.screen.text import SafeFormatter, make_safe
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
@@ -166,7 +167,7 @@ def run_program(program: str, main: Callable[[], int]) -> int:
     try:
         return main()
     except NodetrackerError as error:
-        print(render_error(f"{program}: {error}"), file=sys.stderr)
+        print(draw_error(f"{program}: {error}", sys.stderr), file=sys.stderr)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return EXIT_FAILED

@@ -18,7 +18,7 @@ from nodetracker.cmd.commands.base import (
 from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
-from nodetracker.cmd.screen.text import render_error
+from nodetracker.cmd.screen.terminal import draw_error
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange
 from nodetracker.rendering import render_time
@@ -183,7 +183,8 @@ class DeleteService(StoreCommand, Command):
                     errors.append(error)
         if errors and len(hosts) == 1:
             raise errors[0]
-        self.app.stderr.write("".join(f"{render_error(found)}\n" for found in errors))
+        for found in errors:
+            self.app.stderr.write(f"{draw_error(found, self.app.stderr)}\n")
         if errors:
             raise RefusedError(f"{len(errors)} of {len(hosts)} services were not deleted")
 

@@ -16,6 +16,7 @@ ERROR_LENGTH = 500
 # C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
 # surrogates, which no encoding accepts.
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+_PARTS = re.compile(r".*[-./:_@]")
 _UNSAFE_CHARACTER = re.compile(f"[{_UNSAFE}]")
 _UNSAFE_BUT_NEWLINE = re.compile(f"(?!\n)[{_UNSAFE}]")
 
@@ -95,8 +96,8 @@ def pad_text(text: str, width: int, is_right: bool = False) -> str:
 def wrap_text(text: str, width: int) -> list[str]:
     """Return the lines of a text, broken between words; only longer words are broken.
 
-    >>> wrap_text("the node is not listed", 11)
-    ['the node is', 'not listed']
+    >>> wrap_text("the node is not listed", 11), wrap_text("rack-1-hypervisor-0.example", 24)
+    (['the node is', 'not listed'], ['rack-1-hypervisor-0.', 'example'])
     """
     lines, current = [], ""
     for word in text.split(" "):
@@ -108,6 +109,8 @@ def wrap_text(text: str, width: int) -> list[str]:
             lines.append(current)
         while width_of(word) > width:
             head = _head(word, width)
+            if parts := _PARTS.match(head):  # else it is one part, as of a language without blanks
+                head = parts.group()
             lines.append(head)
             word = word[len(head) :]
         current = word
@@ -173,13 +176,3 @@ class SafeFormatter(logging.Formatter):
         text = safe_lines(self._formatter.format(shown))
         color = getattr(shown, "color", "")
         return text.replace(safe_lines(color), color) if color else text
-
-
-class ErrorFormatter(logging.Formatter):
-    """Formats a message as one line of limited length, and a traceback in full."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
-        if record.exc_info:
-            return super().format(record)
-        return render_error(record.getMessage())

@@ -58,6 +58,13 @@ def test_wide_characters_take_two_cells():
     assert wrap_text("日本日本", 4) == ["日本", "日本"]
 
 
+def test_a_name_that_is_too_long_is_broken_between_its_parts():
+    name = "rack-1-hypervisor-003.example.org"
+    assert wrap_text(name, 24) == ["rack-1-hypervisor-003.", "example.org"]
+    assert wrap_text(f"{name} is down", 24) == ["rack-1-hypervisor-003.", "example.org is down"]
+    assert wrap_text("x" * 5, 2) == ["xx", "xx", "x"]
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
