@@ -80,7 +80,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stderr = PanelStream(sys.stderr, panel)
     start_logging(conf)
     settings = build_settings(conf)
-    state_path = Path(settings.state_path)
+    state_path = Path(settings.state_path).absolute()
     _create_state_path(state_path)
     database = build_database_settings(conf)
     if not database.connection.startswith("sqlite"):
@@ -100,7 +100,7 @@ def _run(arguments: Sequence[str]) -> int:
     server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")
     print(
-        f"Query it from another terminal: {_manage()} --config-file {own_file} node list",
+        f"Query it from another terminal: {name_manage()} --config-file {own_file} node list",
         flush=True,
     )
     return leave(run_agent(conf, load, agent, PROGRAM, [PatientServer(server)]))
@@ -153,11 +153,13 @@ def render_table(report: AuditReport) -> str:
     return plain_text([*table, *(make_line(safe_text(problem)) for problem in problems)])
 
 
-def _manage() -> str:
+def name_manage() -> str:
     """Return the command nodetracker-manage: its path unless PATH contains it."""
     name = "nodetracker-manage"
     sibling = Path(sys.argv[0]).with_name(name)
-    return name if shutil.which(name) or not sibling.exists() else str(sibling.absolute())
+    return (
+        name if shutil.which(name) or not sibling.exists() else str(sibling.parent.resolve() / name)
+    )
 
 
 def _create_state_path(state_path: Path) -> None:

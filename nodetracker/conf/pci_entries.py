@@ -201,11 +201,12 @@ def _parse_alias_spec(entry: Mapping[str, Any]) -> AliasSpec:
     """Parse what an alias matches: devices by class, by vendor and product, or by all of these."""
     resource_class = _text(entry, "resource_class").strip()
     required = () if resource_class else ("vendor_id", "product_id")
-    ids = {
-        key: _parse_id(entry, key)
-        for key in ("vendor_id", "product_id")
-        if key in entry or key in required
-    }
+    missing = [key for key in required if key not in entry]
+    if missing:
+        raise _EntryError(
+            f"{missing[0]}: is missing: an alias needs vendor_id and product_id, or resource_class"
+        )
+    ids = {key: _parse_id(entry, key) for key in ("vendor_id", "product_id") if key in entry}
     return AliasSpec(
         vendor_id=ids.get("vendor_id"),
         product_id=ids.get("product_id"),

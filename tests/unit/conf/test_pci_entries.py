@@ -223,6 +223,21 @@ class TestAliases:
         with pytest.raises(ConfigError, match=re.escape(f"[pci] alias: {text}: {problem}")):
             parse_aliases([json.dumps(entry), text])
 
+    @pytest.mark.parametrize(
+        ("ids", "missing"),
+        [
+            ({}, "vendor_id"),
+            ({"vendor_id": "8086"}, "product_id"),
+            ({"product_id": "10ed"}, "vendor_id"),
+        ],
+    )
+    def test_an_alias_that_matches_nothing_names_what_it_needs(self, ids, missing):
+        problem = (
+            f"{missing}: is missing: an alias needs vendor_id and product_id, or resource_class"
+        )
+        with pytest.raises(ConfigError, match=problem):
+            parse_aliases([json.dumps({"name": "nic", **ids})])
+
     @pytest.mark.parametrize("text", ["[]", "7", '[{"name": "nic"}]'])
     def test_must_be_objects(self, text):
         with pytest.raises(ConfigError, match="is not a JSON object"):
