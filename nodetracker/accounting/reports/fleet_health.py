@@ -54,8 +54,11 @@ class FleetHealth:
 
 
 def is_overcommitted(line: NodeLine) -> bool:
-    """Return whether more of a resource is used than may be used with its ratio."""
-    return any(use.total - use.free > use.limit for use in line.amounts.values())
+    """Return whether workloads use more of a resource than may be used with its ratio.
+
+    A node whose capacity was never read is not, whatever is reserved there.
+    """
+    return any(use.used > 0 and use.total - use.free > use.limit for use in line.amounts.values())
 
 
 def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHealth:

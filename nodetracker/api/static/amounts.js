@@ -41,8 +41,8 @@ export function amountOf(resource, value, whole) {
 // Both are thousandths or 1/1024, whose difference is not always exact.
 export const usedOf = ({ total, free }) => Math.round((total - free) * 1_024_000) / 1_024_000;
 
-// Return the used share of what may be used; above 1 it is overcommitted beyond its ratio.
-export const fillOf = (use) => (use.limit > 0 ? usedOf(use) / use.limit : Number(usedOf(use) > 0));
+// Return the used share of what may be used; above 1 it is overcommitted. Reserved of nothing: 1.
+export const fillOf = (use) => (use.limit > 0 ? usedOf(use) / use.limit : (usedOf(use) > 0) + (usedOf(use) > use.reserved));
 
 export const fullestOf = ({ amounts }) => Math.max(0, ...Object.values(amounts).map(fillOf));
 

@@ -56,6 +56,12 @@ def test_problems_are_in_words_the_worst_first_with_the_filters_of_their_nodes()
     assert found.text.startswith("1 host down, 1 node not read recently, ")
 
 
+def test_what_is_reserved_of_a_resource_that_was_never_read_is_not_overcommitted():
+    unread = {"memory_mb": 0, "memory_mb_used": 512, "ram_allocation_ratio": 1.5}
+    assert health_of(add(1, **unread)).text == "The node is fine"
+    assert health_of(add(1, pcpus=0)).text == "1 node overcommitted"
+
+
 def test_hosts_are_counted_once():
     found = health_of(add(1), add(2), now=NOW + timedelta(seconds=61))
     assert found.problems[0].text == "1 host down"
