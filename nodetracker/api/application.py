@@ -1,6 +1,7 @@
 """Build the WSGI application from the route table."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from wsgiref.types import WSGIApplication
@@ -26,6 +27,8 @@ LOG = logging.getLogger(__name__)
 _STORE_ERROR = "store_error"
 """Attribute of a response's context: the `StoreError` because of which a request failed."""
 
+_SLASHES = re.compile("//+")
+
 _ENDPOINTS = (Endpoint, PageEndpoint, RootEndpoint)
 
 
@@ -39,7 +42,6 @@ def build_application(
     """
     public_url = backend.settings.public_url
     app = falcon.App(media_type=falcon.MEDIA_JSON, middleware=[_Guard()])
-    app.req_options.strip_url_path_trailing_slash = True
     app.resp_options.secure_cookies_by_default = True
     for kind in (falcon.HTTPError, Exception):
         app.add_error_handler(kind, _handle_error)
@@ -65,8 +67,13 @@ class _Guard:
     """Falcon's middleware for all requests: text, methods, and how answers are sent."""
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Reject paths that are not text."""
+        """Reject paths that are not text; several slashes are one, and at the end none.
+
+        Clients join an endpoint's last slash to a path's first one. To falcon, what is
+        between two slashes is an empty segment: a project's id or an object's name.
+        """
         decode_url_text("path", request.env["PATH_INFO"].replace("%", "%25"))
+        request.path = _SLASHES.sub("/", request.path).rstrip("/") or "/"
 
     def process_resource(
         self,

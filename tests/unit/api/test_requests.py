@@ -107,6 +107,16 @@ class TestMethods:
     def test_a_trailing_slash_does_not_matter(self, api, path):
         assert api.get(path) == api.get(f"{path}/")
 
+    @pytest.mark.parametrize("path", ["//v2.1/os-services", "/v2.1//os-services//", "//v2.1"])
+    def test_several_slashes_are_one(self, api, path):
+        api.identity = Identity("root", "p1", frozenset({"admin"}))
+        headers = {"OpenStack-API-Version": "compute 2.53"}
+        single = f"/{path.strip('/')}".replace("//", "/")
+        wanted, found = (api.request("GET", p, headers=headers) for p in (single, path))
+        assert (found.status_code, found.json) == (200, wanted.json)
+        version = "openstack-api-version"
+        assert found.headers.get(version) == wanted.headers.get(version)
+
 
 class TestErrors:
     @pytest.mark.parametrize(
