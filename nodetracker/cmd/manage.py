@@ -15,7 +15,7 @@ from cliff.commandmanager import CommandManager
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
 from nodetracker.cmd.screen.terminal import ErrorFormatter
-from nodetracker.cmd.screen.text import make_safe, render_error
+from nodetracker.cmd.screen.text import make_safe, render_error, replace_closed_streams
 from nodetracker.daemon import EXIT_USAGE
 
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
@@ -232,6 +232,7 @@ class ManageApp(App):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command."""
+    replace_closed_streams()
     app = ManageApp()
     code = int(app.run(list(sys.argv[1:] if arguments is None else arguments)))
     if isinstance(app.failure, SystemExit):

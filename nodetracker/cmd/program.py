@@ -15,7 +15,7 @@ from oslo_log import log as oslo_log
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
 from nodetracker.cmd.screen.terminal import draw_error
-from nodetracker.cmd.screen.text import SafeFormatter, make_safe
+from nodetracker.cmd.screen.text import SafeFormatter, make_safe, replace_closed_streams
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
@@ -163,6 +163,7 @@ def run_program(program: str, main: Callable[[], int]) -> int:
 
     What it prints to a terminal is made safe.
     """
+    replace_closed_streams()
     sys.stdout = make_safe(sys.stdout)
     try:
         return main()

@@ -110,3 +110,15 @@ def test_help_imports_nothing_that_it_does_not_need(arguments, unwanted):
     assert "cliff.app" in imported
     unwanted = ("sqlalchemy", "oslo_config", "oslo_log", "rich", "yaml", *unwanted)
     assert [name for name in unwanted if name in imported] == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["nodes"], ["node", "list", "--bogus"]])
+def test_closed_outputs_are_no_error(arguments, monkeypatch):
+    """As with ``>&-`` in a shell, of which Python makes None."""
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    try:
+        code = manage.main(arguments)
+    except SystemExit as end:
+        code = end.code or 0
+    assert code == (0 if arguments == ["--help"] else 2)
