@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import FencedError
@@ -20,7 +21,8 @@ class Membership:
     """Reports by heartbeats that this process is alive, and keeps the database's time.
 
     Nothing depends on the row, so two processes that share a host name do no
-    harm: each takes the row over from the other, and logs a warning.
+    harm: each takes the row over from the other, and logs a warning. A row that
+    was deleted, or restored from a backup, is written again.
 
     Args:
         topic: under which it is called, "" if it is not.
@@ -51,6 +53,7 @@ class Membership:
         self._state = state
         self._monotonic = monotonic
         self._reported_at: float | None = None
+        self._seen_up_at: datetime | None = None  # by the database's clock
         self._key: AgentKey | None = None
         self._count = 0
         self._has_warned = False
@@ -74,14 +77,11 @@ class Membership:
             self._reported_at = self._monotonic()
         except FencedError:
             self._key = None
-        if self._key is None and not self._has_warned:
-            LOG.warning(
-                "Another %s uses the host name %s; set a different [DEFAULT] host for each",
-                self._binary,
-                self._host,
-            )
-            self._has_warned = True
-        self._clock.set(self._store.now())
+            self._warn_of_rival()
+        now = self._store.now()
+        self._clock.set(now)
+        if self._key is not None:
+            self._seen_up_at = now
 
     def report_end(self) -> None:
         """Write the last heartbeat, by one try: the service is down from now on.
@@ -94,9 +94,26 @@ class Membership:
             self._count += 1
             self._store.report_state(self._key, self._count, self._state(), is_last=True)
 
-    def _register(self) -> AgentKey:
+    def _find(self) -> ServiceRecord | None:
         found = self._store.list_services(self._host, self._binary)
-        expected: ServiceRecord | None = found[0] if found else None
+        return found[0] if found else None
+
+    def _warn_of_rival(self) -> None:
+        """Log once that another process has used the row since this one's last heartbeat."""
+        record = self._find()
+        if record is None or record.last_seen_up is None or self._has_warned:
+            return
+        is_rival = record.incarnation != self._incarnation
+        if is_rival and (self._seen_up_at is None or record.last_seen_up >= self._seen_up_at):
+            LOG.warning(
+                "Another %s uses the host name %s; set a different [DEFAULT] host for each",
+                self._binary,
+                self._host,
+            )
+            self._has_warned = True
+
+    def _register(self) -> AgentKey:
+        expected = self._find()
         record = self._store.register_agent(
             self._host, self._binary, self._topic, self._version, self._incarnation, expected
         )

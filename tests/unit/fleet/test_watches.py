@@ -193,6 +193,28 @@ def test_two_that_share_a_host_name_take_the_row_in_turn_and_say_so(watched, cap
     assert service.incarnation.agent_id != twin.agent_id
 
 
+def test_a_row_that_was_deleted_or_restored_is_written_again_without_a_warning(watched, caplog):
+    (mine,) = watched.store.list_services("c-1")
+    watched.seconds += DOWN + 1
+    watched.store.delete_service("c-1", CONDUCTOR_BINARY, DOWN)
+    watched.tick(0)
+    watched.tick(1)
+    (again,) = watched.store.list_services("c-1")
+    assert (again.uuid != mine.uuid, again.last_seen_up) == (True, watched.store.now())
+    # A backup from before this process: its row is older than this process's last heartbeat.
+    earlier = make_incarnation(agent_id="99999999-0000-4000-8000-000000000000")
+    watched.seconds -= DOWN
+    record = watched.store.register_agent("c-1", CONDUCTOR_BINARY, "", "1", earlier, again)
+    key = AgentKey("c-1", CONDUCTOR_BINARY, earlier.agent_id, record.epoch, record.uuid)
+    watched.store.report_state(key, record.report_count + 1, AuditState())
+    watched.seconds += DOWN
+    watched.tick(1)
+    watched.tick(1)
+    (mine,) = watched.store.list_services("c-1")
+    assert mine.incarnation.agent_id != earlier.agent_id
+    assert not caplog.records
+
+
 def test_each_heartbeat_sets_the_clock():
     store, clock = MemoryStore(lambda: NOW), DatabaseClock(lambda: 0.0)
     member = Membership(store, "c-1", CONDUCTOR_BINARY, "", "1", make_incarnation(), clock)
