@@ -123,17 +123,16 @@ class RpcCaller:
     ) -> None:
         """Send one call that is not answered; return when the broker has it.
 
-        A server that receives it later than `timeout_seconds` from now refuses it.
+        It does not expire, so it must do no harm late: it waits for a server that is not running.
 
         Raises:
             RpcUnavailableError: the broker does not accept it, or no such server listens.
         """
         name = self._check_server(interface, server)
         client = self._client(interface)
-        context = self._make_context(timeout_seconds)
 
         def send() -> None:
-            client.prepare(server=server).cast(context, method.name, **arguments)
+            client.prepare(server=server).cast({}, method.name, **arguments)
 
         self._bound(send, name, method.name, timeout_seconds)
 
