@@ -1,6 +1,7 @@
 """Serve the WSGI application over HTTP or HTTPS: uvicorn and a2wsgi in a thread."""
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -27,6 +28,8 @@ HANDSHAKE_SECONDS = 10.0
 SHUTDOWN_SECONDS = 1.0
 
 _BACKLOG = 512
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
 
 
@@ -165,6 +168,22 @@ class _Loop(asyncio.SelectorEventLoop):
 
     Otherwise a client that never reads again would delay the end by half a minute.
     """
+
+    _exhausted_logged_at = float("-inf")
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Log an error; without a file descriptor for a connection, once a minute.
+
+        CPython 3.11 to 3.13 report that as often as connections may wait, each second.
+        """
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _EXHAUSTED and "socket" in context):
+            super().default_exception_handler(context)
+        elif self.time() - self._exhausted_logged_at >= _EXHAUSTED_LOG_SECONDS:
+            self._exhausted_logged_at = self.time()
+            LOG.error(
+                "No connection can be accepted: %s; retrying every second", error.strerror or error
+            )
 
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
         """Create a server as any event loop, but with limits of its own."""
