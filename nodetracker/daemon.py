@@ -103,11 +103,13 @@ class Daemon:
             signal.signal(number, _end_immediately)
         self._notifier.stopping()
         self._notifier.extend(self._service.graceful_shutdown_timeout + STOP_MARGIN_SECONDS)
+        fatal_code: int | None = None
         if self._fatal is not None:
             self._notifier.status(str(self._fatal))
+            fatal_code = report_fatal(self._fatal)  # first: the stop may take long, or fail as well
         has_ended = self._service.stop()
-        if self._fatal is not None:
-            return report_fatal(self._fatal)
+        if fatal_code is not None:
+            return fatal_code
         if not has_ended:
             LOG.error(
                 "Not all threads stopped within %g s; ending the process anyway",

@@ -60,10 +60,11 @@ class AuditSocketServer:
         if self._listener is None:
             LOG.warning("%s: %s; audits cannot be requested by it", self._path, problem)
             return
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=(self._listener,), name="audit-socket", daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread
 
     def stop(self, timeout_seconds: float) -> bool:
         """Accept no more requests; return whether a running audit ended in time."""

@@ -159,6 +159,20 @@ def test_an_agent_without_a_usable_directory_works_without_it(
         client.update_available_resource()
 
 
+def test_an_agent_without_a_thread_for_it_can_stop(
+    tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    server = AuditSocketServer(tmp_path / SOCKET_FILE, agent)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            server.start()
+    assert server.stop(5)
+
+
 def test_a_file_that_is_no_socket_of_an_agent_is_named(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(str(tmp_path / "other"))
