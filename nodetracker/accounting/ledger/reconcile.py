@@ -82,12 +82,11 @@ def reconcile_claims(
         uuid: _reconcile_claim(claim, present, listing, time) for uuid, claim in claims.items()
     }
     holders = _find_holders(reconciled.values())
+    expired = _find_expired(reconciled.values())
     warnings = []
-    for uuid in sorted(listed.keys() - holders.keys()):
-        late = _find_expired(reconciled.values(), uuid)
-        if late is None:
-            continue
-        others = [guest for guest in listed.values() if guest.uuid not in holders | {uuid: late}]
+    for uuid in sorted((listed.keys() & expired.keys()) - holders.keys()):
+        late = expired[uuid]
+        others = (g for g in listed.values() if g.uuid not in holders and g.uuid != uuid)
         if not _may_reopen(late, reconciled.values(), others, cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
         else:
@@ -196,14 +195,13 @@ def _by_age(claims: Iterable[Claim]) -> list[Claim]:
     return sorted(claims, key=lambda claim: (claim.created_at, claim.uuid))
 
 
-def _find_expired(claims: Iterable[Claim], workload_uuid: str) -> Claim | None:
-    """Return a workload's newest claim that expired."""
-    found = [
-        claim
+def _find_expired(claims: Iterable[Claim]) -> dict[str, Claim]:
+    """Return workload uuid -> its newest claim that expired."""
+    return {
+        claim.workload.uuid: claim
         for claim in _by_age(claims)
-        if claim.workload.uuid == workload_uuid and claim.reason == ReleaseReason.EXPIRED
-    ]
-    return found[-1] if found else None
+        if claim.reason == ReleaseReason.EXPIRED
+    }
 
 
 def _may_reopen(

@@ -50,6 +50,20 @@ def place(*cells):
     return NumaPlacement(cells)
 
 
+class CountedUuid(str):
+    """A uuid that counts how often it is looked up or compared."""
+
+    uses = 0
+
+    def __eq__(self, other):
+        CountedUuid.uses += 1
+        return super().__eq__(other)
+
+    def __hash__(self):
+        CountedUuid.uses += 1
+        return super().__hash__()
+
+
 class TestStates:
     @pytest.mark.parametrize(
         ("guests", "unreadable", "started_at", "state"),
@@ -99,6 +113,22 @@ class TestLateGuests:
         assert (state_of(found) == ("confirmed", "")) == (kinds == [])
         assert found.guests[guest.uuid].claim_uuid == (None if kinds else "claim-1")
         return not kinds
+
+    @pytest.mark.parametrize("is_late", [True, False], ids=["late", "unclaimed"])
+    def test_the_effort_for_many_guests_is_linear(self, is_late):
+        def count(number):
+            guests = [make_guest(n, uuid=CountedUuid(n)) for n in range(2 * number)]
+            claims = [
+                make_claim(
+                    f"claim-{n}", workload=Workload(CountedUuid(n if is_late else -n)), **EXPIRED
+                )
+                for n in range(number)
+            ]
+            CountedUuid.uses = 0
+            reconcile(*claims, guests=guests)
+            return CountedUuid.uses
+
+        assert count(80) <= 2.5 * count(40)
 
     def test_the_newest_expired_claim_is_reopened(self):
         older = make_claim("claim-0", created_at=later(-1), **EXPIRED)
