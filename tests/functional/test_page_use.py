@@ -127,6 +127,21 @@ def test_buttons_of_a_node_keep_their_words_on_a_phone(browser):
         assert button.bounding_box()["height"] < 40
 
 
+def test_a_node_that_does_not_exist_has_a_page(browser):
+    with serve_page(MemoryStore()) as url, open_tab(browser, f"{url}#/nodes/gone") as tab:
+        tab.page.get_by_text("no such node: gone").wait_for()
+        assert tab.page.get_by_role("heading", level=1).all_text_contents() == ["Node"]
+        tab.check(THEMES[:1])
+
+
+@pytest.mark.parametrize("query", ["", "?host=h1", "?nodename=n1"])
+def test_an_address_without_both_names_is_that_of_no_node(browser, query):
+    store = MemoryStore()
+    build(store)
+    with serve_page(store) as url, open_tab(browser, f"{url}#/node{query}") as tab:
+        tab.page.get_by_text("No such node.").wait_for()
+
+
 @pytest.mark.parametrize("name", ["constructor", "toString"])
 def test_no_view_has_the_name_of_what_all_objects_have(browser, name):
     with (

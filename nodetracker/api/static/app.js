@@ -27,10 +27,10 @@ const LOGIN_FIELDS = [
   { title: "Password", name: "password", type: "password", autocomplete: "current-password", required: true },
 ];
 
-// Return the name and the view of a path, and the heading, which a node's view has itself.
+// Return the name and the view of a path, and the heading. A node that is shown has its own.
 function findView(path) {
   if (Object.hasOwn(VIEWS, path)) return VIEWS[path];
-  return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage, ""] : ["Not found", NotFound];
+  return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage] : ["Not found", NotFound];
 }
 
 const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`;
@@ -124,7 +124,7 @@ function App() {
     </header>
     ${outage && banner(outage)}
     <main id="main" tabindex="-1" ref=${main} class=${outage && "old"}>${isLoggedOut ? html`<${Login} />` : html`
-      ${title && html`<h1 class=${path === "/" && "hidden-text"}>${title}</h1>`}
+      <h1 class=${path === "/" && "hidden-text"}>${title}</h1>
       <${View} key=${path} view=${view} uuid=${path.split("/")[2]} />`}
     </main>
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;

@@ -126,7 +126,8 @@ function NodeOf({ uuid }) {
 }
 
 function NamedNode() {
-  return answer(useList("nodes", useLocation().query, 0), ({ nodes: [node] }) => (node ? html`<${NodeOf} uuid=${node.uuid} />` : quiet("No such node.")));
+  const { host = "", nodename = "" } = useLocation().query;
+  return answer(useList("nodes", { host, nodename }, 0), ({ nodes: [node] }) => (node ? html`<${NodeOf} uuid=${node.uuid} />` : quiet("No such node.")));
 }
 
 // Render the node of a uuid, or the one whose host and nodename are in the address.

@@ -35,7 +35,7 @@ export function wordsOf({ state, status, maintenance, freshness }) {
 export const states = (row) => wordsOf(row).map((word) => [mark(word), " "]);
 
 // An error of the API with all its reasons.
-export const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
+const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
   <p>${join([title, detail], ": ")}</p>${reasons.length > 0 && list(reasons)}
 </div>`;
 
