@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
-from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary
+from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary, keep_below
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory, Resources
 from nodetracker.errors import (
@@ -78,11 +78,17 @@ class PlacementClient:
     def list_providers(
         self, uuid: str | None = None, name: str | None = None, tree: str | None = None
     ) -> list[ProviderSummary]:
-        """Return providers: all, or those with a uuid, a name or in the tree of a uuid."""
+        """Return providers: all, those with a uuid or a name, or one with those below it.
+
+        Args:
+            tree: uuid of the latter. Placement itself returns the whole tree, with what is
+                above that provider and beside it.
+        """
         filters = {"uuid": uuid, "name": name, "in_tree": tree}
         query = urlencode({key: value for key, value in filters.items() if value is not None})
         answer = self._read(f"/resource_providers{'?' if query else ''}{query}")
-        return [read_summary(entry) for entry in answer.list("resource_providers")]
+        found = [read_summary(entry) for entry in answer.list("resource_providers")]
+        return found if tree is None else keep_below(found, tree)
 
     def create_provider(self, uuid: str, name: str, parent_uuid: str | None = None) -> int:
         """Create a provider; return its generation.

@@ -57,6 +57,10 @@ def test_every_request_is_understood_and_every_refusal_recognized(make_client, p
     client.rename_provider(node, f"renamed-{node}")
     [summary] = client.list_providers(tree=node)
     assert (summary.name, summary.generation) == (f"renamed-{node}", 0)
+    assert client.create_provider(other, f"card-{node}", node) == 0
+    assert {found.uuid for found in client.list_providers(tree=node)} == {node, other}
+    assert [found.uuid for found in client.list_providers(tree=other)] == [other]
+    client.delete_provider(other)
     client.create_trait("CUSTOM_OF_TEST")
     assert client.list_traits(["CUSTOM_OF_TEST", "HW_NONE"]) == {"CUSTOM_OF_TEST"}
     assert client.set_traits(node, 0, ["CUSTOM_OF_TEST"]) == 1

@@ -171,6 +171,20 @@ def test_a_provider_of_novas_is_left_alone(cloud) -> None:
     assert cloud.manage("adopt", "host-1", "--force", "--dry-run")[0]["uuid"] == other
 
 
+def test_a_child_of_another_provider_is_left_alone_and_its_tree_too(cloud) -> None:
+    root, child = str(uuid.uuid4()), str(uuid.uuid4())
+    for body in (
+        {"uuid": root, "name": f"root of {cloud.name}"},
+        {"uuid": child, "name": cloud.name, "parent_provider_uuid": root},
+    ):
+        assert cloud.placement.request("POST", "/resource_providers", body)[0] in (200, 201)
+    before = [cloud.read(root), cloud.read(child)]
+    (only,) = cloud.manage("heal", code=1)
+    assert only["result"] == f"kept: it is a child of provider {root}"
+    assert f"is a child of provider {root}" in cloud.manage("adopt", "host-1", code=1)
+    assert [cloud.read(root), cloud.read(child)] == before
+
+
 def test_the_uuid_of_a_driver_is_not_given_up(cloud) -> None:
     cloud.name = f"n-{uuid.uuid4()}"
     cloud.write(cloud.name, uuid=str(uuid.uuid4()))

@@ -1,6 +1,6 @@
 """Value types for what placement has of a node, as it was read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodetracker.accounting.placement.tree import OWN_TYPES, Inventory, Resources
@@ -20,6 +20,21 @@ class ProviderSummary:
     generation: int
     root_uuid: str
     parent_uuid: str | None = None
+
+
+def keep_below(summaries: Sequence[ProviderSummary], uuid: str) -> list[ProviderSummary]:
+    """Return a provider and those below it, of any depth, from the providers of a tree.
+
+    >>> root, node, card = (ProviderSummary(name, name, 0, "a", parent)
+    ...                     for name, parent in (("a", None), ("b", "a"), ("c", "b")))
+    >>> [found.uuid for found in keep_below([root, node, card], "b")]
+    ['b', 'c']
+    """
+    kept, size = {uuid}, 0
+    while size < len(kept):
+        size = len(kept)
+        kept |= {summary.uuid for summary in summaries if summary.parent_uuid in kept}
+    return [summary for summary in summaries if summary.uuid in kept]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from nodetracker.accounting.placement.comparison import (
     compare,
     list_unexplained,
 )
+from nodetracker.accounting.placement.placed import ProviderSummary
 from nodetracker.accounting.placement.rendering import (
     draw_consumer,
     draw_provider,
@@ -132,7 +133,7 @@ class HealPlacement(PlacementCommand, ListCommand):
         """Delete an empty provider that has the node's name, and report the node."""
         rival = self.find_rival(record)
         if rival is not None:
-            obstacle = self._delete_rival(rival.uuid, is_dry)
+            obstacle = self._delete_rival(rival, is_dry)
             result = "would be deleted" if is_dry else "deleted"
             if obstacle is not None:
                 yield rival.uuid, f"name {record.nodename}", self._fail(f"kept: {obstacle}")
@@ -140,14 +141,16 @@ class HealPlacement(PlacementCommand, ListCommand):
             yield rival.uuid, f"name {record.nodename}", result
         yield from self._heal_node(record, is_dry)
 
-    def _delete_rival(self, uuid: str, is_dry: bool) -> str | None:
+    def _delete_rival(self, rival: ProviderSummary, is_dry: bool) -> str | None:
         """Delete a provider unless somebody needs it; return why it is kept."""
-        placed = self.read(uuid)
+        if rival.parent_uuid is not None:
+            return f"it is a child of provider {rival.parent_uuid}"
+        placed = self.read(rival.uuid)
         if any(NOVA_TRAIT in provider.traits for provider in placed.providers.values()):
             return f"it has the trait {NOVA_TRAIT}"
         if placed.consumers:
             return f"it has allocations of {count_noun(len(placed.consumers), 'consumer')}"
-        return None if is_dry else self.remover.remove(uuid)
+        return None if is_dry else self.remover.remove(rival.uuid)
 
     def _heal_node(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
         """Report a node, and remove the consumers that its ledger does not know."""
@@ -216,6 +219,11 @@ class AdoptProvider(PlacementCommand, ListCommand):
         rival = self.find_rival(record)
         if rival is None:
             raise RefusedError(f"no other provider has the name of node {record.nodename}")
+        if rival.parent_uuid is not None:
+            raise RefusedError(
+                f"provider {rival.uuid} is a child of provider {rival.parent_uuid}: a node needs "
+                "a provider without a parent"
+            )
         self._check_uuid(record)
         if not parsed_args.force and NOVA_TRAIT in self.client.read_traits(rival.uuid)[1]:
             raise RefusedError(
