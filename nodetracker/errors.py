@@ -208,7 +208,7 @@ class PlacementUnavailableError(PlacementError):
 
 
 class PlacementTimeoutError(PlacementUnavailableError):
-    """Placement did not answer in time; a smaller request may be answered."""
+    """Placement did not answer in time, or not to this size; a smaller request may be answered."""
 
 
 class PlacementConflictError(PlacementError):

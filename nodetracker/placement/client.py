@@ -33,9 +33,9 @@ _CODES: Mapping[str, type[PlacementError]] = {
     "placement.resource_provider.inuse": PlacementInUseError,
     "placement.resource_provider.cannot_delete_parent": PlacementInUseError,
 }
-_RETRIED = frozenset({401, 403, 406, 408, 429})
-_LATE = frozenset({408, 504})
-"""Of proxies whose server did not answer in time."""
+_RETRIED = frozenset({401, 403, 406, 408, 413, 429})
+_SMALLER = frozenset({408, 413, 504})
+"""Of proxies whose server did not answer in time, or that take no request of this size."""
 _MOST_REASON = 500
 _PROVIDER = "/resource_providers/"
 
@@ -237,9 +237,10 @@ class PlacementClient:
 def _parse(request: str, answer: Answer, may_be_missing: bool) -> Reader:
     """Return an answer's document, or raise the error that it reports.
 
+    What is refused without a reason is not refused by placement.
+
     Args:
-        may_be_missing: a 404 means a provider; otherwise, or without a document,
-            it means that the endpoint is not placement's.
+        may_be_missing: a 404 means a provider; otherwise it means the path of the endpoint.
     """
     if answer.status < 300:
         return Reader(request, _load(request, answer.body) if answer.body else {})
@@ -248,15 +249,16 @@ def _parse(request: str, answer: Answer, may_be_missing: bool) -> Reader:
         text = f"answered {answer.status}{': ' if reason else ''}{reason}"
         if answer.status == 406:
             text = f"does not support microversion {MICROVERSION}"
-        kind = PlacementTimeoutError if answer.status in _LATE else PlacementUnavailableError
+        kind = PlacementTimeoutError if answer.status in _SMALLER else PlacementUnavailableError
         raise kind(request, text)
+    if not reason or (answer.status == 404 and not may_be_missing):
+        text = f"answered {answer.status}: not the endpoint of placement"
+        raise PlacementUnavailableError(request, text)
     if answer.status == 404:
-        if reason and may_be_missing:
-            raise PlacementNotFoundError(request, reason)
-        raise PlacementUnavailableError(request, "answered 404: not the endpoint of placement")
+        raise PlacementNotFoundError(request, reason)
     if answer.status == 409 and code in _CODES:
         raise _CODES[code](request, reason)
-    raise PlacementRefusedError(request, reason or f"answered {answer.status}")
+    raise PlacementRefusedError(request, reason)
 
 
 def _load(request: str, body: bytes) -> object:

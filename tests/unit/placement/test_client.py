@@ -64,6 +64,7 @@ def make_error(status, code, detail="It failed.\n\n because  so "):
         (503, "", PlacementUnavailableError),
         (504, "", PlacementTimeoutError),
         (408, "", PlacementTimeoutError),
+        (413, "", PlacementTimeoutError),
     ],
 )
 def test_the_status_and_the_code_decide_what_a_caller_does_next(status, code, expected) -> None:
@@ -130,6 +131,14 @@ def test_a_provider_does_not_exist_only_if_placement_reports_so() -> None:
     ):
         with pytest.raises(PlacementUnavailableError, match="answered 404: not the endpoint of"):
             call(PlacementClient(session))
+
+
+@pytest.mark.parametrize("status", [300, 302, 400, 405, 409])
+def test_a_refusal_without_a_reason_is_not_placements(status) -> None:
+    """As of a web server that gets HTTP on its TLS port, or of another service."""
+    client = PlacementClient(FakeSession(status, body=b"<html>Bad Request</html>"))
+    with pytest.raises(PlacementUnavailableError, match=f"answered {status}: not the endpoint"):
+        client.list_traits(["A"])
 
 
 def test_providers_are_listed_by_what_selects_them() -> None:
