@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.db.memory import MemoryStore
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, open_browser, open_tab
 from tests.functional.servers.process import require
@@ -132,6 +133,16 @@ def test_a_node_that_does_not_exist_has_a_page(browser):
         tab.page.get_by_text("no such node: gone").wait_for()
         assert tab.page.get_by_role("heading", level=1).all_text_contents() == ["Node"]
         tab.check(THEMES[:1])
+
+
+def test_a_service_that_is_forced_down_is_not_taken_for_dead(browser):
+    store = MemoryStore()
+    build(store)
+    service = next(found for found in store.list_services() if found.binary == COMPUTE_BINARY)
+    store.set_service(service.host, service.binary, ServiceChange(forced_down=True))
+    with serve_page(store) as url, open_tab(browser, f"{url}#/services") as tab:
+        row = tab.page.get_by_role("row").filter(has_text=service.host).filter(has_text="compute")
+        row.get_by_text("forced down", exact=True).wait_for()
 
 
 @pytest.mark.parametrize("query", ["", "?host=h1", "?nodename=n1"])

@@ -16,7 +16,6 @@ function summary(node, machine) {
   const disabler = reason.startsWith("AUTO: ") ? "its agent" : node.disabled_by ?? "an administrator";
   const lines = [
     ["Disabled", node.status === "disabled" && html`${node.disabled_at && ago(node.disabled_at)} by <bdi>${disabler}</bdi>: <bdi>${reason.replace("AUTO: ", "") || "no reason given"}</bdi>`],
-    ["Down", node.forced_down && "forced by an administrator"],
     ["Read", html`${ago(node.read_at)}, heartbeat ${ago(node.last_seen_up)}`],
     ["Uptime", node.booted_at && `${ageOf(node.booted_at)}, since ${time(node.booted_at)}`],
     ...machine.map(({ label, text }) => [label, text]),

@@ -25,10 +25,10 @@ export const legend = (signs) => list(signs, "legend");
 export const mark = (word, level = word) => html`<span class=${`mark is-${level.replaceAll(" ", "-")}`}>${word}</span>`;
 
 // Return what is to be said of a node: its state, and what is not as usual.
-export function wordsOf({ state, status, maintenance, freshness }) {
+export function wordsOf({ state, status, maintenance, freshness, forced_down: isForced }) {
   const isStale = freshness && freshness !== "fresh" && state === "up";
   const read = freshness === "never" ? "never read" : isStale && freshness;
-  return [state, status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
+  return [state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
 }
 
 // The state of a node or service; lines may break between its words.
