@@ -21,7 +21,7 @@ DOCUMENT: Schema = {
                 "schema_version": {
                     "description": "a version 1.x as text, such as '1.0'",
                     "type": "string",
-                    "pattern": r"^1\.(0|[1-9][0-9]*)(?![\s\S])",
+                    "pattern": r"^1\.(0|[1-9][0-9]*)$",
                 }
             },
         },
