@@ -68,7 +68,10 @@ class PlacementClient:
     def read_version(self) -> tuple[int, int]:
         """Return the highest microversion of the service."""
         answer = self._read("/")
-        text = answer.list("versions")[0].text("max_version")
+        versions = answer.list("versions")
+        if not versions:
+            raise answer.invalid("versions is empty")
+        text = versions[0].text("max_version")
         try:
             major, minor = map(int, text.split("."))
         except ValueError:

@@ -141,6 +141,20 @@ def test_a_refusal_without_a_reason_is_not_placements(status) -> None:
         client.list_traits(["A"])
 
 
+@pytest.mark.parametrize(
+    ("versions", "problem"),
+    [
+        ([], "versions is empty"),
+        ([{"id": "v2.1"}], r"versions\[0\].max_version is null: expected a string"),
+        ([{"max_version": "latest"}], "max_version 'latest' is not a version"),
+    ],
+)
+def test_the_root_of_another_service_is_not_a_version(versions, problem) -> None:
+    client = PlacementClient(FakeSession(document={"versions": versions}))
+    with pytest.raises(PlacementUnavailableError, match=f"invalid answer: {problem}"):
+        client.read_version()
+
+
 def test_providers_are_listed_by_what_selects_them() -> None:
     entry = {
         "uuid": NODE,
