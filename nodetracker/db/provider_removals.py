@@ -104,11 +104,10 @@ def take_removals(connection: sa.Connection, query: RemovalQuery) -> list[Provid
         return []
     uuids = {row["provider_uuid"] for row in found.values()}
     alive = set(connection.scalars(sa.select(_nodes.uuid).where(_nodes.uuid.in_(uuids))))
-    if alive:
-        connection.execute(
-            sa.delete(tables.provider_removals).where(_removals.provider_uuid.in_(alive))
-        )
     taken = {row_id: row for row_id, row in found.items() if row["provider_uuid"] not in alive}
+    if alive:
+        obsolete = found.keys() - taken.keys()
+        connection.execute(sa.delete(tables.provider_removals).where(_removals.id.in_(obsolete)))
     if not taken:
         return []
     until = next(iter(taken.values()))["now"] + timedelta(seconds=query.lease_seconds)

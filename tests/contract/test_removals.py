@@ -145,6 +145,16 @@ def test_a_node_that_exists_again_keeps_its_provider(store: Store) -> None:
     assert names(store.list_provider_removals()) == ["n2"]
 
 
+def test_a_removal_that_another_process_attempts_is_left_to_it(store: Store) -> None:
+    agent = delete_nodes(store, "n1")
+    (taken,) = store.take_provider_removals(ALL)
+    store.apply_changes(agent, [create(agent, "n1")], 60)
+    store.delete_node("alpha", "n1")
+    store.apply_changes(agent, [create(agent, "n1")], 60)
+    assert store.take_provider_removals(ALL) == []
+    assert store.list_provider_removals() == [taken]
+
+
 def test_a_renamed_host_keeps_its_removals(store: Store) -> None:
     delete_nodes(store, "n1")
     (service,) = store.list_services("alpha")
