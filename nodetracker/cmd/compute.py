@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
+from nodetracker.accounting.reports.values import count_noun
 from nodetracker.bootstrap.agent import Agent, build_agent
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
@@ -86,7 +87,7 @@ def render_lines(report: AuditReport) -> list[str]:
             f"{name}: vcpus {values.vcpus_used}/{values.vcpus}, "
             f"memory {values.memory_mb_used}/{values.memory_mb} MiB, "
             f"disk {values.local_gb_used}/{values.local_gb} GiB, "
-            f"{len(record.guests)} guests: {outcome}"
+            f"{count_noun(len(record.guests), 'guest')}: {outcome}"
         )
     unwritten = report.errors.keys() - report.nodes.keys()
     lines += [f"{name}: no row: {report.errors[name]}" for name in sorted(unwritten)]

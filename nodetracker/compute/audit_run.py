@@ -52,13 +52,13 @@ class AuditRun:
         self.warnings.extend(view.warnings)
         self.has_driver_uuids |= view.uuid is not None
         self.unread[view.nodename] = view.unread
-        errors = {
-            f"{name}: {entry.error}"
-            for name, entry in view.values.facts.items()
-            if entry.state is not FactState.FRESH
-        }
-        if errors:
-            self.errors.setdefault(view.nodename, "; ".join(sorted(errors)))
+        names_by_error: dict[str, list[str]] = {}
+        for name, entry in sorted(view.values.facts.items()):
+            if entry.state is not FactState.FRESH:
+                names_by_error.setdefault(f"{entry.source}: {entry.error}", []).append(name)
+        if names_by_error:
+            errors = (f"{', '.join(names)}: {error}" for error, names in names_by_error.items())
+            self.errors.setdefault(view.nodename, "; ".join(errors))
 
     def note_unlisted(self) -> None:
         """Add that the list of nodes could not be read either."""

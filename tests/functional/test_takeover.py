@@ -275,7 +275,7 @@ def test_a_renamed_host_is_moved_by_one_command(fleet: Fleet) -> None:
     command = "nodetracker-manage host rename host-1 host-9"
     assert f"'{command}'" in last
     done = fleet.first.manage(*command.split()[1:])
-    assert (done.returncode, done.stdout) == (0, "host host-1 renamed to host-9, with 1 nodes\n")
+    assert (done.returncode, done.stdout) == (0, "host host-1 renamed to host-9, with 1 node\n")
     with fleet.first.start() as agent:
         agent.wait_for("is ready")
         after = fleet.first.ask("node", "show", "host-9")

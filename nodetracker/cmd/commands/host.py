@@ -13,6 +13,7 @@ from nodetracker.accounting.reports.summary import (
     as_row,
     status_of,
 )
+from nodetracker.accounting.reports.values import count_noun
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import (
     ListCommand,
@@ -156,7 +157,7 @@ class RenameHost(StoreCommand, Command):
         except ConflictError as error:
             raise RefusedError(f"{error}; its agent is running: stop it first") from None
         delete_queues(self.app, old, COMPUTE_BINARY)
-        self.app.stdout.write(f"host {old} renamed to {new}, with {moved} nodes\n")
+        self.app.stdout.write(f"host {old} renamed to {new}, with {count_noun(moved, 'node')}\n")
 
     def _refuse_while_alive(self, service: ServiceRecord) -> None:
         """Refuse if the host's agent sent a heartbeat recently and sends another one."""
