@@ -49,8 +49,9 @@ class PluginGroup(Generic[T]):
             raise ConfigError(f"{self.option}: unknown {self.noun} {name!r}; known: {known}")
         try:
             plugin = found[0].load()
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"{self.option}: {name!r} cannot be loaded: {error}") from error
+        except Exception as error:  # whatever a package of others raises when it is imported
+            problem = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.option}: {name!r} cannot be loaded: {problem}") from error
         if not isinstance(plugin, self.kind):
             raise ConfigError(f"{self.option}: {found[0].value} is not a {self.kind.__name__}")
         return plugin

@@ -67,10 +67,9 @@ def _list_own() -> list[tuple[str, Sequence[cfg.Opt]]]:
 
 def _list_drivers() -> list[tuple[str, Sequence[cfg.Opt]]]:
     # Imported when needed, as it reads the metadata of all installed packages.
-    from nodetracker.virt.loader import list_driver_names, load_plugin
+    from nodetracker.virt.loader import list_plugins
 
-    plugins = map(load_plugin, list_driver_names())
-    return [(plugin.group, plugin.options) for plugin in plugins if plugin.options]
+    return [(plugin.group, plugin.options) for plugin in list_plugins() if plugin.options]
 
 
 def set_library_defaults() -> None:
