@@ -1,6 +1,7 @@
 """The page in a browser as operators use it: figures that are right, and what clicks lead to."""
 
 from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -143,6 +144,15 @@ def test_a_service_that_is_forced_down_is_not_taken_for_dead(browser):
     with serve_page(store) as url, open_tab(browser, f"{url}#/services") as tab:
         row = tab.page.get_by_role("row").filter(has_text=service.host).filter(has_text="compute")
         row.get_by_text("forced down", exact=True).wait_for()
+
+
+def test_a_part_of_a_cpu_is_looked_for_as_a_whole_one(browser):
+    store = MemoryStore()
+    build(store)
+    with serve_page(store) as url, open_tab(browser, "about:blank") as tab:
+        with tab.page.expect_request("**/v1/candidates?*") as request:
+            tab.page.goto(f"{url}#/fit?cpus=0.4")
+        assert parse_qs(urlsplit(request.value.url).query)["resources"] == ["VCPU:1"]
 
 
 @pytest.mark.parametrize("query", ["", "?host=h1", "?nodename=n1"])

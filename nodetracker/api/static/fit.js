@@ -39,7 +39,7 @@ function Candidates({ wanted, traits }) {
 
 export function Fit() {
   const { query } = useLocation();
-  const amounts = FIELDS.map(([name, , resource, factor]) => [resource, Math.round(Number(query[name] ?? 0) * factor)]);
+  const amounts = FIELDS.map(([name, , resource, factor]) => [resource, Math.ceil(Number(query[name] ?? 0) * factor)]);
   const wanted = amounts.filter(([, value]) => value > 0);
   const traits = (query.traits ?? "").split(/[\s,]+/).filter(Boolean).join();
   return html`<${QueryForm} submit="Find nodes">
