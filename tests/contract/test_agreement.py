@@ -1,7 +1,8 @@
 """Over random fleets the overview, its metrics, the statistics and the rows have the same amounts."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodetracker.ports import Store
 from tests.contract.random_fleet import RandomFleet
+from tests.contract.stores import BACKENDS, make_stores
 from tests.unit.api.conftest import Api, make_backend
 
 PARTS = ("capacity", "reserved", "claimed", "unclaimed", "limit")
@@ -42,9 +44,16 @@ class Fleet:
         }
 
 
-@pytest.fixture(params=range(2))
-def fleet(store: Store, request: pytest.FixtureRequest) -> Fleet:
-    return Fleet(store, request.param)
+@pytest.fixture(
+    scope="module", params=itertools.product(BACKENDS, range(2)), ids="{0[0]}-{0[1]}".format
+)
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """A fleet that no test changes, on each store."""
+    backend, seed = request.param
+    for maker in make_stores(backend, request, tmp_path_factory.mktemp("fleet")):
+        yield Fleet(maker.open(), seed)
 
 
 def used(amounts: Amounts, resource: str) -> float:
