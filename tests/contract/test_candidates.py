@@ -254,19 +254,19 @@ def test_a_node_without_a_service_is_left_out_and_ends_no_page(store: Store) -> 
     assert found == ["h0", "h1", "h2"]
 
 
-class TestFleet:
+@pytest.fixture(params=BACKENDS, scope="class")
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
     """Twelve nodes; h00, h04 and h08 are empty, the others have up to three claims of `CLAIM`."""
+    for stores in make_stores(request.param, request, tmp_path_factory.mktemp("fleet")):
+        store = stores.open()
+        for number in range(12):
+            make_node(store, f"h{number:02}", sum([CHARGE] * (number % 4), NOTHING))
+        yield store
 
-    @pytest.fixture(params=BACKENDS, scope="class")
-    def fleet(
-        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-    ) -> Iterator[Store]:
-        for stores in make_stores(request.param, request, tmp_path_factory.mktemp("fleet")):
-            store = stores.open()
-            for number in range(12):
-                make_node(store, f"h{number:02}", sum([CHARGE] * (number % 4), NOTHING))
-            yield store
 
+class TestFleet:
     def test_pages_follow_each_other(self, fleet: Store) -> None:
         request = ask(**CLAIM)
         for policy in (POLICY, NAMED):
