@@ -24,15 +24,15 @@ settings.register_profile(
 settings.load_profile("tests")
 
 LONGEST = (
-    "test_host_operations", "test_conductor", "test_claim_storms", "test_programs", "test_rpc",
-    "test_store", "test_docker", "test_libvirt", "test_takeover", "test_placement_commands",
-    "test_moves", "test_agent_outages", "test_page", "test_page_node", "test_api_storms",
-    "test_candidates", "test_isolation", "test_ledger", "test_candidate_properties",
-    "test_endurance", "test_fleet_reader", "test_agreement", "test_lists", "test_several_drivers",
-    "test_frozen_clients", "test_api", "test_api_outages", "test_notifications",
-    "test_database_outages", "test_budgets", "test_install", "test_daemon",
-    "test_placement_faults", "test_placement_walk", "test_status", "test_statements",
-    "test_api_statements", "test_local_faults", "test_placing", "test_exclusions",
+    "test_conductor", "test_host_operations", "test_docker", "test_libvirt", "test_page",
+    "test_rpc", "test_database_outages", "test_programs", "test_takeover", "test_page_node",
+    "test_claim_storms", "test_agent_outages", "test_moves", "test_api_outages", "test_daemon",
+    "test_local_faults", "test_store", "test_isolation", "test_budgets", "test_several_drivers",
+    "test_notifications", "test_placement_commands", "test_statements", "test_frozen_clients",
+    "test_status", "test_api", "test_endurance", "test_lstopo", "test_metrics", "test_ledger",
+    "test_fleet_reader", "test_candidates", "test_api_storms", "test_lists", "test_placement_kills",
+    "test_placement_faults", "test_api_statements", "test_agreement", "test_exclusions",
+    "test_placement_walk", "test_install", "test_placing",
 )  # fmt: skip
 """Modules that take longest, the longest first."""
 
