@@ -34,7 +34,7 @@ from tests.programs import Programs, Running, wait_until
 NO_DATABASE = "mysql+pymysql://nobody@127.0.0.1:1/none"
 NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
 MAX_RSS_MIB = 50
-AGENTS = 20
+AGENTS = 8
 CLAIMERS = 4
 
 
