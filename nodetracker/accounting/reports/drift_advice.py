@@ -45,10 +45,7 @@ def _explain_workload(uuid: str, causes: Causes, claims: Sequence[Claim]) -> str
     """Return why a workload is charged more than its guest has."""
     first = causes[0][1]
     label = f"{first.name} ({uuid})" if first.name else uuid
-    more = ", ".join(
-        f"{render_amount(cause.difference)} {_UNITS.get(resource, resource)}"
-        for resource, cause in causes
-    )
+    more = ", ".join(_render_amount(resource, cause.difference) for resource, cause in causes)
     is_listed = first.hypervisor is not None
     if not claims:
         return f"{label} counts {more} more than its hypervisor lists; the next audit corrects that"
@@ -75,10 +72,17 @@ def _explain_row(record: NodeRecord, resource: str, difference: float) -> str:
     """Return that claims and guests do not explain the row."""
     word = "more" if difference > 0 else "less"
     return (
-        f"The row counts {render_amount(abs(difference))} {_UNITS.get(resource, resource)} {word} "
+        f"The row counts {_render_amount(resource, abs(difference))} {word} "
         "than claims and guests do. The next audit corrects that; to do it now: "
         f"node audit {record.host} {record.nodename}"
     )
+
+
+def _render_amount(resource: str, amount: float) -> str:
+    unit = _UNITS.get(resource, resource)
+    if amount == 1 and resource in (VCPU, PCPU):
+        unit = unit.removesuffix("s")
+    return f"{render_amount(amount)} {unit}"
 
 
 def _explain_rounding(record: NodeRecord, lines: Mapping[str, DriftLine]) -> Iterable[str]:

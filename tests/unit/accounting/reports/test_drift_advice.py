@@ -29,11 +29,12 @@ def test_a_node_without_differences_needs_no_sentence():
     ("claims", "guests", "expected"),
     [
         ((HELD,), (), f"holds 2 CPUs, 1124 MiB of memory for a guest that is not listed yet.*claim abort {HELD.uuid}"),
+        ((replace(HELD, amounts=replace(HELD.amounts, vcpu_milli=1000)),), (), "holds 1 CPU, 1124 MiB"),
         ((CONFIRMED,), (MISSING,), "its guest is missing.*claim abort"),
         ((replace(CONFIRMED, amounts=replace(HELD.amounts, vcpu_milli=4000)),), (WEB,), "has claimed 2 CPUs more than its guest has"),
         ((HELD, replace(HELD, uuid="other")), (WEB,), "2 claims, .* more than its guest: it moves"),
     ],
-    ids=["held", "missing", "smaller", "moves"],
+    ids=["held", "one CPU", "missing", "smaller", "moves"],
 )  # fmt: skip
 def test_a_difference_is_explained_with_what_to_do(claims, guests, expected):
     (sentence,) = explain(claims, guests)
