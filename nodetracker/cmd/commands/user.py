@@ -50,7 +50,10 @@ class UserCommand(StoreCommand):
             edit_user_file(self.path, change)
         except (OSError, UnicodeError) as error:
             reason = render_file_error(error)
-            raise RefusedError(f"{self.path} cannot be changed: {reason}") from error
+            raise RefusedError(
+                f"{self.path} cannot be changed: {reason} "
+                "([api] http_basic_auth_user_file names it)"
+            ) from error
 
     def parse(self, text: str) -> UserFile:
         """Parse the file, and print its problems."""

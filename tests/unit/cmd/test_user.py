@@ -125,6 +125,13 @@ def test_a_file_that_cannot_be_written_is_named(run, path):
         assert (done.code, str(path) in done.err) == (1, True)
 
 
+def test_the_option_of_a_file_without_a_directory_is_named(run, path):
+    path.parent.rmdir()
+    done = run("user", "set", "eve", stdin=b"x")
+    expected = f"{path} cannot be changed: No such file or directory ([api] http_basic_auth_user_file names it)\n"
+    assert (done.code, done.err) == (1, expected)
+
+
 def test_invalid_lines_are_reported(run, path):
     path.write_text("eve:plain-secret\n")
     done = run("user", "list")
