@@ -2,16 +2,21 @@
 
 This is ASGI in front of a2wsgi, which otherwise gives a slow body, or a client that
 does not read its answer, one of its few threads (seen with 1.10: six stopped four).
+
+A request whose client has gone before a thread has started it is not carried out: the client
+may have been answered elsewhere that the same request is refused.
 """
 
 import asyncio
 import contextlib
 import logging
+import threading
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
 
@@ -22,6 +27,13 @@ SEND_SECONDS = 60.0
 
 _MAX_DISCARDED = 64 * 1024 * 1024
 """Bytes that are read on after too many, as clients read no answer while they send."""
+
+_GONE = "nodetracker.gone"
+"""Key of a request's scope: the `threading.Event` that is set once its client has gone."""
+
+_LOOKS = 3
+"""Rounds of the event loop in which it notices that a client closed its connection
+while this process was stopped: after the request, it reads the end, then reports it."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -67,9 +79,17 @@ class BodyReader:
             return message
 
         sender = _PatientSender(send, self.send_seconds)
-        # An answer that is cut off: the server closes the connection, as it has no end.
-        with contextlib.suppress(ConnectionAbortedError):
-            await self.application({**scope, "headers": headers}, receive_whole, sender)
+        gone = threading.Event()
+        watcher = asyncio.create_task(_watch(receive, gone))
+        try:
+            for _ in range(_LOOKS):
+                await asyncio.sleep(0)
+            # An answer that is cut off: the server closes the connection, as it has no end.
+            with contextlib.suppress(ConnectionAbortedError):
+                whole = {**scope, "headers": headers, _GONE: gone}
+                await self.application(whole, receive_whole, sender)
+        finally:
+            watcher.cancel()
 
     async def _read(self, scope: Any, receive: Receive) -> bytes | Problem:
         """Return the body, or why it is refused.
@@ -101,6 +121,30 @@ class BodyReader:
                     f"The body did not arrive within {self.body_seconds:g} s.",
                 )
         return explain(too_large(self.max_bytes)) if count > self.max_bytes else b"".join(parts)
+
+
+async def _watch(receive: Receive, gone: threading.Event) -> None:
+    """Set an event once the client has gone, or the answer was sent."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+def skip_abandoned(application: WSGIApplication) -> WSGIApplication:
+    """Return an application that does nothing for a client that has gone."""
+
+    def start(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not environ["asgi.scope"][_GONE].is_set():
+            return application(environ, start_response)
+        LOG.info(
+            "%s %s was not carried out: its client has gone",
+            environ["REQUEST_METHOD"],
+            environ["PATH_INFO"],
+        )
+        start_response("503 Service Unavailable", [])  # nobody reads it
+        return []
+
+    return start
 
 
 def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bool:

@@ -14,7 +14,7 @@ import uvicorn
 from a2wsgi import WSGIMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nodetracker.api.body_reader import BodyReader
+from nodetracker.api.body_reader import BodyReader, skip_abandoned
 from nodetracker.errors import ConfigError, RefusedError
 from nodetracker.settings import ApiSettings
 
@@ -58,7 +58,7 @@ class Server:
         """
         settings = self._settings
         listener = bind(settings.listen, settings.port)
-        application: Any = self._application  # the library's own types are other ones
+        application: Any = skip_abandoned(self._application)  # the library has other types
         threads: Any = WSGIMiddleware(application, workers=settings.threads)
         config = uvicorn.Config(
             BodyReader(threads, settings.max_body_bytes),

@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import socket
+import threading
 
 import pytest
+import uvicorn
+from a2wsgi import WSGIMiddleware
 
-from nodetracker.api.body_reader import BodyReader
+from nodetracker.api.body_reader import BodyReader, skip_abandoned
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
 
@@ -103,3 +107,76 @@ def test_a_client_that_does_not_read_gets_no_more():
     exchange.send = send
     assert exchange.run(send_seconds=0.01) == 200
     assert len(sent) == 1
+
+
+def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_carried_out():
+    started, release, done = threading.Event(), threading.Event(), []
+
+    def application(environ, start_response):
+        started.set()
+        assert release.wait(60)
+        done.append(environ["PATH_INFO"])
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    async def send(message):
+        pass
+
+    async def request(path, leaves):
+        messages = [{"type": "http.request", "body": b""}, {"type": "http.disconnect"}]
+
+        async def receive():
+            if len(messages) == 1:
+                await leaves.wait()
+            return messages.pop(0)
+
+        scope = {"type": "http", "path": path, "method": "POST", "headers": []}
+        await reader(scope | {"http_version": "1.1", "query_string": b""}, receive, send)
+
+    async def run():
+        never, leaves = asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(request("/first", never))
+        await asyncio.to_thread(started.wait, 60)
+        abandoned = asyncio.create_task(request("/abandoned", leaves))
+        waiting = asyncio.create_task(request("/waiting", never))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        leaves.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        release.set()
+        await asyncio.gather(first, abandoned, waiting)
+
+    reader = BodyReader(WSGIMiddleware(skip_abandoned(application), workers=1), 10)
+    asyncio.run(run())
+    assert done == ["/first", "/waiting"]
+
+
+def test_a_request_that_was_abandoned_while_the_process_was_stopped_is_not_carried_out():
+    done = []
+
+    def application(environ, start_response):
+        done.append(environ["PATH_INFO"])
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    def send(path):
+        client = socket.create_connection(listener.getsockname())
+        client.sendall(f"POST {path} HTTP/1.0\r\nContent-Length: 0\r\n\r\n".encode())
+        return client
+
+    async def run():
+        reader = BodyReader(WSGIMiddleware(skip_abandoned(application), workers=1), 10)
+        server = uvicorn.Server(uvicorn.Config(reader, lifespan="off", log_config=None))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        send("/abandoned").close()  # as the loop does not run meanwhile
+        with send("/waiting") as client:
+            assert b"200 OK" in await asyncio.to_thread(client.recv, 1000)
+        server.should_exit = True
+        await serving
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asyncio.run(run())
+    assert done == ["/waiting"]
