@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import uuid as uuid_module
 from datetime import timedelta
 from fractions import Fraction
 from math import floor
@@ -255,11 +254,11 @@ class LedgerMachine(RuleBasedStateMachine):
             pass
         assert self.record() == before
 
-    @rule(number=numbers, drawn=resources())
-    def claim_and_abort(self, number, drawn):
+    @rule(number=numbers, drawn=resources(), name=st.uuids())
+    def claim_and_abort(self, number, drawn, name):
         before = self.record()
-        body = make_body(number, drawn, str(uuid_module.uuid4()))
-        if self.refuse_empty(body):
+        body = make_body(number, drawn, str(name))
+        if body["uuid"] in self.bodies or self.refuse_empty(body):
             return
         try:
             granted = self.create(body)
