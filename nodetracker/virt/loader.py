@@ -24,11 +24,14 @@ def list_plugins() -> list[DriverPlugin]:
     Such a driver does not affect an agent that does not use it.
     """
     found = []
+    problems: dict[str, ConfigError] = {}
     for name in list_driver_names():
         try:
             found.append(load_plugin(name))
         except ConfigError as error:
-            LOG.warning("Driver %s is left out: %s", name, error)
+            problems[name] = error
+    for name, problem in problems.items():
+        LOG.warning("Driver %s is left out: %s", name, problem)
     return found
 
 
