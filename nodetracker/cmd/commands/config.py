@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from cliff.command import Command
@@ -31,9 +32,14 @@ class ShowSample(StoreCommand, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Generate the sample."""
         list_messaging_options()  # sets nodetracker's own defaults
+        installed = {entry.name for entry in entry_points(group="oslo.config.opts")}
+        for name in SAMPLE_NAMESPACES:
+            if name not in installed:
+                self.app.stderr.write(f"{name} is not installed; its options are left out\n")
+        names = [name for name in SAMPLE_NAMESPACES if name in installed]
         conf = cfg.ConfigOpts()
         generator.register_cli_opts(conf)
-        conf([f"--namespace={name}" for name in SAMPLE_NAMESPACES], default_config_files=[])
+        conf([f"--namespace={name}" for name in names], default_config_files=[])
         generator.generate(conf, output_file=self.app.stdout)
 
 
