@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodetracker.api.call import Backend
-from nodetracker.db.connection import engine
+from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from tests.contract.stores import StoreMaker
@@ -78,7 +78,7 @@ def locked(path: Path) -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let stores that are opened from now on wait for no lock, not even as they connect."""
-    monkeypatch.setattr(engine, "LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr(sessions, "LOCK_WAIT_SECONDS", 0)
 
 
 @pytest.mark.usefixtures("impatient")
