@@ -153,7 +153,7 @@ class TestClock:
             agent.wait_for("is ready")
             before = show_node(programs)
             for seconds, side in ((3600, "ahead of"), (-3600, "behind"), (0, None)):
-                shift.write_text(str(seconds))
+                set_shift(shift, seconds)
                 wait_until(lambda seconds=seconds: abs(skew(programs) - seconds) < 2)  # type: ignore[misc]
                 wait_until(lambda: audits_go_on(programs))
                 (service,) = programs.ask("service", "list")
@@ -173,12 +173,22 @@ class TestClock:
             agent.wait_for("is ready")
             before = show_node(programs)
             for seconds in (3600, -3600, 0):
-                shift.write_text(str(seconds))
+                set_shift(shift, seconds)
                 count = report_count(programs)
                 wait_until(lambda count=count: report_count(programs) > count + 1)  # type: ignore[misc]
+                # The clock may have jumped in the midst of a heartbeat, which the next corrects.
+                wait_until(lambda: warnings_of(programs, "clock_skew") == [])
             assert show_node(programs) == before
             assert agent.stop() == 0
-            assert "WARNING" not in agent.output()
+            logged = [line for line in agent.output().splitlines() if "WARNING" in line]
+            assert [line for line in logged if "this host's clock" not in line] == []
+
+
+def set_shift(shift: Path, seconds: int) -> None:
+    """Set the clock from one moment to the next; a file that is written is empty at first."""
+    written = shift.with_suffix(".new")
+    written.write_text(str(seconds))
+    written.rename(shift)
 
 
 def skew(programs: Programs) -> float:

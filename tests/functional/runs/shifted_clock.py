@@ -10,9 +10,9 @@ from pathlib import Path
 
 from nodetracker import clock
 from nodetracker.cmd import compute
-from nodetracker.db.connection import engine
+from nodetracker.db.connection import sessions
 
-MODULES = (clock, engine)
+MODULES = (clock, sessions)
 
 
 def shift_clock(path: Path) -> None:
@@ -29,6 +29,7 @@ def shift_clock(path: Path) -> None:
 
     time.time = lambda: wall_clock() + read_shift()
     for module in MODULES:
+        assert module.datetime is library.datetime, module
         module.datetime = ShiftedDatetime
 
 
