@@ -128,7 +128,7 @@ def test_a_server_killed_in_mid_transaction_leaves_nothing(server: Any, store: S
 def test_a_cut_connection_in_the_pool_is_not_noticed(server: Any, store: SqlStore) -> None:
     agent = register(store)
     assert server.kill_connections() >= 1
-    store.report_state(agent, 10**9 + agent.epoch, AuditState())
+    store.report_state(agent, agent.epoch * 10**9, AuditState())
 
 
 def test_a_connection_cut_in_mid_transaction(server: Any, store: SqlStore) -> None:
@@ -148,12 +148,14 @@ def test_a_read_only_server_is_unavailable_until_it_is_not(server: Any, store: S
     agent = register(store)
     server.set_read_only(True)
     try:
-        said = assert_unavailable(lambda: store.report_state(agent, 2 * 10**9, AuditState()))
+        said = assert_unavailable(
+            lambda: store.report_state(agent, agent.epoch * 10**9, AuditState())
+        )
         assert "read-only" in said
         assert store.load_versions("alpha", COMPUTE_BINARY).epoch == agent.epoch
     finally:
         server.set_read_only(False)
-    store.report_state(agent, 2 * 10**9, AuditState())
+    store.report_state(agent, agent.epoch * 10**9, AuditState())
 
 
 def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +165,15 @@ def test_a_lock_is_not_waited_for_for_ever(server: Any, monkeypatch: pytest.Monk
     blocker = lock_service(store)
     try:
         started = time.monotonic()
-        said = assert_unavailable(lambda: store.report_state(agent, 3 * 10**9, AuditState()))
+        said = assert_unavailable(
+            lambda: store.report_state(agent, agent.epoch * 10**9, AuditState())
+        )
         assert "lock" in said.lower()
         assert 0.5 < time.monotonic() - started < 40
     finally:
         blocker.rollback()
         blocker.close()
-    store.report_state(agent, 3 * 10**9, AuditState())
+    store.report_state(agent, agent.epoch * 10**9, AuditState())
     store.close()
 
 
@@ -360,11 +364,11 @@ def test_a_server_that_hangs_under_an_open_connection_is_given_up(server: Any) -
     try:
         for _ in range(2):
             started = time.monotonic()
-            assert_unavailable(lambda: store.report_state(agent, 4 * 10**9, AuditState()))
+            assert_unavailable(lambda: store.report_state(agent, agent.epoch * 10**9, AuditState()))
             assert time.monotonic() - started < 40
     finally:
         server.process.thaw()
-    store.report_state(agent, 4 * 10**9, AuditState())
+    store.report_state(agent, agent.epoch * 10**9, AuditState())
     store.close()
 
 
