@@ -6,6 +6,7 @@ from datetime import datetime
 
 from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.takeover import Takeover
+from nodetracker.errors import IdentityError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation
 from nodetracker.ports import AgentKey, AgentStore
 
@@ -44,6 +45,7 @@ class Heartbeat:
         self._monotonic = monotonic
         self._clock = clock
         self._lock = threading.Lock()
+        self._refusal: IdentityError | None = None
         self._tried_count = 0
         self._reported_at: float | None = None
         self.agent: AgentKey | None = None
@@ -88,8 +90,17 @@ class Heartbeat:
                 self._report_state(self.agent, is_last=True)
 
     def _take_host(self) -> AgentKey:
-        """Take the host and write a heartbeat, which an agent that watches the row needs to see."""
-        service = self._takeover.take_host()
+        """Take the host and write a heartbeat, which an agent that watches the row needs to see.
+
+        A refusal ends the agent: other threads, which run until it stops, do not try again.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            service = self._takeover.take_host()
+        except IdentityError as error:
+            self._refusal = error
+            raise
         self.report_count = self._tried_count = service.report_count
         self._audits.carry_on(service)
         self.agent = AgentKey(

@@ -343,6 +343,16 @@ def test_a_second_agent_that_is_alive_is_refused_and_leaves_a_warning(managed):
     assert managed.store.list_warnings(HOST)[0].resolved_at is None
 
 
+def test_a_refused_agent_does_not_try_again_until_it_has_stopped(managed, caplog):
+    caplog.set_level("INFO")
+    managed.manager.pre_start_hook()
+    second = managed.make_manager(agent_id="another", waited=managed.manager.report_state)
+    for take in (second.pre_start_hook, second.report_state, second.inventory_host):
+        with pytest.raises(DuplicateAgentError):
+            take()
+    assert caplog.text.count("watching its heartbeats") == 1
+
+
 def test_the_status_has_the_results_of_the_last_audit(managed):
     before = managed.manager.status()
     assert (before.has_started, before.epoch, before.audit.age_seconds) == (False, None, None)
