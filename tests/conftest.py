@@ -51,6 +51,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+@pytest.fixture(autouse=True)
+def _root_logger() -> Iterator[None]:
+    """Undo what a program that a test runs in this process changes of the root logger."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
+    root.setLevel(level)
+
+
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
     """A MariaDB server that no test stops."""

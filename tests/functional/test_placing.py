@@ -165,9 +165,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     )
     programs.make_schema()
     store = open_store(DatabaseSettings(programs.connection))
-    level = logging.getLogger().level
     yield Fleet(programs, store)
-    logging.getLogger().setLevel(level)
     store.close()
 
 

@@ -12,7 +12,11 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 @pytest.fixture(autouse=True)
 def _only_our_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Leave out what libraries say, whose threads may outlive the test that made them."""
+    """Leave out what libraries say, whose threads may outlive the test that made them.
+
+    Levels are those of a new process: an earlier test may have run a program in this one.
+    """
+    caplog.set_level(logging.WARNING)
     caplog.handler.addFilter(_is_ours)
     yield
     caplog.handler.removeFilter(_is_ours)

@@ -1,8 +1,6 @@
-import logging
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import cliff.command
 import pytest
@@ -10,17 +8,6 @@ import pytest
 from nodetracker.cmd import manage
 
 COMMANDS = sorted(manage.COMMANDS)
-
-
-@pytest.fixture(autouse=True)
-def _root_logger() -> Iterator[None]:
-    """Remove the handler that the program adds to the root logger, on this test's stderr."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    yield
-    for handler in set(root.handlers) - set(before):
-        root.removeHandler(handler)
-    root.setLevel(level)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

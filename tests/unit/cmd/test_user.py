@@ -2,10 +2,8 @@
 
 import io
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -14,17 +12,6 @@ from nodetracker.api.auth import passwords
 from nodetracker.api.auth.passwords import is_password
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import user
-
-
-@pytest.fixture(autouse=True)
-def _root_logger() -> Iterator[None]:
-    """Remove the handler that the program adds to the root logger."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    yield
-    for handler in set(root.handlers) - set(before):
-        root.removeHandler(handler)
-    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
