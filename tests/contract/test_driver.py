@@ -152,7 +152,7 @@ def test_a_change_sends_an_event_that_names_its_node(case):
     events = queue.Queue()
     case.driver.events(events.put)
     case.change()
-    assert events.get(timeout=10).nodename in names
+    assert events.get(timeout=30).nodename in names
 
 
 def test_unsupported_operations_raise_driver_feature_error(case):

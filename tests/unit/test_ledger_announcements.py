@@ -105,7 +105,7 @@ class Agent:
         self.agents, self.host = agents, host
 
     def ledger_moved(self, nodename):
-        self.agents.gate.wait(10)
+        self.agents.gate.wait(30)
         self.agents.sent.append((self.host, nodename))
         if self.host in self.agents.fails:
             raise self.agents.fails[self.host]

@@ -5,8 +5,8 @@ import yaml
 from nodetracker.host.roots import Roots
 from nodetracker.virt.fake.plugin import PLUGIN
 from nodetracker.virt.plugin import DriverEnvironment
-from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
+from tests.probes import SelectiveProbeRunner
 
 GUEST = {"vcpus": 1, "memory_mb": 512, "disk_gb": 5}
 NODES = [
@@ -28,14 +28,23 @@ def make_case(tmp_path):
     def write(**more):
         path.write_text(yaml.safe_dump({"nodes": NODES} | more))
 
+    def hang(released):
+        write(fail={"node-1": "hang"})
+        probes.hanging.add("node-1")
+
+    def mend():
+        write()
+        probes.hanging.clear()
+
     write()
-    environment = DriverEnvironment("host-1", str(tmp_path), Roots(), ProbeRunner(0.5))
+    probes = SelectiveProbeRunner(0.5)
+    environment = DriverEnvironment("host-1", str(tmp_path), Roots(), probes)
     driver = PLUGIN.build(environment, {"inventory_file": str(path)})
     return DriverCase(
         driver,
         break_fact=lambda: write(fail={"*": "boom"}),
         broken_fact="memory",
         cut=path.unlink,
-        mend=write,
-        hang=lambda released: write(fail={"node-1": "hang"}),
+        mend=mend,
+        hang=hang,
     )

@@ -6,9 +6,9 @@ from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.virt.libvirt.endpoint import parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
-from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
 from tests.libvirt_nodes import domain, pci_device, require_binding, write_node
+from tests.probes import SelectiveProbeRunner
 
 
 class Source:
@@ -72,7 +72,8 @@ def make_case(tmp_path):
         )
         for number in range(3)
     ]
-    environment = DriverEnvironment("host-1", str(tmp_path), Roots(), ProbeRunner(0.5))
+    probes = SelectiveProbeRunner(0.5)
+    environment = DriverEnvironment("host-1", str(tmp_path), Roots(), probes)
     driver = LibvirtDriver(
         parse_endpoints(uris), environment, LibvirtSettings(), ConnectionTimes(5, 0, 3), open_
     )
@@ -80,6 +81,7 @@ def make_case(tmp_path):
     def mend():
         source.is_cut = False
         source.hanging = None
+        probes.hanging.clear()
         source.has_devices = True
         deadline = time.monotonic() + 20
         while True:
@@ -100,6 +102,7 @@ def make_case(tmp_path):
     def hang(released):
         driver.get_available_nodes()  # waits until all are connected
         source.hanging = released
+        probes.hanging.add("node-1")
 
     return DriverCase(
         driver,

@@ -18,8 +18,8 @@ from nodetracker.model.warning import WarningKind
 from nodetracker.ports import DriverCapability
 from nodetracker.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.driver import FakeDriver
-from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_incarnation, take_service
+from tests.probes import SelectiveProbeRunner
 from tests.unit.compute.manual_timer import ManualTimer
 
 HOST = "host-1"
@@ -98,7 +98,8 @@ class ManagedHost:
 
     def make_manager(self, waited=None, state_path="", **incarnation):
         """Build an agent; `waited` is called while it watches another's heartbeats."""
-        self.driver = EventDriver(str(self.path), ProbeRunner(1.0))
+        self.probes = SelectiveProbeRunner(1.0)
+        self.driver = EventDriver(str(self.path), self.probes)
         return ComputeManager(
             AgentSettings(host=HOST, state_path=state_path, policy=Policy()),
             make_incarnation(**incarnation),
@@ -118,6 +119,11 @@ class ManagedHost:
 
     def write(self, **more):
         self.path.write_text(yaml.safe_dump({"nodes": NODES} | more))
+
+    def hang(self, *nodenames):
+        """Make the readings of these nodes hang from the agent's next start."""
+        self.write(fail=dict.fromkeys(nodenames, "hang"))
+        self.probes.hanging = set(nodenames)
 
     def service(self):
         return self.store.list_services(HOST, COMPUTE_BINARY)[0]
@@ -141,7 +147,7 @@ def test_the_start_audits_before_anything_is_served(managed):
 
 
 def test_taking_the_host_is_a_heartbeat_that_watchers_see(managed):
-    managed.write(fail={"n1": "hang", "n2": "hang"})
+    managed.hang("n1", "n2")
     managed.manager.pre_start_hook()
     service = managed.service()
     assert (service.report_count, service.last_seen_up) == (1, NOW)
@@ -163,7 +169,7 @@ class SlowObserver:
     def audited(self, report):
         if not self.has_report.is_set():
             self.has_report.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(30)
 
 
 def test_observers_are_notified_of_audits_in_order(managed):
@@ -171,7 +177,7 @@ def test_observers_are_notified_of_audits_in_order(managed):
     managed.manager._reports._observers = (slow, managed)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(managed.manager.update_available_resource)
-        assert slow.has_report.wait(10)
+        assert slow.has_report.wait(30)
         second = pool.submit(managed.manager.update_available_resource)
         with pytest.raises(TimeoutError):
             second.result(timeout=0.2)
@@ -325,7 +331,7 @@ def test_a_restart_keeps_the_ages_of_the_last_readings(managed):
     managed.manager.inventory_host()
     managed.manager.report_state()
     managed.seconds = 100
-    managed.write(fail={"n1": "hang", "n2": "hang"})
+    managed.hang("n1", "n2")
     again = managed.make_manager(pid=7)
     again.report_state()
     assert (managed.age("n1"), managed.age("n2")) == (40, 100)

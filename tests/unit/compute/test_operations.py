@@ -35,7 +35,7 @@ class OperatedHost:
         self.path = tmp_path / "inventory.yaml"
         self.write(*nodenames)
         self.store = MemoryStore()
-        driver = FakeDriver(str(self.path), ProbeRunner(1.0))
+        driver = FakeDriver(str(self.path), ProbeRunner(60))
         settings = AgentSettings(host=HOST, state_path="", policy=Policy())
         manager = ComputeManager(settings, make_incarnation(), "1", driver, self.store)
         manager.pre_start_hook()

@@ -131,7 +131,7 @@ def test_a_stop_waits_for_a_running_audit(path: Path, agent: FakeAgent) -> None:
         target=lambda: outcomes.append(SocketAuditAgent(path).update_available_resource())
     )
     caller.start()
-    assert agent.entered.wait(5)
+    assert agent.entered.wait(30)
     assert not server.stop(0.01)
     agent.gate.set()
     caller.join(5)

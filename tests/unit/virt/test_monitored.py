@@ -7,8 +7,8 @@ import pytest
 from nodetracker.errors import DriverUnavailableError, HostDataError
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
-from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_snapshot
+from tests.probes import SelectiveProbeRunner
 
 METRICS = frozenset({"fan_rpm", "fan_percent"})
 
@@ -44,11 +44,12 @@ class FakeMonitor:
 class Machine:
     """A driver with one monitor; each node's own is in `monitors`."""
 
-    def __init__(self, timeout=5.0):
+    def __init__(self):
         self.driver = FakeDriver()
         self.monitors = []
         source = MonitorSource("fan", METRICS, self._build)
-        self.monitored = MonitoredDriver(self.driver, (source,), ProbeRunner(timeout))
+        self.probes = SelectiveProbeRunner(0.25)
+        self.monitored = MonitoredDriver(self.driver, (source,), self.probes)
 
     def _build(self):
         self.monitors.append(FakeMonitor())
@@ -103,15 +104,15 @@ def test_one_that_cannot_be_built_fails_alike():
         raise ImportError("No module named 'fans'")
 
     source = MonitorSource("fan", METRICS, build)
-    monitored = MonitoredDriver(FakeDriver(), (source,), ProbeRunner(5.0))
+    monitored = MonitoredDriver(FakeDriver(), (source,), SelectiveProbeRunner(5.0))
     assert monitored.get_available_resource("n1").measured["fan_rpm"] is None
 
 
-def test_one_that_hangs_is_unknown_and_costs_the_node_nothing_else():
-    machine = Machine(timeout=0.5)
+def test_one_that_hangs_is_unknown_and_costs_the_node_nothing_else(machine):
     machine.measure()
     released = threading.Event()
     machine.monitors[0].read = released.wait
+    machine.probes.hanging.add("n1")
     snapshot = machine.monitored.get_available_resource("n1")
     assert snapshot.measured["fan_rpm"] is None
     assert all(fact.is_fresh for fact in snapshot.facts().values())

@@ -81,10 +81,10 @@ def test_a_pending_probe_is_done_once_its_fact_returns_immediately(impatient, ga
 
 
 def test_probes_run_concurrently():
-    runner = ProbeRunner(5)
+    runner = ProbeRunner(30)
     barrier = threading.Barrier(3)
     pending = [
-        runner.start(ProbeKey("s", "n", name), lambda: barrier.wait(5)) for name in ("a", "b", "c")
+        runner.start(ProbeKey("s", "n", name), lambda: barrier.wait(30)) for name in ("a", "b", "c")
     ]
     assert all(item.fact().is_fresh for item in pending)
 

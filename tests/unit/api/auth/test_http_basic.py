@@ -208,8 +208,8 @@ def test_two_passwords_are_hashed_at_a_time_and_the_next_one_is_busy(path):
     hashing, go_on = threading.Barrier(3), threading.Event()
 
     def check(password: bytes, password_hash: str) -> bool:
-        hashing.wait(10)
-        go_on.wait(10)
+        hashing.wait(30)
+        go_on.wait(30)
         return True
 
     authenticator = HttpBasicAuthenticator(path, [], check=check, check_timeout=0.0)
@@ -219,7 +219,7 @@ def test_two_passwords_are_hashed_at_a_time_and_the_next_one_is_busy(path):
     ]
     for thread in threads:
         thread.start()
-    hashing.wait(10)
+    hashing.wait(30)
     with pytest.raises(BusyError):
         authenticator.identify(request("üser", "x"))
     go_on.set()

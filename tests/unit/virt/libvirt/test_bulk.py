@@ -7,7 +7,7 @@ import pytest
 from nodetracker.errors import HostDataError
 from nodetracker.virt.libvirt.bulk import MAX_CONNECTIONS, BulkClients, BulkReader
 from nodetracker.virt.libvirt.types import DomainStatistics
-from nodetracker.virt.probes import ProbeRunner
+from tests.probes import SelectiveProbeRunner
 
 WEB = DomainStatistics("uuid", "web")
 
@@ -55,11 +55,13 @@ class Client:
 def make():
     made = []
 
-    def build(hung=0, timeout=1.0):
+    def build(hung=0):
         hypervisor = Hypervisor(hung)
         made.append(hypervisor)
         clients = BulkClients(hypervisor.open(), hypervisor.open)
-        return hypervisor, clients, BulkReader("stub", clients, ProbeRunner(timeout))
+        hanging = ["stub", *(f"stub, connection {number + 1}" for number in range(1, hung))]
+        probes = SelectiveProbeRunner(1.0, hanging[:hung])
+        return hypervisor, clients, BulkReader("stub", clients, probes)
 
     yield build
     for hypervisor in made:

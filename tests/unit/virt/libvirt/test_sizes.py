@@ -11,7 +11,7 @@ from nodetracker.virt.libvirt.domain import Domain, DomainDisk
 from nodetracker.virt.libvirt.guests import ListedDomain
 from nodetracker.virt.libvirt.sizes import QUERIED_AGE_SECONDS, DiskSizeReader
 from nodetracker.virt.libvirt.types import DomainStatistics
-from nodetracker.virt.probes import ProbeRunner
+from tests.probes import SelectiveProbeRunner
 
 GIB = 2**30
 RUNNING, PAUSED, OFF = 1, 3, 5
@@ -28,12 +28,13 @@ class Host:
         self.emulators = {}
         self.volumes = {}
         self.queries = []
+        self.probes = SelectiveProbeRunner(1.0)
         self.reader = DiskSizeReader(
             "stub",
             is_local,
             self.get_volume_sizes,
             BulkClients(self, lambda: self),
-            ProbeRunner(1.0),
+            self.probes,
             lambda: self.now,
         )
 
@@ -41,6 +42,11 @@ class Host:
         self.devices[name] = device or DomainDisk("vda", "file", f"/{name}.img")
         self.states[name] = state
         self.reported[name] = reported
+
+    def hang(self, name, gate):
+        """Let a guest's emulator answer no query until the gate opens."""
+        self.emulators[name] = gate
+        self.probes.hanging.add(f"domain {name}")
 
     # The client.
 
@@ -54,7 +60,7 @@ class Host:
         self.queries.append(uuid)
         size = self.emulators[uuid]
         if isinstance(size, threading.Event):
-            size.wait(30)
+            size.wait(60)
             raise HostDataError("stub", "cannot acquire state change lock")
         return {target: DiskSizes(size * GIB) for target in targets}
 
@@ -148,7 +154,8 @@ def test_an_emulator_that_hangs_is_named_and_not_queried_again_until_its_call_re
     host.add("web", reported=5)
     host.read()
     host.add("db", reported=2)
-    host.reported["web"], host.emulators = None, {"web": gate}
+    host.reported["web"] = None
+    host.hang("web", gate)
     for queries in (["web"], []):
         reading = host.read()
         assert reading.silent == {"web": "domain web: its emulator does not answer"}
@@ -160,7 +167,7 @@ def test_beside_hung_emulators_the_rest_is_known_and_few_calls_hang(gate):
     host = Host()
     for number in range(10):
         host.add(f"vm-{number}")
-        host.emulators[f"vm-{number}"] = gate
+        host.hang(f"vm-{number}", gate)
     silent = host.read().silent
     assert len(silent) == 10
     assert len(host.queries) == 4
