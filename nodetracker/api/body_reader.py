@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
@@ -139,7 +140,7 @@ def skip_abandoned(application: WSGIApplication) -> WSGIApplication:
         LOG.info(
             "%s %s was not carried out: its client has gone",
             environ["REQUEST_METHOD"],
-            environ["PATH_INFO"],
+            quote(environ["PATH_INFO"], encoding="latin-1"),  # as WSGI has it
         )
         start_response("503 Service Unavailable", [])  # nobody reads it
         return []

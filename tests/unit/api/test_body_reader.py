@@ -109,7 +109,10 @@ def test_a_client_that_does_not_read_gets_no_more():
     assert len(sent) == 1
 
 
-def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_carried_out():
+def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_carried_out(
+    caplog,
+):
+    caplog.set_level("INFO")
     started, release, done = threading.Event(), threading.Event(), []
 
     def application(environ, start_response):
@@ -137,7 +140,7 @@ def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_car
         never, leaves = asyncio.Event(), asyncio.Event()
         first = asyncio.create_task(request("/first", never))
         await asyncio.to_thread(started.wait, 60)
-        abandoned = asyncio.create_task(request("/abandoned", leaves))
+        abandoned = asyncio.create_task(request("/é\nERROR", leaves))
         waiting = asyncio.create_task(request("/waiting", never))
         for _ in range(10):
             await asyncio.sleep(0)
@@ -150,6 +153,8 @@ def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_car
     reader = BodyReader(WSGIMiddleware(skip_abandoned(application), workers=1), 10)
     asyncio.run(run())
     assert done == ["/first", "/waiting"]
+    line = "POST /%C3%A9%0AERROR was not carried out: its client has gone"
+    assert caplog.messages == [line]
 
 
 def test_a_request_that_was_abandoned_while_the_process_was_stopped_is_not_carried_out():
