@@ -31,6 +31,7 @@ _BACKLOG = 512
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
+_CUT_OFF = "ASGI callable returned without completing response."  # seen with uvicorn 0.54
 
 
 class Server:
@@ -76,6 +77,7 @@ class Server:
         )
         config.load()
         config.ssl = self._tls
+        logging.getLogger("uvicorn.error").addFilter(_is_wanted)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=_run, args=(self._server, listener), name="api", daemon=True
@@ -156,6 +158,11 @@ class PatientServer:
             LOG.log(level, "REST: %s; retrying every %g s", problem, self._retry_seconds)
             has_failed = True
             self._stopping.wait(self._retry_seconds)
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    """Return whether to log what uvicorn logs; who cuts an answer off has logged why."""
+    return record.msg != _CUT_OFF
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:

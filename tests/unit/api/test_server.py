@@ -1,13 +1,18 @@
-"""The server's event loop."""
+"""The server: its event loop, and connections that it closes."""
 
 import asyncio
 import errno
+import logging
 import os
 import socket
+from collections.abc import Iterator
+from wsgiref.types import StartResponse
 
 import pytest
 
-from nodetracker.api.server import _Loop
+from nodetracker.api.server import Server, _Loop
+from nodetracker.settings import ApiSettings
+from tests.functional.servers.process import find_free_port
 
 
 class FullListener(socket.socket):
@@ -34,3 +39,37 @@ def test_a_process_without_descriptors_logs_that_once_and_not_at_each_connection
     assert [record.getMessage() for record in caplog.records] == [
         "No connection can be accepted: Too many open files; retrying every second"
     ]
+
+
+@pytest.fixture
+def library_records() -> Iterator[list[logging.LogRecord]]:
+    """What uvicorn logs."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logging.getLogger("uvicorn").addHandler(handler)
+    yield records
+    logging.getLogger("uvicorn").removeHandler(handler)
+
+
+def test_an_answer_that_the_application_cuts_off_is_closed_without_a_line_of_uvicorn_s(
+    library_records: list[logging.LogRecord],
+) -> None:
+    """Who cuts it off has logged why."""
+
+    def application(environ: object, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [])
+        yield b"["
+        raise ConnectionAbortedError("the database failed")
+
+    settings = ApiSettings("api-1", port=find_free_port())
+    server = Server(application, settings)
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", settings.port)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: api-1\r\n\r\n")
+            answer = b"".join(iter(lambda: client.recv(1000), b""))
+    finally:
+        assert server.stop(30)
+    assert answer.endswith(b"1\r\n[\r\n")
+    assert [record.getMessage() for record in library_records if record.levelno > 30] == []
