@@ -27,6 +27,7 @@
     │   └── RpcVersionError     the server has another version; upgrade one side
     ├── PlacementError
     │   ├── PlacementUnavailableError   no usable answer; the request may have been executed
+    │   │   └── PlacementTimeoutError   no answer in time, or not to this size: send less
     │   ├── PlacementConflictError      another writer was first; read and plan again
     │   ├── PlacementNameError          another provider has the name
     │   ├── PlacementInUseError         consumers use what was to be removed
