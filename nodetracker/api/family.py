@@ -27,10 +27,10 @@ _BASES = {
 
 
 def family_of(path: str) -> Family:
-    """Return the family of a path.
+    """Return the family of a path, in which several slashes are one.
 
-    >>> family_of("/v2.1/os-services"), family_of("/v1x")
+    >>> family_of("//v2.1/os-services"), family_of("/v1x")
     (<Family.NOVA: 'nova'>, <Family.ROOT: 'root'>)
     """
-    base = "/".join(path.split("/")[:2])
-    return _BASES.get(base, Family.ROOT)
+    base = path.lstrip("/").partition("/")[0]
+    return _BASES.get(f"/{base}", Family.ROOT)
