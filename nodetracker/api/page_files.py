@@ -106,7 +106,7 @@ class PageEndpoint:
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Send the file, or the address with a slash at its end, to which links are relative."""
-        if request.env["PATH_INFO"] == PAGE_BASE:
+        if request.path == PAGE_BASE and not request.env["PATH_INFO"].endswith("/"):
             raise falcon.HTTPPermanentRedirect(_page_url(request, self._public_url))
         rejected = request.env.get(IDENTITY)
         if isinstance(rejected, Exception) and not _is_login_missing(rejected):

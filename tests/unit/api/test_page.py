@@ -54,8 +54,10 @@ class TestRoot:
         assert found.headers["location"] == "https://example.org/nodetracker/ui/"
 
     def test_the_path_without_its_slash_is_redirected(self, api):
-        found = api.request("GET", "/ui")
-        assert (found.status_code, found.headers["location"]) == (308, "/ui/")
+        for path in ("/ui", "//ui"):
+            found = api.request("GET", path)
+            assert (found.status_code, found.headers["location"]) == (308, "/ui/")
+        assert api.request("GET", "//ui//").status_code == 200
 
 
 class TestFiles:
