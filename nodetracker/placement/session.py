@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException, HttpError
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, LocationParseError
+from urllib3.util import parse_url
 
 from nodetracker.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
 from nodetracker.placement.answers import MICROVERSION, Answer
@@ -147,10 +148,19 @@ def _check_urls(group: Any) -> None:
     """
     for name in ("auth_url", "endpoint", "endpoint_override"):
         value = getattr(group, name, None)
-        if value and not value.startswith(("http://", "https://")):
+        if value and not _is_url(value):
+            shown = value.rpartition("@")[2]  # without a password
             raise ConfigError(
-                f"[{GROUP}] {name}: invalid value {value!r}: expected a URL of http or https"
+                f"[{GROUP}] {name}: invalid value {shown!r}: expected a URL of http or https"
             )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = parse_url(text)
+    except LocationParseError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.host)
 
 
 def _list_causes(error: BaseException) -> Iterator[BaseException]:

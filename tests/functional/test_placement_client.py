@@ -101,6 +101,11 @@ def test_every_request_is_understood_and_every_refusal_recognized(make_client, p
         ("auth_type = none\nvalid_interfaces = secret", "valid_interfaces"),
         ("auth_type = none\nendpoint = placement:8778", "endpoint: invalid value 'placement:8778'"),
         ("auth_type = none\nendpoint_override = /placement", "endpoint_override: invalid value"),
+        (
+            "auth_type = none\nendpoint = http://me:secret@h:port",
+            "endpoint: invalid value 'h:port'",
+        ),
+        ("auth_type = none\nendpoint = http:///placement", "invalid value 'http:///placement'"),
     ],
 )
 def test_what_no_session_can_be_made_of_is_a_configuration_error(
