@@ -12,6 +12,7 @@ from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.poolmanager import PoolManager, ProxyManager
 
 _TIMEOUTS = 2
 """The limit, in timeouts of the request."""
@@ -24,7 +25,24 @@ def limit_answers(session: Any) -> None:
         session: of requests, with its default adapters.
     """
     for adapter in session.adapters.values():
-        adapter.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+        _limit(adapter.poolmanager)
+        adapter.proxy_manager = _ProxyManagers()
+
+
+def _limit(manager: PoolManager) -> None:
+    manager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+
+
+class _ProxyManagers(dict[str, PoolManager]):
+    """Proxy -> its manager, which requests adds with the first request by that proxy.
+
+    One of SOCKS has connections of its own, which are not limited.
+    """
+
+    def __setitem__(self, proxy: str, manager: PoolManager) -> None:
+        if type(manager) is ProxyManager:
+            _limit(manager)
+        super().__setitem__(proxy, manager)
 
 
 class _LimitedSocket(io.RawIOBase):

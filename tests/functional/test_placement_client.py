@@ -156,10 +156,17 @@ def test_a_keystone_that_issues_no_token_is_named(make_client, placement, is_run
             threads.submit(client.list_providers).result(60)
 
 
-def test_an_answer_that_does_not_end_in_time_is_given_up(make_client) -> None:
+@pytest.mark.parametrize("is_by_proxy", [False, True], ids=["direct", "by proxy"])
+def test_an_answer_that_does_not_end_in_time_is_given_up(
+    make_client, monkeypatch, is_by_proxy
+) -> None:
     proxy = FaultyProxy(9)
-    proxy.fault = lambda method, path: "trickling" if path == "/" else "trickling headers"
+    proxy.fault = lambda method, path: "trickling" if path.endswith("/") else "trickling headers"
     url = f"http://127.0.0.1:{proxy.port}"
+    if is_by_proxy:
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setenv("no_proxy", "")
+        url = "http://placement.invalid"
     client = make_client(f"[placement]\nauth_type = none\nendpoint = {url}\ntimeout = 0.3\n")
     try:
         for call, path in ((client.read_version, "/"), (client.list_providers, "/resource_")):
