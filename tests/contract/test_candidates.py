@@ -129,11 +129,11 @@ SCREENS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
 """Requests that fit a node and, by little, do not."""
 
 LIMITS: tuple[tuple[Any, dict[str, Any], dict[str, Any]], ...] = (
-    ({"VCPU": 16}, {"vcpu_milli": 13500}, {"vcpu_milli": 13501}),
+    ({"VCPU": 16}, {"vcpu_milli": 12500}, {"vcpu_milli": 12501}),
     ({"VCPU": None}, {"vcpu_milli": 10**15}, {"vcpu_milli": 10**15, "memory_mb": 10**9}),
     ({"PCPU": 4}, {"pcpus": 3}, {"pcpus": 4}),
     ({"MEMORY_MB": 4096}, {"memory_mb": 2560}, {"memory_mb": 2561}),
-    ({"DISK_GB": 200}, {"disk_mb": 194560}, {"disk_mb": 194561}),
+    ({"DISK_GB": 200}, {"disk_mb": 193536}, {"disk_mb": 193537}),
     (
         {"CUSTOM_FPGA": None},
         {"resources": {"CUSTOM_FPGA": 99}},
@@ -151,8 +151,11 @@ def test_amounts_traits_and_names_decide(store: Store) -> None:
         assert find(store, ask(**refused)) == [], refused
 
 
-def test_limits_of_the_request_replace_the_node_s_own(store: Store) -> None:
-    make_node(store, "one", Charge(2500, 1024, 10240, 1))
+def test_limits_of_the_request_replace_the_node_s_own_and_include_what_is_reserved(
+    store: Store,
+) -> None:
+    reserved = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
+    make_node(store, "one", Charge(2500, 1024, 10240, 1), reserved=reserved)
     for limits, fits, refused in LIMITS:
         assert find(store, ask(limits=limits, **fits)) == ["one"], (limits, fits)
         assert find(store, ask(limits=limits, **refused)) == [], (limits, refused)

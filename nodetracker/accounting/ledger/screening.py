@@ -9,7 +9,7 @@ usage.
 from dataclasses import dataclass
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.ledger.capacity import list_capacities
+from nodetracker.accounting.ledger.capacity import Capacity, list_capacities
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest
@@ -166,36 +166,29 @@ def screen(request: ClaimRequest, values: NodeValues, has_guest: bool) -> set[Ad
 def _screen_amounts(
     request: ClaimRequest, values: NodeValues, limits: NodeLimits
 ) -> set[AdmissionCheck]:
-    amounts = list_amounts(request)
+    amounts, capacities = list_amounts(request), list_capacities(values)
     is_instance = request.workload.kind is WorkloadKind.INSTANCE
-    used, free = charge_of_row(values), free_of(values)
-    rows: tuple[tuple[AdmissionCheck, str, int, int, int, int], ...] = (
-        (AdmissionCheck.CPU, VCPU, values.vcpus * MILLI, used.vcpu_milli, free.vcpu_milli, 0),
-        (AdmissionCheck.PCPU, PCPU, values.pcpus, used.pcpus, free.pcpus, 0),
-        (
-            AdmissionCheck.RAM,
-            MEMORY,
-            values.memory_mb,
-            values.memory_mb_used,
-            free.memory_mb,
-            limits.overhead_mb if is_instance else 0,
-        ),
-        (AdmissionCheck.DISK, DISK, values.local_gb * MIB_PER_GIB, used.disk_mb, free.disk_mb, 0),
+    free = free_of(values)
+    rows = (
+        (AdmissionCheck.CPU, VCPU, free.vcpu_milli, 0),
+        (AdmissionCheck.PCPU, PCPU, free.pcpus, 0),
+        (AdmissionCheck.RAM, MEMORY, free.memory_mb, limits.overhead_mb if is_instance else 0),
+        (AdmissionCheck.DISK, DISK, free.disk_mb, 0),
     )
     return {
         check
-        for check, name, total, in_use, unused, overhead in rows
-        if not _fits(amounts[name], total, in_use, unused, overhead)
+        for check, name, unused, overhead in rows
+        if not _fits(amounts[name], capacities[name], unused, overhead)
     }
 
 
-def _fits(screened: AmountScreen, total: int, used: int, free: int, overhead: int) -> bool:
+def _fits(screened: AmountScreen, capacity: Capacity, free: int, overhead: int) -> bool:
     wanted = screened.amount + overhead
     if wanted == 0 or not screened.is_limited:
         return True
     if screened.has_own_limit:
-        return wanted <= free and screened.amount <= total
-    return wanted <= screened.limit - used
+        return wanted <= free and screened.amount <= capacity.total
+    return wanted <= screened.limit - capacity.used
 
 
 def _flags_of(values: NodeValues) -> int:

@@ -12,7 +12,7 @@ from nodetracker.db.candidates.parameters import (
     room_name,
 )
 from nodetracker.db.column_types import MYSQL_NAMES
-from nodetracker.db.connection.dialect import has_text, utc_ago
+from nodetracker.db.connection.dialect import has_text, json_number, utc_ago
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
@@ -31,8 +31,20 @@ def double(value: float) -> Amount:
     return sa.literal(float(value), sa.Double())
 
 
-VCPU_MILLI_USED: Amount = sa.func.round(_nodes.cpu_used * double(MILLI), type_=sa.Double())
-DISK_MB_USED: Amount = sa.func.round(_nodes.disk_used * double(MIB_PER_GIB), type_=sa.Double())
+def _reserved(name: str) -> Amount:
+    return sa.func.coalesce(json_number(_nodes.reserved, name), double(0))
+
+
+def _rounded(amount: Amount) -> Amount:
+    return sa.func.round(amount, type_=sa.Double())
+
+
+VCPU_MILLI_USED: Amount = _rounded(_nodes.cpu_used * double(MILLI)) + _reserved("vcpus") * double(
+    MILLI
+)
+DISK_MB_USED: Amount = _rounded(_nodes.disk_used * double(MIB_PER_GIB)) + _reserved("disk_mb")
+"""By the reservation and all workloads, like ``memory_mb_used``; both columns lack the former."""
+
 FREE_PCPUS: Amount = _nodes.pcpus - _nodes.pcpus_used
 FREE: dict[str, Amount] = {
     "memory_mb": _nodes.memory_mb_free,

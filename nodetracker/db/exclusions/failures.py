@@ -28,7 +28,7 @@ from nodetracker.db.candidates.screens import (
     Condition,
     double,
 )
-from nodetracker.db.connection.dialect import has_text, json_number, utc_ago
+from nodetracker.db.connection.dialect import has_text, utc_ago
 from nodetracker.db.exclusions.classes import ClaimedClasses, fails_class, has_class
 from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
@@ -144,15 +144,8 @@ def _list_missing(request: ClaimRequest) -> dict[str, tuple[Amount, Amount]]:
     """Return resource class -> missing amount, not above 0 where it fits, and requested amount."""
     is_instance = request.workload.kind is WorkloadKind.INSTANCE
     overhead = _nodes.overhead_mb * double(1) if is_instance else double(0)
-    vcpus_reserved = sa.func.coalesce(json_number(_nodes.reserved, "vcpus"), double(0))
-    disk_reserved = sa.func.coalesce(json_number(_nodes.reserved, "disk_mb"), double(0))
     columns: dict[str, tuple[Amount, Amount, Amount, Amount]] = {
-        VCPU: (
-            _nodes.vcpus * double(MILLI),
-            VCPU_MILLI_USED + vcpus_reserved * double(MILLI),
-            FREE["vcpu_milli"],
-            double(0),
-        ),
+        VCPU: (_nodes.vcpus * double(MILLI), VCPU_MILLI_USED, FREE["vcpu_milli"], double(0)),
         PCPU: (_nodes.pcpus * double(1), _nodes.pcpus_used * double(1), FREE_PCPUS, double(0)),
         MEMORY: (
             _nodes.memory_mb * double(1),
@@ -162,7 +155,7 @@ def _list_missing(request: ClaimRequest) -> dict[str, tuple[Amount, Amount]]:
         ),
         DISK: (
             _nodes.local_gb * double(MIB_PER_GIB),
-            DISK_MB_USED + disk_reserved,
+            DISK_MB_USED,
             FREE["disk_mb"],
             double(0),
         ),
