@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodetracker.model.claim import Amounts, Claim
-from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.overview import AmountColumns
 from nodetracker.units import (
     MIB_PER_GIB,
@@ -119,8 +119,14 @@ def charge_of_workload(claimed: Charge, guest: Guest | None, overhead_mb: int) -
     )
 
 
-def is_larger(guest: Guest, claim: Claim) -> bool:
-    """Return whether a listed guest has more CPUs, memory or disk than a claim."""
+def may_be_larger(guest: Guest, claim: Claim) -> bool:
+    """Return whether a guest may use more than a claim.
+
+    It does if it is listed with more CPUs, memory or disk. If it is bound to cells
+    or devices, it may have others than the claim.
+    """
+    if guest.pins != GuestPins():
+        return True
     claimed = charge_of_claim(claim.amounts, claim.workload.kind, 0)
     return charge_of_workload(claimed, guest, 0) != claimed
 

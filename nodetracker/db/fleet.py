@@ -91,7 +91,7 @@ def _load_nodes(
     claims = _load_claims(connection, rows, parts.claims)
     unclaimed: dict[int, dict[str, Guest]] = {}
     larger: dict[int, dict[str, Guest]] = {}
-    counts = sa.or_(_guests.claim_uuid.is_(None), _is_larger_than_claim())
+    counts = sa.or_(_guests.claim_uuid.is_(None), _may_be_larger_than_claim())
     for row in _select_children(connection, tables.guests, rows, counts, parts.guests):
         guests = unclaimed if row["claim_uuid"] is None else larger
         guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
@@ -116,16 +116,18 @@ def _load_nodes(
     ]
 
 
-def _is_larger_than_claim() -> "sa.ColumnElement[bool]":
-    """Return the condition of `is_larger` for a guest and the claim that is assigned to it."""
-    return sa.exists().where(
-        _claims.uuid == _guests.claim_uuid,
+def _may_be_larger_than_claim() -> "sa.ColumnElement[bool]":
+    """Return the condition of `may_be_larger` for a guest and the claim that is assigned to it."""
+    is_larger = sa.and_(
         _guests.missing_since.is_(None),
         sa.or_(
             _guests.vcpu_milli > _claims.vcpu_milli + _claims.pcpus * MILLI,
             _guests.memory_mb > _claims.memory_mb,
             _guests.disk_mb > _claims.disk_mb,
         ),
+    )
+    return sa.exists().where(
+        _claims.uuid == _guests.claim_uuid, sa.or_(_guests.pins.is_not(None), is_larger)
     )
 
 

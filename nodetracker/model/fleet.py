@@ -138,8 +138,9 @@ class LedgerNode:
         claims: active claims.
         unclaimed: guests without a claim, by uuid.
         devices: address -> device.
-        larger: listed guests with more CPUs, memory or disk than the claim that
-            is assigned to them, by uuid.
+        larger: guests that may use more than the claim that is assigned to them,
+            by uuid: listed ones with more CPUs, memory or disk, and those that are
+            bound to cells or devices.
     """
 
     id: int

@@ -29,6 +29,7 @@ from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
+from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.values import (
     SINCE,
@@ -438,6 +439,14 @@ class TestBoundGuests:
         assert set(self.holders(store).values()) == {granted.uuid}
         store.abort_claim(granted.uuid)
         assert self.holders(store) == before
+
+    def test_schedulers_offer_a_further_claim_its_guest_s_devices(self, store: Store) -> None:
+        self.make(store)
+        self.claim(store, ask(self.GUEST.uuid, PCPU=1, MEMORY_MB=1024, DISK_GB=10))
+        request = self.ask_device(self.GUEST.uuid, 2)
+        assert store.count_exclusions(request, self.ADMISSION_POLICY).counts == {}
+        granted = Scheduler(store, self.ADMISSION_POLICY).create_claim(request)
+        assert set(granted.devices) == {self.HELD.address, self.FREE.address}
 
 
 class TestPci:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from nodetracker.accounting.usage import is_larger
+from nodetracker.accounting.usage import may_be_larger
 from nodetracker.db.memory.tables import MemoryRows, Tables, with_claims
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -49,6 +49,6 @@ def _ledger_node(tables: Tables, record: NodeRecord, now: datetime) -> LedgerNod
             guest.uuid: guest
             for guest in record.guests.values()
             if (claim := record.claims.get(guest.claim_uuid or "")) is not None
-            and is_larger(guest, claim)
+            and may_be_larger(guest, claim)
         },
     )
