@@ -68,7 +68,7 @@ class Endpoint:
             operation, version = _select_operation(operations, request, response, context)
             url = _read_url(request, self._backend)
             call = Call(self._backend, context, url, version, params)
-            with self._noted_store_errors(operation, request):
+            with self._noted_store_errors():
                 found = self._carry_out(operation, call, request)
             if found.stream is None:
                 return found
@@ -93,15 +93,12 @@ class Endpoint:
             raise ForbiddenError("A page of another site may not change anything.")
 
     @contextlib.contextmanager
-    def _noted_store_errors(self, operation: Operation, request: falcon.Request) -> Iterator[None]:
-        store_errors = self._backend.counters.store_errors
+    def _noted_store_errors(self) -> Iterator[None]:
         try:
             yield
         except StoreError as error:
-            store_errors.add(error)
+            self._backend.counters.store_errors.add(error)
             raise
-        if not operation.is_open and family_of(request.path) is not Family.ROOT:
-            store_errors.note_success()
 
     def _cut_off(self, parts: Iterator[bytes], request: falcon.Request) -> Iterator[bytes]:
         """Yield the parts of an answer, whose status is sent before its rows are read.

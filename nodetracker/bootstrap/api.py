@@ -20,6 +20,7 @@ from nodetracker.api.measuring import count_requests
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
+from nodetracker.api.watched_store import WatchedStore
 from nodetracker.bootstrap.access import build_access
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.placement import build_unserved_removals
@@ -107,10 +108,12 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
         ConfigError: as `build_api`.
     """
     parts = _build_parts(conf)
+    store_errors = parts.counters.store_errors
+    parts = replace(parts, store=WatchedStore(parts.store, store_errors.note_success))
 
     def read_status() -> ApiStatus:
         return ApiStatus(
-            database_error=parts.counters.store_errors.error,
+            database_error=store_errors.error,
             has_heartbeat=False,
             has_broker=parts.broker.is_configured,
             broker_error=_find_broker_error(parts),

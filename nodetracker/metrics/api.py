@@ -85,7 +85,7 @@ class StoreErrorCounter:
     Thread-safe.
 
     Args:
-        lifetime: seconds for which an error counts unless a request succeeds, as
+        lifetime: seconds for which an error counts unless the database answers, as
             no request may follow it.
         seconds: monotonic time.
     """
@@ -107,12 +107,12 @@ class StoreErrorCounter:
                 self._last = str(error), self._seconds()
 
     def note_success(self) -> None:
-        """Note a request that used the database."""
+        """Note that the database has answered, so that the last error counts no more."""
         self._last = None
 
     @property
     def error(self) -> str | None:
-        """Why the last request could not use the database, None if it could."""
+        """Why the database could not be used last, None if it has answered since."""
         last = self._last
         if last is None or self._seconds() - last[1] > self._lifetime:
             return None

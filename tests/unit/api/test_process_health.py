@@ -44,6 +44,8 @@ def test_its_last_request_decides_on_the_database(build, tmp_path):
     found = get(client, "/health")
     assert found.status_code == 503
     assert "missing/db.sqlite" in found.json["checks"]["database"]["output"]
+    assert get(client, "/v1/about").status_code == 200  # which uses no database
+    assert get(client, "/health").status_code == 503
     (tmp_path / "missing").mkdir()
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path}/missing/db.sqlite"))
     revisions.sync(store.engine)
