@@ -9,6 +9,7 @@ from nodetracker.accounting.reports.values import count_noun
 from nodetracker.bootstrap.agent import Agent, build_agent
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
+from nodetracker.cmd.streams import write_output
 from nodetracker.conf.opts import register_options
 from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.errors import DuplicateAgentError, RefusedError
@@ -68,11 +69,12 @@ def _audit_once(agent: Agent) -> int:
     except DuplicateAgentError as error:
         raise RefusedError(str(error)) from None
     agent.manager.report_state()
-    for line in render_lines(report):
-        print(line)
-    if agent.reporter is not None:
-        agent.reporter.report_once()
-    agent.manager.cleanup_host()
+    try:
+        if agent.reporter is not None:
+            agent.reporter.report_once()
+        agent.manager.cleanup_host()
+    finally:
+        write_output("".join(f"{line}\n" for line in render_lines(report)))
     return EXIT_DONE if report.is_good else EXIT_FAILED
 
 

@@ -15,7 +15,8 @@ from oslo_log import log as oslo_log
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
 from nodetracker.cmd.screen.terminal import draw_error
-from nodetracker.cmd.screen.text import SafeFormatter, make_safe, replace_closed_streams
+from nodetracker.cmd.screen.text import SafeFormatter, make_safe
+from nodetracker.cmd.streams import replace_closed_streams, write_output
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
@@ -151,9 +152,13 @@ def exit_code_of(error: BaseException | None) -> int:
 
 
 def leave(code: int) -> int:
-    """End the process immediately, even if a hung call's thread still runs."""
+    """End the process immediately, even if a hung call's thread still runs.
+
+    Raises:
+        RefusedError: what was printed cannot be written.
+    """
     logging.shutdown()
-    sys.stdout.flush()
+    write_output()
     sys.stderr.flush()
     os._exit(code)
 

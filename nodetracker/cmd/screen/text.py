@@ -7,10 +7,7 @@ reverse their order are shown as ``\x1b``.
 
 import copy
 import logging
-import os
 import re
-import sys
-from pathlib import Path
 from typing import IO, TextIO
 
 ERROR_LENGTH = 500
@@ -150,14 +147,6 @@ class SafeStream:
 def make_safe(stream: TextIO) -> TextIO:
     """Return a stream whose text is made safe if it is a terminal, else the stream itself."""
     return SafeStream(stream) if stream.isatty() else stream  # type: ignore[return-value]
-
-
-def replace_closed_streams() -> None:
-    """Discard what is printed to a standard output, or error output, that was closed."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-            setattr(sys, name, stream)
 
 
 def unwrap(stream: IO[str]) -> IO[str]:

@@ -1,5 +1,6 @@
 """One audit by ``nodetracker-compute --once``."""
 
+import os
 from unittest.mock import Mock
 
 import pytest
@@ -36,3 +37,16 @@ def test_notifications_of_a_refusal_are_sent(agent):
 def test_without_a_broker_and_placement_nothing_is_sent(agent):
     agent.notifier = agent.reporter = None
     assert audit_once(agent) == EXIT_DONE
+
+
+def test_a_reader_of_the_lines_that_has_gone_stops_nothing(agent, monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        agent.manager.update_available_resource.return_value = AuditReport(
+            errors={f"node-{number}": "boom" for number in range(1000)}
+        )
+        audit_once(agent)
+    agent.manager.cleanup_host.assert_called_once()
+    agent.reporter.report_once.assert_called_once()
