@@ -76,14 +76,9 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
     parts = _build_parts(conf)
     database = OutageLog("The database", StoreError, logging.getLogger(ApiService.__module__))
     membership = Membership(
-        parts.store,
-        parts.settings.host,
-        API_BINARY,
-        "",
-        version("nodetracker"),
-        read_incarnation(str(uuid.uuid4()), parts.settings.report_interval),
-        parts.clock,
-    )
+        parts.store, parts.settings.host, API_BINARY, "", version("nodetracker"),
+        read_incarnation(str(uuid.uuid4()), parts.settings.report_interval), parts.clock,
+    )  # fmt: skip
 
     def read_status() -> ApiStatus:
         return ApiStatus(
