@@ -1,6 +1,5 @@
 """Watch the services row of another agent for heartbeats."""
 
-import time
 from collections.abc import Callable
 
 from nodetracker.accounting.liveness import has_ended
@@ -28,19 +27,17 @@ class HeartbeatWatch:
     """Finds out whether an agent is alive by its services row.
 
     Only the count of heartbeats and the holder in the row are compared, so no
-    two clocks are.
+    two clocks are. Waits are counted, not the time that passes: while the
+    database does not answer or the machine is paused, the other agent cannot
+    send heartbeats either.
 
     Args:
         wait: waits between two readings of the row.
-        monotonic: seconds that never go back.
     """
 
-    def __init__(
-        self, store: FleetStore, wait: Wait, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: FleetStore, wait: Wait) -> None:
         self._store = store
         self._wait = wait
-        self._monotonic = monotonic
 
     def find_alive(self, record: ServiceRecord, report_interval: int) -> ServiceRecord | None:
         """Watch a row for two heartbeats.
@@ -56,9 +53,8 @@ class HeartbeatWatch:
         Raises:
             StoppingError: the process ends meanwhile.
         """
-        until = self._monotonic() + get_watch_seconds(report_interval)
-        while (left := until - self._monotonic()) > 0:
-            if self._wait(min(left, report_interval / _POLLS_PER_HEARTBEAT)):
+        for _ in range(WATCHED_HEARTBEATS * _POLLS_PER_HEARTBEAT):
+            if self._wait(report_interval / _POLLS_PER_HEARTBEAT):
                 raise StoppingError("stopped while another agent's heartbeats were watched")
             found = self._store.list_services(record.host, record.binary)
             if not found or has_ended(found[0]):

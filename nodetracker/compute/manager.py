@@ -95,7 +95,7 @@ class ComputeManager:
         self.audit_progress = Progress()
         self.heartbeat_progress = Progress()
         self._audits = AuditHistory(monotonic)
-        takeover = Takeover(settings, incarnation, version, store, self._wait, monotonic)
+        takeover = Takeover(settings, incarnation, version, store, self._wait)
         self._heartbeat = Heartbeat(
             settings.host, incarnation, takeover, store, self._audits, self._describe,
             monotonic, clock,

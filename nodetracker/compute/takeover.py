@@ -6,8 +6,6 @@ two of its heartbeats.
 """
 
 import logging
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from nodetracker.accounting.liveness import has_ended
@@ -36,7 +34,7 @@ class Takeover:
 
     Args:
         version: of the software, as the services row shows it.
-        wait, monotonic: see `HeartbeatWatch`.
+        wait: see `HeartbeatWatch`.
     """
 
     def __init__(
@@ -46,13 +44,12 @@ class Takeover:
         version: str,
         store: AgentStore,
         wait: Wait,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._version = version
         self._store = store
-        self._heartbeats = HeartbeatWatch(store, wait, monotonic)
+        self._heartbeats = HeartbeatWatch(store, wait)
 
     def take_host(self) -> ServiceRecord:
         """Take the host's services row, raising its epoch; return the row.

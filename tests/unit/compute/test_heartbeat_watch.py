@@ -35,8 +35,7 @@ class WatchedHost:
         self.store.report_state(key, self.record.report_count + 1, AuditState(), is_last=is_last)
 
     def find_alive(self):
-        watch = HeartbeatWatch(self.store, self.wait, lambda: self.seconds)
-        return watch.find_alive(self.record, 10)
+        return HeartbeatWatch(self.store, self.wait).find_alive(self.record, 10)
 
 
 @pytest.fixture
@@ -58,6 +57,19 @@ def test_a_heartbeat_ends_the_watch(watched):
 
 def test_a_heartbeat_at_the_very_end_counts(watched):
     watched.events[10] = watched.report_state
+    assert watched.find_alive() is not None
+
+
+def test_a_time_without_answers_of_the_database_is_not_watched(watched, monkeypatch):
+    list_services = watched.store.list_services
+
+    def answer_late(*arguments):
+        watched.seconds += 60
+        watched.events[7] = watched.report_state
+        monkeypatch.setattr(watched.store, "list_services", list_services)
+        return list_services(*arguments)
+
+    monkeypatch.setattr(watched.store, "list_services", answer_late)
     assert watched.find_alive() is not None
 
 

@@ -54,9 +54,7 @@ class StartingAgents:
             policy=Policy(host_ip="192.0.2.9"),
             report_interval=report_interval,
         )
-        return Takeover(
-            settings, incarnation, "1", self.store, self.wait, lambda: self.seconds
-        ).take_host()
+        return Takeover(settings, incarnation, "1", self.store, self.wait).take_host()
 
     def hold(self, incarnation, host=HOST):
         """Let a run hold a host; return its key."""
