@@ -32,7 +32,7 @@ class World:
         self.clock = Clock()
         self.store = MemoryStore(self.clock.now)
         self.name = f"n-{uuid.uuid4().hex[:8]}"
-        self.options = {"timeout": 0.5} | options
+        self.options = {"timeout": 30} | options
         configuration = placement.configuration(self.proxy.port, **self.options)
         self.host = ReportedHost(
             tmp_path, configuration, self.store, self.clock, "host-1", workers=1
@@ -73,9 +73,15 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path, placement, monkeypatch):
+def options():
+    """The options of [placement]."""
+    return {}
+
+
+@pytest.fixture
+def world(tmp_path, placement, options, monkeypatch):
     monkeypatch.setattr(slots, "FIRST_RETRY_SECONDS", 0.05)
-    world = World(tmp_path, placement)
+    world = World(tmp_path, placement, **options)
     yield world
     world.close()
 
@@ -83,9 +89,12 @@ def world(tmp_path, placement, monkeypatch):
 FAULTS = (
     "closed", "lost", "frozen", "trickling", "500", "503", "403", "401", "html", "half", "409"
 )  # fmt: skip
+HANGING = {key: {"timeout": 0.5} for key in ("frozen", "trickling")}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "options"), [(f, HANGING.get(f, {})) for f in FAULTS], ids=FAULTS
+)
 def test_whatever_placement_answers_audits_go_on_and_its_return_makes_all_right(
     world, fault
 ) -> None:
