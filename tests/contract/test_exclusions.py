@@ -18,7 +18,9 @@ from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.host_state import HostState
 from tests.contract.random_fleet import HOSTS, POLICY, RandomFleet
 from tests.contract.stores import SQL_BACKENDS
+from tests.contract.values import create, make_values, register
 from tests.statements import count_statements
+from tests.unit.scheduler.fakes import ask
 
 
 def read_all(store: Store) -> list[HostState]:
@@ -48,6 +50,17 @@ def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store) -
         assert store.count_exclusions(request, policy) == expected, request
         seen.update(expected.counts)
     assert len(seen) == 13, seen
+
+
+def test_of_equally_near_nodes_the_first_by_the_bytes_of_its_name_is_the_nearest(
+    store: Store,
+) -> None:
+    for host in ("b", "a", "B"):
+        agent = register(store, host, f"agent-of-{host}")
+        store.apply_changes(agent, [create(agent, "n1", make_values(facts={}))], 60)
+    nearest = store.count_exclusions(ask(VCPU=10_000), POLICY).nearest
+    assert nearest is not None
+    assert nearest.host == "B"
 
 
 @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)

@@ -19,6 +19,7 @@ from nodetracker.accounting.ledger.grants import evaluate_claim
 from nodetracker.accounting.ledger.locked import assume_locked
 from nodetracker.db import fleet
 from nodetracker.db.candidates.screens import Condition
+from nodetracker.db.connection.dialect import byte_key
 from nodetracker.db.exclusions.failures import Failures, find_failures, flag
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ClaimRequest
@@ -103,7 +104,8 @@ def _list_placed(request: ClaimRequest, policy: AdmissionPolicy) -> frozenset[Ad
 
 def _order_by_rank(failures: Failures) -> "list[sa.ColumnElement[Any]]":
     """Return the order of `NearMiss.rank`."""
-    return [failures.count, failures.shortage, _nodes.host, _nodes.hypervisor_hostname]
+    names = (byte_key(_nodes.host), byte_key(_nodes.hypervisor_hostname))
+    return [failures.count, failures.shortage, *names]
 
 
 def _list_ids(

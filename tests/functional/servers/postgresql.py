@@ -39,7 +39,9 @@ class PostgreSQL:
         self.process.run(
             [
                 programs / "initdb", "-D", self._data, "-U", "test", "-A", "trust", "-N",
-                "--no-instructions", "--locale=C", "-E", "UTF8",
+                "--no-instructions", "--locale=C.UTF-8", "-E", "UTF8",
+                # Text is ordered by letters, as on most servers, and not by bytes.
+                "--locale-provider=icu", "--icu-locale=en-US",
             ]
         )  # fmt: skip
         self.start()
