@@ -1,5 +1,6 @@
 """Convert units: capacity is rounded down, usage is rounded up. No other module converts."""
 
+import math
 from decimal import Decimal
 
 from nodetracker.rendering import render_value
@@ -73,6 +74,16 @@ def whole_units(amount: int, parts: int) -> float:
     (2, 1.5)
     """
     return amount // parts if amount % parts == 0 else amount / parts
+
+
+def round_down(amount: float, decimals: int) -> float:
+    """Return an amount with fewer decimals, rounded down: what is free is not shown larger.
+
+    >>> round_down(9.9961, 2), round_down(0.29, 2), round_down(-0.001, 2)
+    (9.99, 0.29, -0.01)
+    """
+    factor = 10.0**decimals
+    return math.floor(round(amount * factor, 6)) / factor
 
 
 def render_amount(amount: float) -> str:

@@ -21,7 +21,7 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.units import MIB_PER_GIB, MILLI, render_amount
+from nodetracker.units import MIB_PER_GIB, MILLI, render_amount, round_down
 
 
 class AdmissionCheck(enum.StrEnum):
@@ -231,7 +231,8 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
     label, suffix = (unit.label, unit.suffix) if unit else (verdict.resource, "")
     if verdict.free is not None and not verdict.is_free:
         requested = render_amount(verdict.requested)
-        reason = f"Free {label} {verdict.free:.2f}{suffix} < requested {requested}{suffix}"
+        free = round_down(verdict.free, 2)
+        reason = f"Free {label} {free:.2f}{suffix} < requested {requested}{suffix}"
     else:
         largest = verdict.total if verdict.max_unit is None else verdict.max_unit
         requested = render_amount(largest + (verdict.excess or 0))

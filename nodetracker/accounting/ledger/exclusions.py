@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
-from nodetracker.units import render_amount
+from nodetracker.units import MIB_PER_GIB, MILLI, render_amount
 
 MOST_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
@@ -18,6 +18,10 @@ AMOUNT_CHECKS = {
     DISK: AdmissionCheck.DISK,
 }
 """Resource class with columns -> the check that fails when too little is free."""
+
+
+_PARTS = MILLI * MIB_PER_GIB
+"""Any amount is a whole number of such parts of its unit: differences of them are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +73,19 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
     """Return what a node lacks for a claim, None when it would accept the claim."""
     if not admission.refusals:
         return None
-    missing = {
-        verdict.resource: _missing_of(verdict) for verdict in admission.verdicts if not verdict.fits
+    lacking = {
+        verdict.resource: (_missing_of(verdict), _count_parts(verdict.requested))
+        for verdict in admission.verdicts
+        if not verdict.fits
     }
-    requested = {verdict.resource: verdict.requested for verdict in admission.verdicts}
     shares = {
-        AMOUNT_CHECKS[resource]: amount / requested[resource]
-        for resource, amount in missing.items()
+        AMOUNT_CHECKS[resource]: parts / requested
+        for resource, (parts, requested) in lacking.items()
         if resource in AMOUNT_CHECKS
     }
     checks = admission.checks
     shortage = sum(shares.get(check, 1.0) for check in checks)
+    missing = {resource: parts / _PARTS for resource, (parts, _) in lacking.items()}
     return NearMiss(host, nodename, checks, shortage, missing, admission.reasons)
 
 
@@ -151,7 +157,11 @@ def render_nearest(miss: NearMiss) -> str:
     return f"{place} lacks {', '.join(amounts)}"
 
 
-def _missing_of(verdict: ResourceVerdict) -> float:
-    """Return how much is missing, by what is free or by the size of the node."""
-    lack = 0.0 if verdict.free is None else verdict.requested - verdict.free
-    return max(lack, verdict.excess or 0.0)
+def _missing_of(verdict: ResourceVerdict) -> int:
+    """Return how many parts are missing, by what is free or by the size of the node."""
+    requested, excess = _count_parts(verdict.requested), _count_parts(verdict.excess or 0)
+    return excess if verdict.free is None else max(requested - _count_parts(verdict.free), excess)
+
+
+def _count_parts(amount: float) -> int:
+    return round(amount * _PARTS)

@@ -44,6 +44,11 @@ def reasons(values, **body):
 EMPTY = used(Charge())
 
 
+def test_what_is_free_is_not_shown_as_large_as_what_is_requested():
+    node = used(Charge(disk_mb=88 * 1024 + 1))
+    assert reasons(node, resources={"DISK_GB": 11}) == ("Free disk 10.99 GB < requested 11 GB",)
+
+
 @pytest.mark.parametrize(
     ("resource", "most", "reason"),
     [

@@ -41,11 +41,19 @@ def test_a_node_that_accepts_the_claim_lacks_nothing():
     [
         (verdict("VCPU", 4, 2), 2, 0.5),
         (verdict("VCPU", 4, -4), 8, 2.0),
+        (verdict("VCPU", 0.3, 0.2), 0.1, 1 / 3),
         (verdict("VCPU", 10, 40, excess=2), 2, 0.2),
         (verdict("VCPU", 10, 5, excess=2), 5, 0.5),
         (verdict("CUSTOM_FPGA", 4, 3), 1, 1.0),
     ],
-    ids=["too little free", "overfull", "larger than the node", "both", "a further class"],
+    ids=[
+        "too little free",
+        "overfull",
+        "fractions",
+        "larger than the node",
+        "both",
+        "a further class",
+    ],
 )
 def test_the_amount_that_is_missing(found, missing, shortage):
     check = AdmissionCheck.CPU if found.resource == "VCPU" else AdmissionCheck.CLASSES
