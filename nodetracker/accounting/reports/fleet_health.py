@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from nodetracker.accounting.reports.freshness import Freshness
 from nodetracker.accounting.reports.overview import NodeLine, Overview
 from nodetracker.accounting.reports.values import count_many
-from nodetracker.model.service import COMPUTE_BINARY
 
 _LATE = (Freshness.LATE, Freshness.STALE)
 _PAGED_FILTERS = frozenset(("state", "status"))
@@ -86,8 +85,7 @@ def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
         if lost := len({line.node.host for line in lines if line.state == state}):
             text = f"{count_many(lost, 'host')} {state}"
             yield Finding(HealthLevel.BAD, text, filters={"state": state})
-    others = (found for found in overview.services if found.binary != COMPUTE_BINARY)
-    if lost := sum(found.state != "up" for found in others):
+    if lost := len(overview.lost_services):
         yield Finding(HealthLevel.BAD, f"{count_many(lost, 'other service')} down", "/services")
     unread = sum(line.state == "up" and line.freshness in _LATE for line in lines)
     never = overview.freshness.get(Freshness.NEVER, 0)

@@ -131,6 +131,12 @@ class Overview:
     services: tuple[ServiceLine, ...]
     nodes: tuple[NodeLine, ...]
 
+    @property
+    def lost_services(self) -> list[ServiceLine]:
+        """The services other than agents that are not up; nodes show the state of agents."""
+        others = (found for found in self.services if found.binary != COMPUTE_BINARY)
+        return [found for found in others if found.state != "up"]
+
 
 def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry: int) -> Overview:
     """Build the overview.

@@ -27,7 +27,6 @@ from nodetracker.cmd.screen.node_lines import TITLES, FleetView, draw_nodes, dra
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.service import COMPUTE_BINARY
 
 _LABEL = 8
 _BEYOND = 6
@@ -63,11 +62,7 @@ def _draw_sentence(view: FleetView) -> Line:
     overview = view.overview
     hosts = {line.node.host for line in overview.nodes}
     warnings = sum(overview.warnings.values())
-    lost = [
-        found
-        for found in overview.services
-        if found.binary != COMPUTE_BINARY and found.state != "up"
-    ]
+    lost = overview.lost_services
     states = Counter(word_of_node(line) for line in overview.nodes)
     parts = [(f"{count} {word}", word) for word, count in states.items() if word != "up"]
     start = f"{count_noun(len(overview.nodes), 'node')} on {count_noun(len(hosts), 'host')}: "
