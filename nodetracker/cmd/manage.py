@@ -14,8 +14,8 @@ from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.terminal import ErrorFormatter, draw_error
-from nodetracker.cmd.screen.text import make_safe, render_error
+from nodetracker.cmd.screen.errors import ErrorFormatter, draw_error, render_error
+from nodetracker.cmd.screen.text import make_safe
 from nodetracker.cmd.streams import replace_closed_streams, write_output
 from nodetracker.daemon import EXIT_FAILED, EXIT_USAGE
 from nodetracker.errors import RefusedError

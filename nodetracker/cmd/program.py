@@ -14,7 +14,7 @@ from oslo_log import log as oslo_log
 
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
-from nodetracker.cmd.screen.terminal import draw_error
+from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.text import SafeFormatter, make_safe
 from nodetracker.cmd.streams import replace_closed_streams, write_output
 from nodetracker.conf.opts import register_options_for_check

@@ -17,8 +17,8 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.progress import show_progress
-from nodetracker.cmd.screen.terminal import draw_error
 from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange
 from nodetracker.rendering import render_time

@@ -1,14 +1,11 @@
 """Find out what the terminal of an output can show."""
 
 import locale
-import logging
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
-
-from nodetracker.cmd.screen.text import render_error, wrap_text
 
 DEFAULT_WIDTH = 80
 DEFAULT_HEIGHT = 24
@@ -54,32 +51,6 @@ def detect_terminal(out: TextIO, environ: Mapping[str, str] = os.environ) -> Ter
         has_fixed_colors=has_many,
         has_unicode=all(name.lower().replace("-", "") == "utf8" for name in encodings),
     )
-
-
-def draw_error(error: object, out: TextIO) -> str:
-    """Return the line of an error, safe to print; on a terminal it is broken between words."""
-    text = render_error(error)
-    if not out.isatty():
-        return text
-    return "\n".join(wrap_text(text, detect_terminal(out).width))
-
-
-class ErrorFormatter(logging.Formatter):
-    """Formats a message as `draw_error` does, and a traceback in full.
-
-    Args:
-        out: where it is printed.
-    """
-
-    def __init__(self, out: TextIO) -> None:
-        super().__init__()
-        self._out = out
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
-        if record.exc_info:
-            return super().format(record)
-        return draw_error(record.getMessage(), self._out)
 
 
 def _read_size(out: TextIO, environ: Mapping[str, str]) -> os.terminal_size:

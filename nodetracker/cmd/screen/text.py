@@ -10,9 +10,6 @@ import logging
 import re
 from typing import IO, TextIO
 
-ERROR_LENGTH = 500
-"""Maximum length of an error's line."""
-
 # C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
 # surrogates, which no encoding accepts.
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
@@ -39,12 +36,6 @@ def safe_text(text: str, has_unicode: bool = True) -> str:
 def safe_lines(text: str) -> str:
     """Return a text like `safe_text` that keeps its newlines."""
     return _UNSAFE_BUT_NEWLINE.sub(_escape, text)
-
-
-def render_error(error: object) -> str:
-    """Return the line of an error: safe to print, and cut after 500 characters."""
-    text = safe_text(str(error))
-    return text if len(text) <= ERROR_LENGTH else f"{text[: ERROR_LENGTH - 3]}..."
 
 
 def width_of(text: str) -> int:

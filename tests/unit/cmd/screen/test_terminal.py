@@ -8,7 +8,7 @@ from rich.style import Style as Look
 
 from nodetracker.cmd.screen.lines import Style
 from nodetracker.cmd.screen.output import FIXED_LOOKS
-from nodetracker.cmd.screen.terminal import detect_terminal, draw_error
+from nodetracker.cmd.screen.terminal import detect_terminal
 
 
 class Stream(io.StringIO):
@@ -25,13 +25,6 @@ class Stream(io.StringIO):
 @pytest.fixture(autouse=True)
 def _utf8(monkeypatch):
     monkeypatch.setattr(locale, "getencoding", lambda: "UTF-8")
-
-
-def test_an_error_is_broken_between_words_on_a_terminal_only(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "30")
-    error = "claim is refused: needs 4 VCPU, free is 2"
-    assert draw_error(error, Stream(False)) == error
-    assert draw_error(error, Stream(True)) == "claim is refused: needs 4\nVCPU, free is 2"
 
 
 def test_a_pipe_gets_plain_text_of_80_columns():

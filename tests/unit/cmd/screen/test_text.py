@@ -10,7 +10,6 @@ from nodetracker.cmd.screen.text import (
     SafeStream,
     cut_text,
     make_safe,
-    render_error,
     safe_lines,
     safe_text,
     width_of,
@@ -43,13 +42,6 @@ def test_only_ascii_is_shown_where_nothing_else_can_be():
 
 def test_lines_are_kept_where_they_are_meant():
     assert safe_lines("a\nb\x1b") == "a\nb\\x1b"
-
-
-def test_an_error_is_one_line_of_500_characters_at_most():
-    assert render_error("a\nb") == r"a\x0ab"
-    assert len(render_error("x" * 501)) == 500
-    assert render_error("x" * 501).endswith("x...")
-    assert render_error("x" * 500) == "x" * 500
 
 
 def test_wide_characters_take_two_cells():
