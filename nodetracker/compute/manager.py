@@ -164,8 +164,12 @@ class ComputeManager:
                 self._reports.notify()
 
     def post_start_hook(self) -> None:
-        """Log that the agent is ready."""
-        LOG.info("Agent of host %s is ready", self._settings.host)
+        """Log that the agent is ready, or that it waits for the database."""
+        host = self._settings.host
+        if self._database.is_out:
+            LOG.info("Agent of host %s runs; its rows are written once the database is back", host)
+        else:
+            LOG.info("Agent of host %s is ready", host)
 
     def prepare_stop(self) -> None:
         """End all waiting; a running audit is completed."""

@@ -50,9 +50,10 @@ class RunningAgent:
         assert self.running is not None
         return self.running.process.pid
 
-    def start(self) -> None:
+    def start(self, line: str = "is ready") -> None:
+        """Start the agent and wait for a line of its log."""
         self.running = self.programs.start()
-        self.running.wait_for("is ready")
+        self.running.wait_for(line)
 
     def settle(self) -> None:
         """Wait until the rows are right, and note what is compared later."""
@@ -218,7 +219,7 @@ def test_a_server_that_is_away_at_the_start_is_said_once_and_served_later(
     agent = make_agent(server, tmp_path)
     server.stop()
     try:
-        agent.start()
+        agent.start("once the database is back")
         time.sleep(2)
         before = agent.lines()
     finally:

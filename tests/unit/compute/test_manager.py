@@ -146,6 +146,21 @@ def test_the_start_audits_before_anything_is_served(managed):
     assert (service.epoch, service.version) == (1, "1.2.3")
 
 
+@pytest.mark.parametrize(
+    ("is_out", "logged"),
+    [
+        (False, "Agent of host host-1 is ready"),
+        (True, "Agent of host host-1 runs; its rows are written once the database is back"),
+    ],
+)
+def test_only_an_agent_that_has_its_database_is_ready(managed, caplog, is_out, logged):
+    caplog.set_level(logging.INFO, "nodetracker.compute.manager")
+    managed.store.is_away = is_out
+    managed.manager.pre_start_hook()
+    managed.manager.post_start_hook()
+    assert caplog.messages[-1] == logged
+
+
 def test_taking_the_host_is_a_heartbeat_that_watchers_see(managed):
     managed.hang("n1", "n2")
     managed.manager.pre_start_hook()
