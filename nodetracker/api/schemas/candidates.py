@@ -12,7 +12,7 @@ from nodetracker.api.schemas.fields import (
 )
 from nodetracker.schemas.fields import TEXT, Schema, list_of, one_of, record
 
-_EXPLAIN: Schema = BOOLEAN | {"description": "false: excluded is null"}
+_EXPLAIN: Schema = BOOLEAN | {"description": "true, or false (excluded is null)"}
 
 FIND_QUERY = record({"limit": PAGE["limit"], "explain": _EXPLAIN})
 

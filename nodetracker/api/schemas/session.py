@@ -13,8 +13,8 @@ _NAME: Schema = {
 LOGIN = record(
     {
         "user": _NAME,
-        "domain": _NAME | {"description": "name of the domain; Default"},
-        "project": _NAME | {"description": "name of the project; without one, system scope"},
+        "domain": _NAME | {"description": f"{_NAME['description']} (without one: Default)"},
+        "project": _NAME | {"description": f"{_NAME['description']} (without one: system scope)"},
         "password": {
             "description": "a text of 1 to 4096 characters",
             "type": "string",

@@ -16,7 +16,7 @@ from nodetracker.schemas.fields import Schema, one_of, record
 
 _FILTERS: Schema = {
     "kind": one_of(WarningKind),
-    "all": BOOLEAN | {"description": "true: resolved warnings, too"},
+    "all": BOOLEAN | {"description": "true (resolved warnings, too) or false"},
 }
 
 LIST_QUERY = record({"host": ANY_TEXT, "node": NODENAME, **_FILTERS, **PAGE})

@@ -94,6 +94,10 @@ class TestList:
             ("resources=VCPU:1&required=T1,", "required: invalid value ''"),
             ("resources=VCPU:1&required=%0A", "required[0]: expected a text"),
             ("resources=VCPU:1&limit=0", "limit: expected an integer from 1"),
+            (
+                "resources=VCPU:1&explain=maybe",
+                "explain: expected true, or false (excluded is null), got 'maybe'",
+            ),
             ("resources=VCPU:1&marker=x", "unknown key 'marker'"),
             ("resources=VCPU:1&resources=VCPU:2", "resources: is given more than once"),
         ],

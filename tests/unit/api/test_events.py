@@ -124,8 +124,11 @@ class TestWarnings:
 
     @pytest.mark.parametrize(
         ("query", "named"),
-        [("marker=x", "marker"), ("kind=odd", "kind"), ("all=maybe", "all"), ("limit=-1", "limit")],
-    )
+        [
+            ("marker=x", "marker"), ("kind=odd", "kind"), ("limit=-1", "limit"),
+            ("all=maybe", "all: expected true (resolved warnings, too) or false, got 'maybe'"),
+        ],
+    )  # fmt: skip
     def test_an_invalid_parameter_is_named(self, api, query, named):
         found = api.request("GET", f"/v1/warnings?{query}")
         assert found.status_code == 400
