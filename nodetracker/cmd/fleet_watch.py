@@ -34,7 +34,7 @@ def make_fleet_source(
     """Return a function that reads the fleet.
 
     Args:
-        held_fact_expiry: see `overview.freshness_of`.
+        held_fact_expiry: see `freshness.freshness_of`.
         host: only its nodes.
     """
 
@@ -89,6 +89,7 @@ class FleetWatch:
         self._found: SimpleQueue[FleetView | Exception | None] = SimpleQueue()
         self._view: FleetView | None = None
         self._outage: Outage | None = None
+        self._is_taken = threading.Event()
         self._is_over = threading.Event()
 
     def run(self) -> None:
@@ -107,6 +108,7 @@ class FleetWatch:
             pass
         finally:
             self._is_over.set()
+            self._is_taken.set()  # the thread ends
         terminal = detect_terminal(self._out)
         Screen(self._out, terminal).show(draw_picture(self._view, self._outage, terminal))
 
@@ -122,6 +124,8 @@ class FleetWatch:
         except Empty:
             self._note_outage("")
             return
+        if found is not None:
+            self._is_taken.set()
         if isinstance(found, NodetrackerError) and not isinstance(found, NotFoundError):
             self._note_outage(render_error(found))
         elif isinstance(found, Exception):
@@ -134,11 +138,14 @@ class FleetWatch:
         self._outage = Outage(since, reason)
 
     def _read_all(self) -> None:
+        """Read again and again; not while a terminal that is stopped (Ctrl-S) takes no picture."""
         while not self._is_over.is_set():
+            self._is_taken.clear()
             try:
                 self._found.put(self._read())
             except Exception as error:  # of which the main thread decides
                 self._found.put(error)
+            self._is_taken.wait()
             self._is_over.wait(self._seconds)
 
 

@@ -1,6 +1,7 @@
 """`overview --watch` keeps its picture while the fleet cannot be read."""
 
 import io
+import threading
 
 import pytest
 
@@ -68,3 +69,37 @@ def test_an_error_of_the_program_ends_the_watch_and_is_not_an_outage(monkeypatch
 
     with pytest.raises(ZeroDivisionError):
         FleetWatch(read, Terminal("\0"), 0.01).run()
+
+
+class FrozenTerminal(Terminal):
+    """A terminal whose output somebody has stopped, as by Ctrl-S, until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__("all fine")
+        self.released = threading.Event()
+
+    def write(self, text: str) -> int:
+        assert self.released.wait(60)
+        return super().write(text)
+
+
+def test_pictures_do_not_pile_up_while_a_terminal_is_stopped(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    out, has_read_again = FrozenTerminal(), threading.Event()
+    reads, piled_up = [], []
+
+    def read():
+        reads.append(True)
+        if len(reads) > 1:
+            has_read_again.set()
+        return fleets.view(fleets.one_node())
+
+    def release():
+        piled_up.append(has_read_again.wait(0.2))
+        out.released.set()
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    FleetWatch(read, out, 0.001).run()
+    releasing.join()
+    assert piled_up == [False]
