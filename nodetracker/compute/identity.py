@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nodetracker.errors import IdentityError
 from nodetracker.model.service import Incarnation
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 
 LOG = logging.getLogger(__name__)
 
@@ -72,6 +73,14 @@ def find_state_problem(state_path: Path) -> str | None:
     if free.f_blocks and not free.f_bavail:
         return f"the filesystem of {state_path} is full"
     return None
+
+
+def list_state_warnings(state_path: Path) -> list[HostWarning]:
+    """Return the warning of the state directory's problem, if it has one."""
+    problem = find_state_problem(state_path)
+    if problem is None:
+        return []
+    return [HostWarning(WarningKind.STATE_PATH, WHOLE_HOST, NO_ITEM, problem)]
 
 
 def read_incarnation(compute_id: str, report_interval: int) -> Incarnation:

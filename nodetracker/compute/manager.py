@@ -14,7 +14,7 @@ from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.events import EventBatch
 from nodetracker.compute.heartbeat import Heartbeat
-from nodetracker.compute.identity import find_state_problem
+from nodetracker.compute.identity import list_state_warnings
 from nodetracker.compute.observers import ReportQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.service_mark import ServiceMark
@@ -25,7 +25,7 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import AuditState, Incarnation, LoadAverage
 from nodetracker.model.status import AgentStatus
-from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
+from nodetracker.model.warning import HostWarning
 from nodetracker.outage import OutageLog
 from nodetracker.ports import (
     AdmissionPolicy,
@@ -295,10 +295,5 @@ class ComputeManager:
 
     def _list_known_warnings(self) -> list[HostWarning]:
         """Return the warnings that do not follow from what the audit reads."""
-        return [*self._check_state_path(), *self._list_warnings()]
-
-    def _check_state_path(self) -> list[HostWarning]:
-        problem = find_state_problem(Path(self._settings.state_path))
-        if not problem:
-            return []
-        return [HostWarning(WarningKind.STATE_PATH, WHOLE_HOST, NO_ITEM, problem)]
+        state_path = Path(self._settings.state_path)
+        return [*list_state_warnings(state_path), *self._list_warnings()]
