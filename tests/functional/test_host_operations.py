@@ -104,6 +104,10 @@ def test_maintenance_takes_no_claims_moves_nothing_and_says_so(host: Host) -> No
     shown = host.ask("service", "show", "host-1", "nodetracker-compute")
     assert (shown["maintenance"], shown["disabled_reason"]) == (True, "disk")
     assert "host host-1 is in maintenance" in host.claim().stderr
+    for noun in ("node", "service"):
+        assert " maintenance " in host.manage(noun, "list").stdout
+        (row,) = json.loads(host.manage(noun, "list", "--long", "-f", "json").stdout)
+        assert (row["state"], row["maintenance"]) == ("up", True)
     assert [claim["state"] for claim in host.ask("claim", "list")] == ["held"]
     assert host.manage("host", "set", "host-1", "--disable-maintenance").returncode == 0
     shown = host.ask("service", "show", "host-1", "nodetracker-compute")

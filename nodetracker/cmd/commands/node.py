@@ -40,6 +40,7 @@ _LONG_COLUMNS = (
     "uuid", "vms_running", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
+_MAINTENANCE = "maintenance"  # for people in the column of states, for programs with --long
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
 
 
@@ -51,7 +52,7 @@ class ListNodes(ListCommand):
     layout = (
         Column("host", ("host",), Kind.FLEXIBLE),
         Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
-        Column("state", ("state", "status"), Kind.NODE_STATE),
+        Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
         Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
         Column("memory", ("memory_mb_used", "memory_mb"), Kind.SHARE_MIB),
         Column("disk", ("local_gb_used", "local_gb"), Kind.SHARE_GIB, 2),
@@ -69,6 +70,8 @@ class ListNodes(ListCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the rows and evaluate their hosts."""
         names = _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ())
+        if parsed_args.long or parsed_args.formatter == "table":
+            names += (_MAINTENANCE,)
         query = FleetQuery(
             host=parsed_args.host,
             columns=SUMMARY_COLUMNS + (_READ_FOR_LONG if parsed_args.long else ()),
@@ -83,7 +86,8 @@ class ListNodes(ListCommand):
                     found.node, found.service, page.now, self.service_down_time, outage
                 )
                 more = _long_columns(found.node) if parsed_args.long else {}
-                rows.append(as_row(summary) | more)
+                maintained = found.service is not None and found.service.maintenance
+                rows.append(as_row(summary) | more | {_MAINTENANCE: maintained})
         rows.sort(key=lambda row: (row["host"], row["nodename"]))
         return columns_of(rows, names)
 

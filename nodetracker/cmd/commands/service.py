@@ -28,12 +28,13 @@ _COLUMNS = (
     "clock_skew_seconds",
 )  # fmt: skip
 _LONG_COLUMNS = ("disabled_at", "disabled_by")
+_MAINTENANCE = "maintenance"  # for people in the column of states, for programs with --long
 
 
 class ListServices(ListCommand):
     """List services: status is set by the administrator, state is liveness.
 
-    --long adds since when and by whom they are disabled.
+    --long adds since when and by whom they are disabled, and maintenance.
     """
 
     example = "service list"
@@ -41,7 +42,7 @@ class ListServices(ListCommand):
     layout = (
         Column("binary", ("binary",)),
         Column("host", ("host",), Kind.FLEXIBLE),
-        Column("state", ("state", "status"), Kind.NODE_STATE),
+        Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
         Column("updated", ("updated_at",), Kind.MOMENT, 1),
         Column("disabled because", ("disabled_reason",), Kind.FLEXIBLE, 2),
         Column("clock", ("clock_skew_seconds",), Kind.NUMBER, 4),
@@ -54,10 +55,15 @@ class ListServices(ListCommand):
         services = self.reader.list_services()
         now = self.reader.now()
         outage = find_broker_outage(services, now, self.service_down_time)
-        return columns_of(
-            [render_service(service, now, self.service_down_time, outage) for service in services],
-            _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ()),
-        )
+        rows = [
+            render_service(service, now, self.service_down_time, outage)
+            | {_MAINTENANCE: service.maintenance}
+            for service in services
+        ]
+        names = _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ())
+        if parsed_args.long or parsed_args.formatter == "table":
+            names += (_MAINTENANCE,)
+        return columns_of(rows, names)
 
 
 class ServiceCommand(StoreCommand):

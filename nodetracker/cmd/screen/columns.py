@@ -29,7 +29,7 @@ class Kind(enum.Enum):
     TEXT = enum.auto()
     FLEXIBLE = enum.auto()  # text that may take several lines
     STATE = enum.auto()
-    NODE_STATE = enum.auto()  # of a service: its state and its status, in one cell
+    NODE_STATE = enum.auto()  # of a service: its state, status and maintenance, in one cell
     NUMBER = enum.auto()
     MIB = enum.auto()
     GIB = enum.auto()
@@ -145,19 +145,21 @@ def draw_cell(
         text, style = draw_state(str(value), terminal)[0]
         return Piece(safe_text(text, terminal.has_unicode), style)
     if column.kind is Kind.NODE_STATE:
-        return _draw_service_state(value, row[column.names[1]], terminal)
+        status, maintenance = (row[name] for name in column.names[1:])
+        return _draw_service_state(value, status, maintenance, terminal)
     text = _RENDERERS[column.kind](value)
     return Piece(safe_text(text, terminal.has_unicode))
 
 
-def _draw_service_state(state: str, status: str, terminal: Terminal) -> Piece:
-    """Return the state of a service, and that it is disabled.
+def _draw_service_state(state: str, status: str, maintenance: bool, terminal: Terminal) -> Piece:
+    """Return the state of a service, and that it is disabled or in maintenance.
 
-    >>> _draw_service_state("down", "disabled", Terminal()).text
+    >>> _draw_service_state("down", "disabled", False, Terminal()).text
     '✖ down, disabled'
     """
-    text, style = draw_state(word_of(state, status, False), terminal)[0]
-    return Piece(f"{text}, {status}" if state != "up" and status == "disabled" else text, style)
+    text, style = draw_state(word_of(state, status, maintenance), terminal)[0]
+    setting = word_of("up", status, maintenance)
+    return Piece(f"{text}, {setting}" if state != "up" and setting != "up" else text, style)
 
 
 def _without_unit(part: str, whole: str) -> str:

@@ -39,8 +39,9 @@ def draw_state_section(described: NodeDescription, terminal: Terminal) -> list[L
     start = Piece(pad_text("Node", _LABEL), Style.DIM)
     name = record.nodename if record.nodename == record.host else f"{record.host} {record.nodename}"
     node = Piece(f"{safe_text(name, terminal.has_unicode)}  ", Style.TITLE)
-    also = [text for text, is_set in ((status, True), ("in maintenance", maintenance))
-            if is_set and text != word]  # fmt: skip
+    also = [text for text, kind, is_set in (
+                (status, status, True), ("in maintenance", "maintenance", maintenance))
+            if is_set and kind != word]  # fmt: skip
     rest = Piece(", ".join(["", *also]))
     lines: list[Line] = [(start, node, *draw_state(word, terminal), rest)]
     if service is not None and service.disabled:

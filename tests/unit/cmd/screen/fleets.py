@@ -158,6 +158,7 @@ def list_rows(rows: OverviewRows | None = None) -> list[dict]:
             "running_vms": line.node.running_vms,
             "total_containers": line.node.total_containers,
             "audit_age_seconds": line.audit_age_seconds,
+            "maintenance": line.maintenance,
         }
         for line in lines
     ]

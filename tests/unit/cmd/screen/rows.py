@@ -81,10 +81,12 @@ MIGRATIONS = [
 
 SERVICES = [
     render_service(replace(service, updated_at=service.last_seen_up), NOW, _DOWN_TIME, None)
+    | {"maintenance": service.maintenance}
     for service in (
         agent("compute-1", clock_skew_ms=-1200),
         agent("compute-2", disabled=True, disabled_reason="new disk\nrow 4"),
         agent("compute-3", 7300.0),
+        agent("compute-4", maintenance=True),
         agent(_LONG, disabled=True, disabled_reason="AUTO: qemu:///system: no answer in 30 s"),
         agent("control-1", binary=CONDUCTOR_BINARY),
     )
