@@ -28,14 +28,14 @@ class ListWarnings(ListCommand):
 
     layout = (
         Column("host", ("host",), Kind.FLEXIBLE),
-        Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
+        Column("node", ("nodename",), Kind.FLEXIBLE, 2, same_as="host"),
         Column("kind", ("kind",)),
         Column("item", ("item",), Kind.TEXT, 4),
-        Column("message", ("message",), Kind.FLEXIBLE, least=48),
-        Column("since", ("first_seen",), Kind.MOMENT, 1),
+        Column("message", ("message",), Kind.FLEXIBLE, least=36),
+        Column("since", ("first_seen",), Kind.MOMENT, 3),
         Column("last", ("last_seen",), Kind.MOMENT, 5),
         Column("count", ("count",), Kind.NUMBER, 6),
-        Column("resolved", ("resolved_at",), Kind.MOMENT, 2),
+        Column("resolved", ("resolved_at",), Kind.MOMENT, 1),
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -189,6 +189,11 @@ WARNINGS = [
     },
 ]
 
+ALL_WARNINGS = [
+    *WARNINGS,
+    WARNINGS[0] | {"nodename": "n2", "resolved_at": "2026-03-01T11:00:00+00:00"},
+]
+
 CLAIMS = [
     {
         "uuid": f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b1{number}",
