@@ -23,10 +23,13 @@ from nodetracker.settings import SchedulerSettings
 T = TypeVar("T")
 
 PAGE_SIZE = 20
-"""Candidates that a claim reads at a time."""
+"""Candidates that a claim reads first."""
 
-_LIST_PAGE_SIZE = 200
-"""Candidates that a list reads at a time; over a conductor, a page is one message."""
+LARGE_PAGE_SIZE = 200
+"""Candidates that a list reads at a time, and a claim that none of the first accepted.
+
+Over a conductor, a page is one message.
+"""
 
 
 class Scheduler:
@@ -56,7 +59,7 @@ class Scheduler:
             request: its host and nodename, if set, restrict the nodes.
             limit: maximum number of candidates; None = all.
         """
-        size = min(max(PAGE_SIZE, limit or _LIST_PAGE_SIZE), _LIST_PAGE_SIZE)
+        size = min(max(PAGE_SIZE, limit or LARGE_PAGE_SIZE), LARGE_PAGE_SIZE)
         found: list[CandidateNode] = []
         for page in self._find_pages(request, CandidateOrder.NAMED, size):
             found += self._list_accepting(request, page)
@@ -198,7 +201,8 @@ class Scheduler:
         page = self._store.find_candidates(request, policy, size)
         yield page.nodes
         while page.next is not None:
-            page = self._store.find_candidates(request, policy, size, page.next)
+            later_size = max(size, LARGE_PAGE_SIZE)
+            page = self._store.find_candidates(request, policy, later_size, page.next)
             yield page.nodes
 
     def _list_accepting(

@@ -173,6 +173,22 @@ class TestPages:
     @pytest.fixture(autouse=True)
     def small_pages(self, monkeypatch):
         monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
+        monkeypatch.setattr(scheduler_module, "LARGE_PAGE_SIZE", 3)
+
+    def test_later_pages_are_larger(self, fake_fleet, scheduler, monkeypatch):
+        read = []
+
+        def find(request, policy, limit, after=None):
+            read.append(limit)
+            return find_candidates(request, policy, limit, after)
+
+        find_candidates = fake_fleet.store.find_candidates
+        monkeypatch.setattr(fake_fleet.store, "find_candidates", find)
+        for number in range(4):
+            fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": 0}})
+        with pytest.raises(ClaimRefusedError, match="^no candidate: classes: 7 of 7 nodes"):
+            scheduler.create_claim(ask(CUSTOM_FPGA=1))
+        assert read[:2] == [2, 3]
 
     def test_the_next_page_is_asked_when_the_ledger_s_rule_leaves_none_of_a_page(
         self, fake_fleet, raced, scheduler
@@ -211,7 +227,7 @@ class TestPages:
         assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
 
     def test_a_list_has_the_candidates_of_all_pages(self, fake_fleet, scheduler, monkeypatch):
-        monkeypatch.setattr(scheduler_module, "_LIST_PAGE_SIZE", 2)
+        monkeypatch.setattr(scheduler_module, "LARGE_PAGE_SIZE", 2)
         listed = [node.nodename for node in scheduler.select(ask(VCPU=1), None)]
         assert listed == ["large", "middle", "small"]
 

@@ -72,7 +72,7 @@ def parse_traits(texts: Iterable[str]) -> list[str]:
 def _select(call: Call, request: ClaimRequest) -> Answer:
     """Return the candidates; the others are explained if there are no further candidates.
 
-    An explanation costs up to eight statements, for any number of nodes.
+    An explanation costs up to eight statements; up to 24 for NUMA cells and PCI devices.
     """
     scheduler, limit = call.backend.scheduler, page_of(call).limit
     found = scheduler.select(request, limit)
