@@ -15,6 +15,7 @@ from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import AdmissionPolicy, AgentDirectory, LedgerListener, Store
 from nodetracker.ports.delegated_store import DelegatedStore
+from nodetracker.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -44,10 +45,7 @@ class LedgerAnnouncer:
             if len(self._waiting) < MAX_WAITING:
                 self._waiting[host, nodename] = None
             if self._thread is None:  # started late, as a WSGI server may fork before it serves
-                self._thread = threading.Thread(
-                    target=self._run, name="ledger-announcements", daemon=True
-                )
-                self._thread.start()
+                self._thread = start_thread("ledger-announcements", self._run)
             self._changed.notify()
 
     def _run(self) -> None:

@@ -272,8 +272,21 @@ class HangGuard(Generic[K]):
                 self._on_return(key)
 
 
+def start_thread(name: str, run: Callable[[], object]) -> threading.Thread | None:
+    """Start a daemon thread; return None when the process can have no more of them."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
+
+
 def run_within(seconds: float, name: str, call: Callable[[], object]) -> None:
-    """Make a call in a thread of its own, and wait for its end for some seconds at most."""
-    thread = threading.Thread(target=call, name=name, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    """Make a call in a thread of its own, and wait for its end for some seconds at most.
+
+    Without a thread it is not made: it may hang.
+    """
+    thread = start_thread(name, call)
+    if thread is not None:
+        thread.join(seconds)

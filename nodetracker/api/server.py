@@ -79,10 +79,11 @@ class Server:
         config.ssl = self._tls
         logging.getLogger("uvicorn.error").addFilter(_is_wanted)
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=_run, args=(self._server, listener), name="api", daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread
         scheme = "http" if self._tls is None else "https"
         LOG.info("Serving on %s://%s", scheme, _render_address(listener))
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from nodetracker.accounting.reports.notification_merge import merge_waiting
 from nodetracker.model.notification import VERSION, Notification
+from nodetracker.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -132,8 +133,9 @@ class NotificationSender:
         self._queue.put(notification)
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
-                self._thread.start()
+                self._thread = start_thread("notifications", self._run)
+                if self._thread is None:
+                    self._note_failure("no thread can be started")
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all are sent; log the number of those left at the timeout.
@@ -172,9 +174,7 @@ class NotificationSender:
             except Exception as error:  # any error of the library is retried
                 problem = f"{type(error).__name__}: {error}"
             if problem is not None:
-                if self._error is None:
-                    LOG.warning("Notifications wait for the broker: %s", problem)
-                self._error = problem
+                self._note_failure(problem)
                 self._stopping.wait(self._retry_seconds)
                 continue
             self._queue.take(notification)
@@ -182,6 +182,12 @@ class NotificationSender:
                 LOG.info("Notifications are sent again")
                 self._error = None
             self._log_dropped()
+
+    def _note_failure(self, problem: str) -> None:
+        """Keep why notifications wait, and log the first reason."""
+        if self._error is None:
+            LOG.warning("Notifications wait: %s", problem)
+        self._error = problem
 
     def _log_dropped(self) -> None:
         dropped = self._queue.dropped

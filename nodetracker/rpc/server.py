@@ -24,6 +24,7 @@ from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.serializer import encode
 from nodetracker.rpc.transport import Transport
+from nodetracker.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class RpcServer:
                 LOG.debug("The RPC server did not stop cleanly", exc_info=True)
             done.set()
 
-        threading.Thread(target=end, name="rpc-stop", daemon=True).start()
+        start_thread("rpc-stop", end)
         done.wait(max(0.0, min(LIBRARY_SECONDS, timeout_seconds)))
         while self._running and not done.is_set() and time.monotonic() < deadline:
             done.wait(0.05)

@@ -12,6 +12,7 @@ from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from tests.builders import make_incarnation, take_service
 from tests.programs import wait_until
+from tests.threads import no_threads
 from tests.unit.test_notifying_store import ADMISSION_POLICY, add_alpha, ask
 
 
@@ -135,6 +136,16 @@ def test_an_announcement_that_fails_is_lost_and_the_next_one_is_sent():
     for host in ("alpha", "beta", "gamma"):
         announcer.ledger_moved(host, None)
     wait_until(lambda: len(agents.sent) == 3)
+
+
+def test_a_process_without_a_thread_announces_once_it_has_one(monkeypatch):
+    agents = Agents()
+    agents.gate.set()
+    announcer = LedgerAnnouncer(agents)
+    with no_threads(monkeypatch):
+        announcer.ledger_moved("alpha", None)
+    announcer.ledger_moved("beta", None)
+    wait_until(lambda: agents.sent == [("alpha", None), ("beta", None)])
 
 
 def test_a_broker_that_hangs_fills_no_memory():

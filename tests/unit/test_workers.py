@@ -3,7 +3,8 @@ import time
 
 import pytest
 
-from nodetracker.workers import HangGuard, WorkerPool
+from nodetracker.workers import HangGuard, WorkerPool, run_within
+from tests.threads import no_threads
 
 
 @pytest.fixture
@@ -238,3 +239,11 @@ class TestHangGuard:
         assert returned == ["a"]
         assert guard.hung_keys() == guard.hung_keys() == []
         assert returned == ["a", "b"]
+
+
+def test_the_end_of_a_process_without_a_thread_leaves_out_what_needs_one(monkeypatch):
+    done = []
+    with no_threads(monkeypatch):
+        run_within(60, "last", lambda: done.append(1))
+    run_within(60, "last", lambda: done.append(2))
+    assert done == [2]

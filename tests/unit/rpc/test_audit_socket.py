@@ -12,6 +12,7 @@ import pytest
 from nodetracker.errors import NotFoundError, RequestError, RpcError, RpcUnavailableError
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer, SocketAuditAgent
+from tests.threads import no_threads
 
 
 class FakeAgent:
@@ -162,14 +163,9 @@ def test_an_agent_without_a_usable_directory_works_without_it(
 def test_an_agent_without_a_thread_for_it_can_stop(
     tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     server = AuditSocketServer(tmp_path / SOCKET_FILE, agent)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", fail)
-        with pytest.raises(RuntimeError, match="new thread"):
-            server.start()
+    with no_threads(monkeypatch), pytest.raises(RuntimeError, match="new thread"):
+        server.start()
     assert server.stop(5)
 
 

@@ -8,6 +8,7 @@ import pytest
 from nodetracker.model.notification import Notification
 from nodetracker.rpc.notify import NotificationQueue, NotificationSender
 from tests.programs import wait_until
+from tests.threads import no_threads
 
 
 def event(subject, number=0, event_type="claim.create"):
@@ -55,13 +56,24 @@ def test_what_the_broker_does_not_take_waits_for_it(listener, caplog):
     sender = make_sender(listener)
     for number in range(5):
         sender.notify(event("c", number))
-    wait_until(lambda: "wait for the broker: ConnectionError: refused" in caplog.text)
+    wait_until(lambda: "Notifications wait: ConnectionError: refused" in caplog.text)
     assert (listener.heard, sender.waiting) == ([], 5)
     listener.is_away = False
     assert sender.flush(5)
     assert listener.numbers == [0, 1, 2, 3, 4]
-    assert caplog.text.count("wait for the broker") == 1
+    assert caplog.text.count("Notifications wait") == 1
     wait_until(lambda: "Notifications are sent again" in caplog.text)
+
+
+def test_a_process_without_a_thread_sends_once_it_has_one(listener, monkeypatch):
+    sender = make_sender(listener)
+    with no_threads(monkeypatch):
+        sender.notify(event("c", 1))
+    assert sender.error == "no thread can be started"
+    sender.notify(event("c", 2))
+    assert sender.flush(5)
+    assert listener.numbers == [1, 2]
+    wait_until(lambda: sender.error is None)
 
 
 def test_a_full_queue_drops_what_is_superseded_and_keeps_each_newest_state():
