@@ -17,6 +17,7 @@ from nodetracker.workers import run_within
 LOG = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 60.0
+_WHAT = "The removal of providers from placement"
 _ACTIVITY = "removals"
 
 
@@ -39,7 +40,7 @@ class HostRemovals:
         self._remover = remover
         self._store = store
         self._warnings: tuple[HostWarning, ...] | None = None
-        self._outages = OutageLog("Removals from placement", NodetrackerError, LOG)
+        self._outages = OutageLog(_WHAT, NodetrackerError, LOG)
         self._loop = PeriodicLoop("placement-removals", self._run, interval_seconds, _ignore)
 
     def audited(self, report: AuditReport) -> None:
@@ -88,7 +89,7 @@ class UnservedRemovals:
     def __init__(self, remover: ProviderRemover, store: HostStore) -> None:
         self._remover = remover
         self._store = store
-        self._outages = OutageLog("Removals from placement", NodetrackerError, LOG)
+        self._outages = OutageLog(_WHAT, NodetrackerError, LOG)
 
     def run(self) -> None:
         """Attempt what is due; failures are logged once."""

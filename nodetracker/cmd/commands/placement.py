@@ -24,6 +24,7 @@ from nodetracker.cmd.commands.base import ListCommand, ShowCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
 from nodetracker.cmd.commands.placement_base import PlacementCommand
+from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.errors import PlacementError, RefusedError
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
@@ -32,6 +33,12 @@ from nodetracker.model.removal import RemovalQuery
 
 _AUDIT_COLUMNS = ("host", "nodename", "provider", "what", "expected", "found")
 _HEAL_COLUMNS = ("host", "nodename", "provider", "what", "result")
+_LAYOUT = (  # of both
+    Column("host", ("host",), Kind.FLEXIBLE),
+    Column("node", ("nodename",), Kind.FLEXIBLE, 1, same_as="host"),
+    Column("provider", ("provider",), Kind.TEXT, 2),
+    Column("what", ("what",), Kind.FLEXIBLE, least=20),
+)
 
 
 class ShowPlacement(PlacementCommand, ShowCommand):
@@ -66,6 +73,12 @@ class AuditPlacement(PlacementCommand, ListCommand):
     """Compare placement with the ledger; exit with 1 when anything differs. Writes nothing."""
 
     example = "placement audit --host compute-1"
+
+    layout = (
+        *_LAYOUT,
+        Column("expected", ("expected",), Kind.FLEXIBLE, least=12),
+        Column("found", ("found",), Kind.FLEXIBLE, least=12),
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filter."""
@@ -106,6 +119,8 @@ class HealPlacement(PlacementCommand, ListCommand):
     """
 
     example = "placement heal --dry-run"
+
+    layout = (*_LAYOUT, Column("result", ("result",), Kind.FLEXIBLE))
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the filter and the dry run."""

@@ -91,3 +91,16 @@ SERVICES = [
         agent("control-1", binary=CONDUCTOR_BINARY),
     )
 ]
+
+_ON_PLACEMENT = {"host": "compute-1.example.org", "nodename": "n1", "provider": _uuid(90)}
+
+DIFFERENCES = [
+    _ON_PLACEMENT | {"what": "trait CUSTOM_OWNER_NODETRACKER", "expected": "present", "found": "-"},
+    _ON_PLACEMENT
+    | {
+        "what": f"allocations of {_uuid(1)}",
+        "expected": "DISK_GB 20, MEMORY_MB 4096, VCPU 2",
+        "found": "DISK_GB 20, MEMORY_MB 2048, VCPU 1",
+    },
+]
+HEALED = [_ON_PLACEMENT | {"what": "provider", "result": "created"}]

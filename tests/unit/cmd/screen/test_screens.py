@@ -9,6 +9,7 @@ import pytest
 from nodetracker.cmd.commands.claim import ListClaims
 from nodetracker.cmd.commands.migration import ListMigrations
 from nodetracker.cmd.commands.node import ListNodes
+from nodetracker.cmd.commands.placement import AuditPlacement, HealPlacement
 from nodetracker.cmd.commands.service import ListServices
 from nodetracker.cmd.commands.warning import ListWarnings
 from nodetracker.cmd.commands.workload import ListWorkloads
@@ -72,6 +73,8 @@ LISTS = {
     "workload-list": (ListWorkloads, rows.WORKLOADS),
     "service-list": (ListServices, rows.SERVICES),
     "migration-list": (ListMigrations, rows.MIGRATIONS),
+    "placement-audit": (AuditPlacement, rows.DIFFERENCES),
+    "placement-heal": (HealPlacement, rows.HEALED),
 }
 
 
