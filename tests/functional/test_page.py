@@ -7,8 +7,8 @@ from nodetracker.api.auth.passwords import hash_password
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import StoreUnavailableError
 from tests.contract.scene import build
-from tests.functional.browser import THEMES, WIDTHS, open_browser, open_tab
-from tests.functional.servers.process import find_free_port, require
+from tests.functional.browser import THEMES, WIDTHS, open_tab
+from tests.functional.servers.process import find_free_port
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.programs import Programs
 
@@ -31,13 +31,6 @@ VIEWS = {
 """Address of a view -> a text that it shows of the scene."""
 
 SECONDS = 1000
-
-
-@pytest.fixture(scope="module")
-def browser():
-    require("chromium")
-    with open_browser() as browser:
-        yield browser
 
 
 def make_node(nodename):

@@ -8,8 +8,8 @@ from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.context import Identity
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import AuthenticationError
-from tests.functional.browser import open_browser, open_tab
-from tests.functional.servers.process import find_free_port, require
+from tests.functional.browser import open_tab
+from tests.functional.servers.process import find_free_port
 from tests.page_fleet import AllowAll, serve_page
 from tests.page_node import (
     HOSTILE,
@@ -26,13 +26,6 @@ SEEN_WITHIN = 60 * SECONDS
 GUEST = {"uuid": uuid_of("late"), "name": "late-guest", "vcpus": 1, "memory_mb": 256, "disk_gb": 1}
 NODE = {"nodename": "node-1", "vcpus": 8, "memory_mb": 16384, "disk_gb": 100}
 TOKEN = "gAAAAtoken"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    require("chromium")
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -4,22 +4,14 @@ import re
 
 import pytest
 
-from tests.functional.browser import open_browser, open_tab
+from tests.functional.browser import open_tab
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.servers.process import require
 from tests.functional.test_api_outages import AWAY, Service, fill
 from tests.programs import Programs, wait_until
 
 POLL = 6_000
 AFTER_ERRORS = 61_000
 """Milliseconds after which the page has asked again."""
-
-
-@pytest.fixture
-def browser():
-    require("chromium")
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

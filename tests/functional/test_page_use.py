@@ -8,19 +8,11 @@ import pytest
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.contract.scene import build
-from tests.functional.browser import THEMES, open_browser, open_tab
-from tests.functional.servers.process import require
+from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.page_node import add_captured_machines
 
 PHONE = 360
-
-
-@pytest.fixture(scope="module")
-def browser():
-    require("chromium")
-    with open_browser() as browser:
-        yield browser
 
 
 def make_fleet(nodes: int, **changes) -> PageFleet:
