@@ -14,11 +14,10 @@ from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.errors import ErrorFormatter, draw_error, render_error
+from nodetracker.cmd.screen.errors import ErrorFormatter, render_error
 from nodetracker.cmd.screen.text import make_safe
-from nodetracker.cmd.streams import replace_closed_streams, write_output
-from nodetracker.daemon import EXIT_FAILED, EXIT_USAGE
-from nodetracker.errors import RefusedError
+from nodetracker.cmd.streams import end_output, replace_closed_streams
+from nodetracker.daemon import EXIT_USAGE
 
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
     from oslo_config import cfg
@@ -235,14 +234,7 @@ class ManageApp(App):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command."""
     replace_closed_streams()
-    code = _run(list(sys.argv[1:] if arguments is None else arguments))
-    try:
-        write_output()
-    except RefusedError as error:
-        if code == 0:  # else another error was printed, maybe of the same cause
-            print(draw_error(error, sys.stderr), file=sys.stderr)
-            return EXIT_FAILED
-    return code
+    return end_output(_run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def _run(arguments: list[str]) -> int:

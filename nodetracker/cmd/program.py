@@ -16,7 +16,7 @@ from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
 from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.text import SafeFormatter, make_safe
-from nodetracker.cmd.streams import replace_closed_streams, write_output
+from nodetracker.cmd.streams import end_output, replace_closed_streams
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
@@ -152,13 +152,9 @@ def exit_code_of(error: BaseException | None) -> int:
 
 
 def leave(code: int) -> int:
-    """End the process immediately, even if a hung call's thread still runs.
-
-    Raises:
-        RefusedError: what was printed cannot be written.
-    """
+    """End the process immediately, even if a hung call's thread still runs."""
     logging.shutdown()
-    write_output()
+    code = end_output(code)
     sys.stderr.flush()
     os._exit(code)
 

@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from nodetracker.cmd.screen.errors import draw_error
+from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.errors import RefusedError
 
 
@@ -30,3 +32,17 @@ def write_output(text: str = "") -> None:
         os.close(nothing)
         if not isinstance(error, BrokenPipeError):
             raise RefusedError(f"the output cannot be written: {error.strerror}") from error
+
+
+def end_output(code: int) -> int:
+    """Write all that was printed; return the exit code, that of a failure if it cannot be written.
+
+    An error of another cause keeps its code and is the only one that is printed.
+    """
+    try:
+        write_output()
+    except RefusedError as error:
+        if code == EXIT_DONE:
+            print(draw_error(error, sys.stderr), file=sys.stderr)
+            return EXIT_FAILED
+    return code

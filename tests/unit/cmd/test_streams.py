@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodetracker.cmd import manage
-from nodetracker.cmd.streams import replace_closed_streams, write_output
+from nodetracker.cmd.streams import end_output, replace_closed_streams, write_output
 from nodetracker.errors import RefusedError
 
 
@@ -33,6 +33,14 @@ def test_output_that_cannot_be_written_is_an_error(monkeypatch):
         print("buffered")
         with pytest.raises(RefusedError, match="the output cannot be written: No space left"):
             write_output()
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 1), (78, 78)])
+def test_the_code_of_an_error_is_kept_when_output_cannot_be_written(monkeypatch, code, expected):
+    with Path("/dev/full").open("w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        print("buffered")
+        assert end_output(code) == expected
 
 
 def test_a_command_whose_output_cannot_be_written_fails(monkeypatch, capsys):
