@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from oslo_config import cfg
 from oslo_log import log as oslo_log
 
+from nodetracker.bootstrap.config_files import find_ignored
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
 from nodetracker.cmd.screen.errors import draw_error
@@ -24,9 +25,13 @@ from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
 if TYPE_CHECKING:  # imported late: not every program is an agent
     from nodetracker.bootstrap.agent import Agent
 
+LOG = logging.getLogger(__name__)
+
 
 def start_logging(conf: cfg.ConfigOpts) -> None:
-    """Set up logging as configured; lines for a terminal are made safe.
+    """Set up logging as configured, and log options that are ignored.
+
+    Lines for a terminal are made safe.
 
     Raises:
         ConfigError: the log cannot be written.
@@ -38,6 +43,8 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream.isatty():
             handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+    for line in find_ignored(conf):
+        LOG.warning("%s", line)
 
 
 Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]

@@ -75,6 +75,13 @@ class TestOnce:
         again = programs.run("nodetracker-compute", "--once")
         assert again.stdout.splitlines() == [f"node-1: {line}: unchanged"]
 
+    def test_an_option_that_nothing_reads_is_logged(self, audited):
+        audited.configure("reserved_host_memory_mb = 4096")
+        done = audited.run("nodetracker-compute", "--once")
+        (line,) = done.stderr.splitlines()
+        assert line.endswith("unknown option [DEFAULT] reserved_host_memory_mb is ignored")
+        assert done.returncode == 0
+
     def test_fails_when_a_node_fails(self, audited):
         write_inventory(audited, NODE, fail={"node-1": "boom"})
         done = audited.run("nodetracker-compute", "--once")

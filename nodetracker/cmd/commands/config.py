@@ -1,21 +1,19 @@
 """config sample, check."""
 
 import argparse
-from collections.abc import Iterable
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from cliff.command import Command
 from oslo_config import cfg, generator
 
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.broker import Broker, list_messaging_options
+from nodetracker.bootstrap.config_files import find_problems
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.cmd.commands.base import StoreCommand
-from nodetracker.conf.opts import is_group, list_placement_options, register_driver_options
-from nodetracker.conf.placement import GROUP as PLACEMENT
+from nodetracker.conf.opts import register_driver_options
 from nodetracker.errors import ConfigError
 
 SAMPLE_NAMESPACES = (
@@ -52,7 +50,7 @@ class CheckConfig(StoreCommand, Command):
         """Report all problems together, or that the configuration is valid."""
         conf = self.app.conf
         register_driver_options(conf)
-        problems = list(find_unknown_options(conf))
+        problems = list(find_problems(conf))
         try:
             settings = build_settings(conf)
             broker = Broker(conf)
@@ -68,38 +66,3 @@ class CheckConfig(StoreCommand, Command):
             raise ConfigError("; ".join(problems))
         files = ", ".join(conf.config_file) or "no file, defaults only"
         self.app.stdout.write(f"the configuration is valid ({files})\n")
-
-
-def find_unknown_options(conf: cfg.ConfigOpts) -> Iterable[str]:
-    """Yield a line for each option or group in the files that nodetracker does not have."""
-    known = _known_names(conf)
-    for path in _read_files(conf):
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(str(path), sections).parse()
-        for group, options in sections.items():
-            if group not in known:
-                yield f"{path}: unknown group [{group}]"
-                continue
-            for option in options:
-                if option.replace("-", "_") not in known[group]:
-                    yield f"{path}: unknown option [{group}] {option}"
-
-
-def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
-    from nodetracker.api.library_options import list_options as list_api_options
-
-    known: dict[str, set[str]] = {"DEFAULT": set(conf)}
-    for group in list(conf):
-        if is_group(conf, group):
-            known.setdefault(group, set()).update(conf[group])
-    others = [*list_messaging_options(), *list_api_options(), (PLACEMENT, list_placement_options())]
-    for name, options in others:
-        known.setdefault(name or "DEFAULT", set()).update(option.dest for option in options)
-    return known
-
-
-def _read_files(conf: cfg.ConfigOpts) -> list[Path]:
-    files = [Path(name) for name in conf.config_file or ()]
-    for directory in conf.config_dir or ():
-        files += sorted(Path(directory).glob("*.conf"))
-    return files

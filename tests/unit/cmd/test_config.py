@@ -1,24 +1,36 @@
 """nodetracker-manage config: names and values of options, and optional libraries."""
 
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from oslo_config import cfg
 
+from nodetracker.bootstrap.config_files import find_ignored, find_problems
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import config
-from nodetracker.cmd.commands.config import CheckConfig, find_unknown_options
+from nodetracker.cmd.commands.config import CheckConfig
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.errors import ConfigError
 
+needs_messaging = pytest.mark.skipif(
+    find_spec("oslo_messaging") is None, reason="needs the extra messaging"
+)
 
-def find(tmp_path, text: str) -> list[str]:
+
+def find(
+    tmp_path: Path,
+    text: str,
+    search: Callable[[cfg.ConfigOpts], Iterable[str]] = find_problems,
+) -> list[str]:
     path = tmp_path / "nodetracker.conf"
     path.write_text(text)
     conf = cfg.ConfigOpts()
     register_options_for_check(conf)
     conf([f"--config-file={path}"])
-    return [line.removeprefix(f"{path}: ") for line in find_unknown_options(conf)]
+    return [line.removeprefix(f"{path}: ") for line in search(conf)]
 
 
 def test_options_of_the_api_s_libraries_are_known(tmp_path):
@@ -36,6 +48,43 @@ def test_options_of_keystone_s_middleware_and_its_credentials_are_known(tmp_path
     assert find(tmp_path, f"[keystone_authtoken]\n{known}usernam = a\n") == [
         "unknown option [keystone_authtoken] usernam"
     ]
+
+
+@needs_messaging
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("ssl = maybe", ["[oslo_messaging_rabbit] ssl: Unexpected boolean value 'maybe'"]),
+        ("ssl = true\nheartbeat_rate = 3", []),
+        ("ssl_ca_file = $nothing", []),
+        ("kombu_reconnect_timeout = 5", []),
+        ("kombu-reconnect-timeout = x",
+         ["[oslo_messaging_rabbit] kombu_reconnect_timeout: invalid literal for int() with base "
+          "10: 'x'"]),
+    ],
+)  # fmt: skip
+def test_values_of_libraries_are_checked_also_under_their_older_names(tmp_path, text, problems):
+    assert find(tmp_path, f"[oslo_messaging_rabbit]\n{text}\n") == problems
+
+
+@needs_messaging
+@pytest.mark.parametrize(
+    ("text", "ignored"),
+    [
+        ("[compute]\nreserved-host-memory = 1\nprobe-timeout = 5\n",
+         ["unknown option [compute] reserved_host_memory is ignored"]),
+        ("[DEFAULT]\nreserved_host_memory_mb = 1\nhost = a\ndebug = true\n",
+         ["unknown option [DEFAULT] reserved_host_memory_mb is ignored"]),
+        ("[DEFAULT]\nrpc_response_timeout = 9\ncontrol_exchange = a\n", []),
+        ("[placement]\nusername = a\nauth_url = b\n", []),
+        ("[placement]\nusernam = a\n", ["unknown option [placement] usernam is ignored"]),
+        ("[oslo_concurrency]\nlock_path = a\n[keystone_authtoken]\na = b\n", []),
+    ],
+    ids=["own", "of another group", "messaging", "keystone", "placement", "groups of others"],
+)  # fmt: skip
+def test_unknown_options_of_own_groups_are_ignored_and_named(tmp_path, text, ignored):
+    pytest.importorskip("keystoneauth1")
+    assert find(tmp_path, text, find_ignored) == ignored
 
 
 def test_credentials_for_placement_are_checked_where_it_is_enabled(tmp_path):
