@@ -53,7 +53,8 @@ def refuse(
         else [render_nearest(nearest)]
     )
     if not refused:
-        return ClaimRefusedError([f"no candidate: {explanation}", *last], checks)
+        why = explanation or "a node that accepts it has appeared since; try again"
+        return ClaimRefusedError([f"no candidate: {why}", *last], checks)
     reasons = [
         f"{candidate.host}/{candidate.nodename}: {reason}"
         for candidate, of_node in refused

@@ -114,6 +114,28 @@ def test_without_a_candidate_the_filters_say_why(scheduler):
         assert caught.value.reasons[1:] == ("nearest: h1/large lacks 1 VCPU",)
 
 
+def test_a_node_that_accepts_it_only_when_the_others_are_counted_is_reported(fake_fleet):
+    def set_disabled(is_disabled):
+        for host in ("h1", "h2", "h3"):
+            change = ServiceChange(disabled=is_disabled)
+            fake_fleet.store.set_service(host, COMPUTE_BINARY, change)
+
+    class Late:
+        def __getattr__(self, name):
+            return getattr(fake_fleet.store, name)
+
+        def count_exclusions(self, *arguments):
+            set_disabled(False)
+            return fake_fleet.store.count_exclusions(*arguments)
+
+    set_disabled(True)
+    with pytest.raises(ClaimRefusedError) as caught:
+        Scheduler(Late(), ADMISSION_POLICY).create_claim(ask(VCPU=1))
+    assert caught.value.reasons == (
+        "no candidate: a node that accepts it has appeared since; try again",
+    )
+
+
 @pytest.mark.parametrize("call", ["create_claim", "try_claim"])
 def test_a_node_that_is_gone_by_then_is_passed_over(fake_fleet, raced, scheduler, call):
     (record,) = fake_fleet.store.load_nodes("h1")
