@@ -61,7 +61,9 @@ def describe_workload(rows: Sequence[WorkloadRow]) -> dict[str, Any]:
 
 
 def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
-    """Return the host resources that a workload is bound to at one of its places.
+    """Return what else of the host a workload has at one of its places.
+
+    ``resources`` are the amounts of further classes that its claim holds.
 
     Args:
         record: the node, with its guests and claims.
@@ -74,6 +76,7 @@ def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
         placement = placement or guest.pins.placement
         devices = devices or guest.pins.devices
     return {
+        "resources": {} if claim is None else dict(claim.amounts.resources),
         "pins": None if placement is None else encode_placement(placement),
         "devices": list(devices),
     }

@@ -18,6 +18,7 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cpuset import render_cpu_set
 from nodetracker.errors import NotFoundError
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
@@ -72,7 +73,7 @@ class ListWorkloads(ListCommand):
 
 
 class ShowWorkload(ShowCommand):
-    """Show a workload, and each node where it is with its claim, pins and devices."""
+    """Show a workload, and each node where it is with its claim, amounts, pins and devices."""
 
     example = "workload show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
@@ -114,12 +115,31 @@ def render_place_line(place: Mapping[str, Any]) -> str:
         *cpus,
         render_mib(place["memory_mb"]),
         f"{render_gib(place['disk_gb'])} disk",
+        *(f"{amount} {name}" for name, amount in sorted(place["resources"].items())),
         place["power_state"] or "not listed",
     ]
     if place["pins"]:
-        parts.append(f"pins {render_json(place['pins'])}")
+        parts += map(_render_cell, place["pins"]["cells"])
     if place["devices"]:
         parts.append(f"devices {' '.join(place['devices'])}")
     if place["details"]:
         parts.append(f"details {render_json(place['details'])}")
     return ", ".join(parts)
+
+
+def _render_cell(cell: Mapping[str, Any]) -> str:
+    """Return what a workload has of a NUMA cell.
+
+    >>> cell = {"host_cell": 1, "memory_mb": 512, "pages": 256, "page_size_kb": 2048,
+    ...         "pins": {"0": 4, "1": 5}, "isolated": [6]}
+    >>> _render_cell(cell)
+    'cell 1: 512 MiB in 256 pages of 2048 KiB, pinned to CPUs 4-5, 6 kept free'
+    """
+    text = f"cell {cell['host_cell']}: {render_mib(cell['memory_mb'])}"
+    if cell["pages"]:
+        text += f" in {cell['pages']} pages of {cell['page_size_kb']} KiB"
+    if cell["pins"]:
+        text += f", pinned to CPUs {render_cpu_set(cell['pins'].values())}"
+    if cell["isolated"]:
+        text += f", {render_cpu_set(cell['isolated'])} kept free"
+    return text
