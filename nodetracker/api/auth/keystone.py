@@ -9,6 +9,7 @@ from keystoneauth1.exceptions import ClientException
 from keystonemiddleware.auth_token import AuthProtocol, list_opts
 
 from nodetracker.api.context import Identity
+from nodetracker.api.library_options import set_keystone_defaults
 from nodetracker.errors import AuthenticationError, ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ _ALL_SYSTEM = "all"
 
 def register_options(conf: Any) -> None:
     """Register the middleware's options, which it also does itself when it is built."""
+    set_keystone_defaults()
     for group, options in list_opts():
         conf.register_opts(options, group)
 
@@ -41,7 +43,8 @@ def validate_tokens(application: WSGIApplication, conf: Any) -> WSGIApplication:
         "oslo_config_project": PROJECT,
         "delay_auth_decision": True,
     }
-    protected: WSGIApplication = AuthProtocol(application, settings)  # registers the options
+    register_options(conf)
+    protected: WSGIApplication = AuthProtocol(application, settings)
     group = conf.keystone_authtoken
     if not group.auth_type and not group.auth_section:
         raise ConfigError("[keystone_authtoken] auth_type: is not set")

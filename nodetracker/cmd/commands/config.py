@@ -29,7 +29,10 @@ class ShowSample(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Generate the sample."""
-        list_messaging_options()  # sets nodetracker's own defaults
+        from nodetracker.api.library_options import list_options as list_api_options
+
+        for list_options in (list_messaging_options, list_api_options):
+            list_options()  # sets nodetracker's own defaults
         installed = {entry.name for entry in entry_points(group="oslo.config.opts")}
         for name in SAMPLE_NAMESPACES:
             if name not in installed:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from keystonemiddleware.auth_token._request import _AuthTokenRequest
+from oslo_config import cfg
 
 from nodetracker.api.auth.browser import is_foreign_page
 from nodetracker.api.auth.headers import drop_identity_headers
-from nodetracker.api.auth.keystone import KeystoneAuthenticator
+from nodetracker.api.auth.keystone import KeystoneAuthenticator, register_options
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.auth.noauth import NoauthAuthenticator
 from nodetracker.api.context import IDENTITY, Identity
@@ -133,6 +134,14 @@ def test_any_other_token_is_not(environ):
     pytest.importorskip("keystonemiddleware")
     with pytest.raises(AuthenticationError):
         KeystoneAuthenticator().identify(environ)
+
+
+def test_keystone_is_not_waited_for_without_end():
+    pytest.importorskip("keystonemiddleware")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[])
+    register_options(conf)
+    assert conf.keystone_authtoken.http_connect_timeout == 10
 
 
 OWN = {"wsgi.url_scheme": "https", "HTTP_HOST": "api.example.org"}
