@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
-TIMEOUT_MS = 15_000
+TIMEOUT_MS = 60_000
 WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
 
@@ -36,6 +36,7 @@ class Tab:
         """Change the system's theme and the width of the window."""
         self.page.emulate_media(color_scheme=theme)
         self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.wait_for_function("width => window.innerWidth === width", arg=width)
 
     def check(self, themes: Sequence[str] = THEMES) -> None:
         """Check that axe finds nothing and that nothing is wider than the window, in all looks.
