@@ -1,10 +1,11 @@
-"""Decide which candidates a claim asks without further evaluation, and in which order."""
+"""Decide which candidates a request may ask, which without further evaluation, in which order."""
 
 from collections.abc import Sequence
 
+from nodetracker.accounting.ledger.migrations import list_dest_refusals
 from nodetracker.accounting.weights import node_hash
 from nodetracker.model.candidate import CandidateNode
-from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.claim import Claim, ClaimRequest
 
 
 def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
@@ -21,6 +22,17 @@ def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
         and not request.amounts.resources
         and request.amounts.memory_mb > 0
     )
+
+
+def may_be_destination(request: ClaimRequest, source: Claim | None, node_id: int) -> bool:
+    """Return whether a node may be the destination of a move, whatever is free there.
+
+    Args:
+        source: of the move, None if it is unknown or the request is for no move.
+    """
+    if request.migration is None or source is None:
+        return True
+    return not list_dest_refusals(request.migration, source, node_id)
 
 
 def order_subset(

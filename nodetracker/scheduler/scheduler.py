@@ -16,7 +16,7 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.migration import SAME_NODE_REQUIRED, Migration
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
 from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.ordering import is_plain, order_subset
+from nodetracker.scheduler.ordering import is_plain, may_be_destination, order_subset
 from nodetracker.scheduler.refusals import RefusedNode, leave_out, refuse
 from nodetracker.settings import SchedulerSettings
 
@@ -53,16 +53,19 @@ class Scheduler:
     def select(self, request: ClaimRequest, limit: int | None = PAGE_SIZE) -> list[CandidateNode]:
         """Return the candidates of a request, the best first.
 
-        Equal weights are ordered by host and nodename.
+        Equal weights are ordered by host and nodename. The source of a move is none
+        of its candidates if the workload has to leave it, and the only one if it has to stay.
 
         Args:
             request: its host and nodename, if set, restrict the nodes.
             limit: maximum number of candidates; None = all.
         """
         size = min(max(PAGE_SIZE, limit or LARGE_PAGE_SIZE), LARGE_PAGE_SIZE)
+        source = self._find_source(request)
         found: list[CandidateNode] = []
         for page in self._find_pages(request, CandidateOrder.NAMED, size):
-            found += self._list_accepting(request, page)
+            nodes = self._list_accepting(request, page)
+            found += [node for node in nodes if may_be_destination(request, source, node.id)]
             if limit is not None and len(found) >= limit:
                 break
         return found[:limit]
@@ -216,6 +219,11 @@ class Scheduler:
             if not state.evaluate(request, self._policy).refusals
         }
         return [node for node in nodes if node.id not in refusing]
+
+    def _find_source(self, request: ClaimRequest) -> Claim | None:
+        """Return the claim that a move leaves, None if it does not exist or this is no move."""
+        uuid = None if request.migration is None else request.migration.source_claim
+        return next(iter(self._store.list_claims(uuid=uuid)), None) if uuid else None
 
     def _move_to_claim(self, request: ClaimRequest, uuid: str) -> Migration | None:
         """Request a move to the node of a claim, None when the claim does not exist."""

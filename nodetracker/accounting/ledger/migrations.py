@@ -40,7 +40,7 @@ def decide_move(
     if source is None or reasons:
         admission = evaluate_claim(request, locked.dest, policy)
         raise MoveSourceError([*reasons, *admission.reasons])
-    refusals = _list_dest_refusals(move_of(request), source, locked.dest.id)
+    refusals = list_dest_refusals(move_of(request), source, locked.dest.id)
     grant = decide_grant(request, locked.dest, policy, refusals)
     migration = _make_migration(request, source, grant.answer)
     is_same_node = source.node_id == locked.dest.id
@@ -119,6 +119,19 @@ def decide_move_status(locked: LockedMigration, status: MigrationStatus) -> Ledg
     )
 
 
+def list_dest_refusals(wanted: MoveRequest, source: Claim, dest_id: int) -> list[str]:
+    """Return why the source cannot be moved to this node, whatever is free there."""
+    is_same_node = source.node_id == dest_id
+    reasons = []
+    if is_same_node and wanted.migration_type not in SAME_NODE_ALLOWED:
+        reasons.append(f"node {source.nodename} of host {source.host} already has the workload")
+    if not is_same_node and wanted.migration_type in SAME_NODE_REQUIRED:
+        reasons.append(
+            f"a {wanted.migration_type} must stay on node {source.nodename} of host {source.host}"
+        )
+    return reasons
+
+
 def _end(
     locked: LockedMigration,
     status: MigrationStatus,
@@ -171,19 +184,6 @@ def _list_source_refusals(
         for migration in migrations
         if migration.is_open and uuid in (migration.source_claim, migration.dest_claim)
     ]
-    return reasons
-
-
-def _list_dest_refusals(wanted: MoveRequest, source: Claim, dest_id: int) -> list[str]:
-    """Return why the source cannot be moved to this node, whatever is free there."""
-    is_same_node = source.node_id == dest_id
-    reasons = []
-    if is_same_node and wanted.migration_type not in SAME_NODE_ALLOWED:
-        reasons.append(f"node {source.nodename} of host {source.host} already has the workload")
-    if not is_same_node and wanted.migration_type in SAME_NODE_REQUIRED:
-        reasons.append(
-            f"a {wanted.migration_type} must stay on node {source.nodename} of host {source.host}"
-        )
     return reasons
 
 

@@ -311,6 +311,20 @@ class TestMoves:
         migration = scheduler.create_migration(ask_move(source, "migration", VCPU=1))
         assert (migration.source_node, migration.dest_node) == ("large", "middle")
 
+    @pytest.mark.parametrize(
+        ("kind", "destinations"),
+        [
+            ("migration", ["middle"]),
+            ("evacuation", ["middle"]),
+            ("resize", ["large", "middle"]),
+            ("rebuild", ["large"]),
+        ],
+    )
+    def test_a_list_has_the_nodes_that_may_be_its_destination(self, scheduler, kind, destinations):
+        source = scheduler.create_claim(ask(VCPU=1))
+        listed = scheduler.select(ask_move(source, kind, VCPU=2))
+        assert [node.nodename for node in listed] == destinations
+
     def test_a_resize_may_stay_and_a_rebuild_has_to(self, fake_fleet, scheduler):
         source = scheduler.create_claim(ask(VCPU=1))
         grown = scheduler.create_migration(ask_move(source, "resize", VCPU=2))
