@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from oslo_config import cfg
 from oslo_db import options as db_options
 from oslo_log import _options as log_options  # the module of the library's own entry point
+from oslo_log import versionutils
 from oslo_reports import opts as report_options
 
 from nodetracker.conf import (
@@ -131,6 +132,7 @@ def register_driver_options(conf: cfg.ConfigOpts) -> None:
 
 
 def _register_others(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(versionutils.deprecated_opts)  # not by the library's own registration
     conf.register_opts(db_options.database_opts, group=DATABASE_GROUP)
     for group, report in report_options.list_opts():
         conf.register_opts(report, group=group)

@@ -1,5 +1,6 @@
 """nodetracker-manage config: names and values of options, and optional libraries."""
 
+import re
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from nodetracker.errors import ConfigError
 needs_messaging = pytest.mark.skipif(
     find_spec("oslo_messaging") is None, reason="needs the extra messaging"
 )
+SAMPLE = Path(__file__).parents[3] / "etc" / "nodetracker" / "nodetracker.conf.sample"
 
 
 def find(
@@ -31,6 +33,15 @@ def find(
     register_options_for_check(conf)
     conf([f"--config-file={path}"])
     return [line.removeprefix(f"{path}: ") for line in search(conf)]
+
+
+@needs_messaging
+@pytest.mark.parametrize("search", [find_problems, find_ignored])
+def test_every_option_of_the_sample_is_known(tmp_path, search):
+    pytest.importorskip("keystonemiddleware")
+    options = re.sub("^#([a-z_]+ = )", r"\1", SAMPLE.read_text(), flags=re.MULTILINE)
+    found = find(tmp_path, options.replace("<None>", ""), search)
+    assert [line for line in found if "unknown" in line] == []
 
 
 def test_options_of_the_api_s_libraries_are_known(tmp_path):
