@@ -14,7 +14,7 @@ from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.errors import ErrorFormatter, render_error
+from nodetracker.cmd.screen.errors import ErrorFormatter, RetryFilter, render_error
 from nodetracker.cmd.screen.text import make_safe
 from nodetracker.cmd.streams import end_output, replace_closed_streams
 from nodetracker.daemon import EXIT_USAGE
@@ -171,11 +171,16 @@ class ManageApp(App):
         self.stdout, self.stderr = make_safe(self.stdout), make_safe(self.stderr)
 
     def configure_logging(self) -> None:
-        """Print errors as one line, on a terminal broken between words."""
+        """Print errors as one line, on a terminal broken between words.
+
+        Without ``-v`` the attempts to reach the broker are printed once.
+        """
         super().configure_logging()
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is self.stderr:
                 handler.setFormatter(ErrorFormatter(self.stderr))
+                if self.options.verbose_level <= self.DEFAULT_VERBOSE_LEVEL:
+                    handler.addFilter(RetryFilter())
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""
