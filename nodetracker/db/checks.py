@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
+from nodetracker.accounting.reports.values import count_noun
 from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from nodetracker.model.service import AgentKey, ServiceRecord
 
@@ -66,7 +67,8 @@ def check_unclaimed(what: str, claims: Sequence[str]) -> None:
     if claims:
         more = len(claims) - _NAMED_CLAIMS
         names = ", ".join(claims[:_NAMED_CLAIMS]) + (f" and {more} more" if more > 0 else "")
-        raise RefusedError(f"{what} holds {len(claims)} claims; move or abort them first: {names}")
+        held = count_noun(len(claims), "claim")
+        raise RefusedError(f"{what} holds {held}; to be moved or aborted first: {names}")
 
 
 def check_adoption(

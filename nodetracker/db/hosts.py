@@ -38,7 +38,7 @@ def delete_service(
     if binary != COMPUTE_BINARY:
         return  # the host's nodes belong to its agent
     nodes = lock_nodes(connection, host)
-    checks.check_unclaimed(host, list_active_uuids(connection, list(nodes)))
+    checks.check_unclaimed(f"host {host}", list_active_uuids(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
         history.insert(

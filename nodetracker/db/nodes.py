@@ -144,7 +144,7 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"no such node: {nodename} on host {host}")
-    checks.check_unclaimed(nodename, list_active_uuids(connection, [row.id]))
+    checks.check_unclaimed(f"node {nodename}", list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 

@@ -303,9 +303,13 @@ class TestReleasing:
     def test_a_node_or_service_with_claims_is_not_deleted(self, store: Store) -> None:
         make_node(store)
         granted = claim(store, ask(VCPU=2))
-        with pytest.raises(RefusedError, match=f"holds 1 claims.*: {granted.uuid}$"):
+        with pytest.raises(
+            RefusedError, match=f"node node-1 holds 1 claim; to be.*: {granted.uuid}$"
+        ):
             store.delete_node("alpha", "node-1")
-        with pytest.raises(RefusedError, match=f"holds 1 claims.*: {granted.uuid}$"):
+        with pytest.raises(
+            RefusedError, match=f"host alpha holds 1 claim; to be.*: {granted.uuid}$"
+        ):
             store.delete_service("alpha", COMPUTE_BINARY, -1)
         store.abort_claim(granted.uuid)
         store.delete_service("alpha", COMPUTE_BINARY, -1)

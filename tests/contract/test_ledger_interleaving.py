@@ -126,6 +126,6 @@ def test_a_deletion_that_waited_for_a_claim_is_refused(
         future = pool.submit(store.delete_node, "alpha", "node-1")
     assert_waits(future)
     rival.commit()
-    with pytest.raises(RefusedError, match=f"holds 1 claims.*: {granted.uuid}$"):
+    with pytest.raises(RefusedError, match=f"holds 1 claim; to be.*: {granted.uuid}$"):
         future.result()
     assert store.list_claims(uuid=granted.uuid) == [granted]

@@ -72,7 +72,7 @@ class MemoryNodes(MemoryRows):
         with self._writing() as tables:
             for record in tables.nodes.values():
                 if (record.host, record.nodename) == (host, nodename):
-                    checks.check_unclaimed(nodename, list_active_uuids(tables, [record]))
+                    checks.check_unclaimed(f"node {nodename}", list_active_uuids(tables, [record]))
                     now = self._clock()
                     delete_node(tables, record.id, now)
                     tables.add_history(now, host, nodename, ChangeKind.DELETE)

@@ -114,7 +114,9 @@ class MemoryServices(MemoryRows):
             del tables.services[host, binary]
             if binary != COMPUTE_BINARY:
                 return  # the host's nodes belong to its agent
-            checks.check_unclaimed(host, list_active_uuids(tables, nodes_of(tables, host)))
+            checks.check_unclaimed(
+                f"host {host}", list_active_uuids(tables, nodes_of(tables, host))
+            )
             for record in nodes_of(tables, host):
                 delete_node(tables, record.id, now)
                 tables.add_history(now, host, record.nodename, ChangeKind.DELETE)
