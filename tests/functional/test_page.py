@@ -165,9 +165,9 @@ class TestViews:
         with open_tab(browser, scene) as tab:
             page = tab.page
             page.route("**/v1/services?*", lambda route: route.fulfill(json={"services": [None]}))
-            page.get_by_role("link", name="Services").click()
+            page.get_by_role("link", name="Services", exact=True).click()
             page.get_by_text("This view failed").wait_for()
-            page.get_by_role("link", name="Moves").click()
+            page.get_by_role("link", name="Moves", exact=True).click()
             page.locator("main").get_by_text("migration").first.wait_for()
 
     def test_the_theme_can_be_chosen(self, browser, scene):
@@ -248,7 +248,7 @@ class TestOverview:
                 .inner_text()
                 .startswith("host-0000")
             )
-            page.get_by_role("button", name="Host").click()
+            page.get_by_role("button", name="Host", exact=True).click()
             page.wait_for_url("**#/?sort=host")
             assert page.locator("tbody tr").count() == 100
 

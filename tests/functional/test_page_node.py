@@ -297,7 +297,7 @@ def test_by_keyboard_alone_a_node_is_opened_and_disabled(browser, host, agent):
         page.get_by_role("link", name="node-1").last.wait_for()
         tab_to(page, "node-1")
         press("Enter")
-        page.get_by_role("button", name="Disable").wait_for()
+        page.get_by_role("button", name="Disable", exact=True).wait_for()
         tab_to(page, "Disable")
         press("Enter")
         page.get_by_role("dialog").wait_for()
@@ -310,12 +310,12 @@ def test_by_keyboard_alone_a_node_is_opened_and_disabled(browser, host, agent):
             if service["binary"] == "nodetracker-compute"
         ]
         assert (service["status"], service["disabled_reason"]) == ("disabled", "new disk")
-        page.get_by_role("button", name="Enable").wait_for()
+        page.get_by_role("button", name="Enable", exact=True).wait_for()
         tab_to(page, "Enable")
         press("Enter")
         tab_to(page.get_by_role("dialog"), "Enable", page)
         press("Enter")
-        page.get_by_role("button", name="Disable").wait_for()
+        page.get_by_role("button", name="Disable", exact=True).wait_for()
         tab_to(page, "Overview")
         press("Enter")
         page.get_by_role("heading", name="Nodes").wait_for()

@@ -57,7 +57,7 @@ def test_a_node_that_is_full_to_its_limit_is_not_overcommitted(browser):
     ):
         tab.page.get_by_text("All 2 nodes are fine").first.wait_for()
         tab.page.get_by_text("No node is like that.").wait_for()
-        tab.page.get_by_role("link", name="Clear").click()
+        tab.page.get_by_role("link", name="Clear", exact=True).click()
         tab.page.get_by_text("1.2 of 1.2").nth(1).wait_for()
         assert tab.page.locator(".amount .mark").count() == 0
 
