@@ -181,8 +181,17 @@ class Libvirtd:
         os.kill(self.daemon_pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Resume the daemon."""
-        os.kill(self.daemon_pid, signal.SIGCONT)
+        """Resume the daemon; start it again, as systemd would, if it crashes then.
+
+        libvirtd 9.0 may crash over connections that its clients have closed meanwhile.
+        """
+        pid = self.daemon_pid
+        os.kill(pid, signal.SIGCONT)
+        while not self._is_ready():
+            if not psutil.pid_exists(pid):
+                self.process.kill()
+                self.start()
+            time.sleep(0.05)
 
     def kill_daemon(self) -> None:
         """Kill the daemon, as a crash would, and the init that reaps for it; domains continue."""
