@@ -6,9 +6,11 @@ import socket
 import tarfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import docker
 import pytest
 
 from nodetracker.accounting.audit.view import account
@@ -268,6 +270,25 @@ class TestRequests:
         driver_on_stub.now += 1
         driver.get_available_resource(HOST)
         assert self.count(stub, driver) == ["/containers/json"]
+
+    def test_calls_that_connect_at_once_do_not_close_each_other_s_connection(
+        self, stub, monkeypatch
+    ):
+        used, closed = [], []
+        close = docker.APIClient.close
+        monkeypatch.setattr(
+            docker.APIClient, "close", lambda self: (closed.append(self), close(self))
+        )
+        client = EngineClient(stub.url, 30)
+        stub.is_open.clear()
+        with ThreadPoolExecutor(2) as pool:
+            calls = [pool.submit(client._call, used.append) for _ in range(2)]
+            wait_until(lambda: stub.requests.count("/_ping") == 2)
+            stub.is_open.set()
+        assert [call.result() for call in calls] == [None, None]
+        assert len(used) == 2
+        assert not set(used) & set(closed)
+        client.close()
 
     def test_connecting_is_the_cheapest_request(self, driver_on_stub, stub):
         driver = driver_on_stub.driver()

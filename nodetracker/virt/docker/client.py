@@ -137,8 +137,13 @@ class EngineClient:
 
     def close(self) -> None:
         """Close the connection; a later call opens a new one."""
+        self._discard(self._connection)
+
+    def _discard(self, connection: docker.APIClient | None) -> None:
+        """Close a connection; one by which another thread has replaced it remains open."""
         with self._lock:
-            connection, self._connection = self._connection, None
+            if self._connection is connection:
+                self._connection = None
         if connection is not None:
             connection.close()
 
@@ -153,14 +158,15 @@ class EngineClient:
         return self._call_once(call)
 
     def _call_once(self, call: Callable[[docker.APIClient], T]) -> T:
+        connection = self._connection
         try:
-            connection = self._connection or self._connect()
+            connection = connection or self._connect()
             self.request_count += 1
             return call(connection)
         except docker.errors.NotFound as error:
             raise NotFoundError(f"{self.source}: {error.explanation}") from error
         except docker.errors.APIError as error:
-            self.close()  # the engine may have been upgraded in the meantime
+            self._discard(connection)  # the engine may have been upgraded in the meantime
             status = error.response.status_code if error.response is not None else "an error"
             raise HostDataError(
                 self.source, f"answered {status}: {error.explanation or error}"
@@ -168,13 +174,16 @@ class EngineClient:
         except requests.JSONDecodeError as error:
             raise HostDataError(self.source, "answered with invalid JSON") from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-            self.close()
+            self._discard(connection)
             raise DriverUnavailableError(self.source, self._describe(error)) from error
         except ValueError as error:
             raise HostDataError(self.source, "answered with invalid JSON") from error
 
     def _connect(self) -> docker.APIClient:
-        """Connect and negotiate the API version; the lock is not held during these requests."""
+        """Connect and negotiate the API version, unless another thread has done so meanwhile.
+
+        The lock is not held during these requests.
+        """
         self.request_count += 1
         with contextlib.closing(self._make_connection(_NEGOTIATION_API_VERSION)) as probe:
             version = self._read_api_version(probe)
@@ -185,11 +194,11 @@ class EngineClient:
             raise HostDataError(
                 self.source, f"API version {version} is too old: expected {required} or later"
             )
-        connection = self._make_connection(version)
+        made = self._make_connection(version)
         with self._lock:
-            previous, self._connection = self._connection, connection
-        if previous is not None:
-            previous.close()
+            connection = self._connection = self._connection or made
+        if connection is not made:
+            made.close()
         return connection
 
     def _read_api_version(self, probe: docker.APIClient) -> Any:
