@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.process import ServerProcess, require, suspend
 
 IMAGE = "localhost/bb:latest"
 SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep .1; done"]
@@ -83,7 +83,7 @@ class Engine:
 
     def freeze(self) -> None:
         """Suspend only the daemon."""
-        os.kill(self.daemon_pid(), signal.SIGSTOP)
+        suspend(self.daemon_pid())
 
     def thaw(self) -> None:
         """Resume it."""

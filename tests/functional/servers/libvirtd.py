@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.functional.servers.process import ServerProcess, skip_or_fail
+from tests.functional.servers.process import ServerProcess, skip_or_fail, suspend
 from tests.functional.servers.tls import Authority
 
 _BOUND = {
@@ -178,7 +178,7 @@ class Libvirtd:
 
     def freeze(self) -> None:
         """Suspend the daemon; domains continue."""
-        os.kill(self.daemon_pid, signal.SIGSTOP)
+        suspend(self.daemon_pid)
 
     def thaw(self) -> None:
         """Resume the daemon; start it again, as systemd would, if it crashes then.

@@ -66,6 +66,25 @@ def add_options(url: str, **options: object) -> str:
     return sa.make_url(url).update_query_dict(query).render_as_string(hide_password=False)
 
 
+def suspend(pid: int) -> None:
+    """Suspend a process; return when none of its threads runs any more."""
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + READY_SECONDS
+    while any(state not in "TtZX" for state in _list_thread_states(pid)):
+        assert time.monotonic() < deadline, f"process {pid} does not stop"
+        time.sleep(0.001)
+
+
+def _list_thread_states(pid: int) -> list[str]:
+    """Return the letters of proc(5) for the states of a process's threads."""
+    states = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            states.append(path.read_text().rpartition(")")[2].split()[0])
+    return states
+
+
 class ServerProcess:
     """A server in its own directory; `start` and `stop` may be called repeatedly."""
 
@@ -150,8 +169,9 @@ class ServerProcess:
 
     def freeze(self) -> None:
         """Suspend the server and all its processes; their sockets remain open."""
-        os.kill(self.pid, signal.SIGSTOP)  # first, so that it starts no more processes
-        self._signal_children(signal.SIGSTOP)
+        suspend(self.pid)  # first, so that it starts no more processes
+        for child in psutil.Process(self.pid).children(recursive=True):
+            suspend(child.pid)
 
     def thaw(self) -> None:
         """Resume a suspended server."""

@@ -8,7 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from tests.functional.servers.process import ServerProcess, find_free_port, require
+from tests.functional.servers.process import ServerProcess, find_free_port, require, suspend
 from tests.functional.servers.tls import Authority
 
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
@@ -75,16 +75,16 @@ class RabbitMQ:
 
     def kill(self) -> None:
         """Kill the server, as a power cut would; the wrapper ends with it."""
-        self._signal_broker(signal.SIGKILL)
+        os.kill(self._broker_pid, signal.SIGKILL)
         self.process.kill()
 
     def freeze(self) -> None:
         """Suspend the broker; its sockets remain open."""
-        self._signal_broker(signal.SIGSTOP)
+        suspend(self._broker_pid)
 
     def thaw(self) -> None:
         """Resume a suspended broker."""
-        self._signal_broker(signal.SIGCONT)
+        os.kill(self._broker_pid, signal.SIGCONT)
 
     def set_full(self, is_full: bool) -> None:
         """Raise the memory alarm, so that publishers are blocked, or clear it."""
@@ -112,7 +112,7 @@ class RabbitMQ:
     def remove(self) -> None:
         """Stop the server and its port mapper, and delete its files."""
         if self.process.is_running:
-            self._signal_broker(signal.SIGCONT)
+            self.thaw()
             self.process.stop()
         subprocess.run(
             self.process.as_user(["epmd", "-port", str(self._epmd_port), "-kill"]),
@@ -172,9 +172,10 @@ class RabbitMQ:
     def _pid_file(self) -> Path:
         return self.process.directory / "rabbitmq.pid"
 
-    def _signal_broker(self, number: signal.Signals) -> None:
-        """Signal the virtual machine itself, which is a child of the wrapper."""
-        os.kill(int(self._pid_file.read_text()), number)
+    @property
+    def _broker_pid(self) -> int:
+        """The process id of the virtual machine itself, which is a child of the wrapper."""
+        return int(self._pid_file.read_text())
 
     def _is_ready(self) -> bool:
         try:
