@@ -497,7 +497,8 @@ def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
         private_libvirtd.virsh("start", "web")
         wait_until(lambda: agent.state() is PowerState.RUNNING)
         about = [line for line in said if " WARNING " in line and private_libvirtd.uri in line]
-        probes = re.findall(r"Probe (\w+) of", "\n".join(about))
+        # Each once, by its name and source; amounts are also read over further connections.
+        probes = re.findall(r"Probe (\w+ of .+): ", "\n".join(about))
         assert probes
         assert len(probes) == len(set(probes)), about
         assert len(about) <= len(probes) + 1, about  # the connection breaks, once
