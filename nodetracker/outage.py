@@ -4,6 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class OutageLog:
@@ -50,16 +54,26 @@ class OutageLog:
         Args:
             activity: name of what is done; its next success ends its failure.
         """
+        with suppress(self._error_type):
+            self.watch(activity, call)
+
+    def watch(self, activity: str, call: Callable[[], T]) -> T:
+        """Make a call and return its result; errors of `error_type` are logged and raised.
+
+        Args:
+            activity: see `run`.
+        """
         failure: Exception | None = None
         try:
-            call()
+            result = call()
         except self._error_type as error:
             failure = error
         # Logged outside the handler: the log formatter would append the error being handled.
-        if failure is None:
-            self._succeeded(activity)
-        else:
+        if failure is not None:
             self._failed(activity, failure)
+            raise failure
+        self._succeeded(activity)
+        return result
 
     def _failed(self, activity: str, error: Exception) -> None:
         with self._lock:

@@ -194,7 +194,7 @@ class SocketAuditAgent:
 def _read_arguments(line: bytes) -> dict[str, Any]:
     try:
         plain = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter, of a line such as [[[[…
         plain = None
     if not isinstance(plain, dict):
         raise RequestError("", "expected a line with a JSON object")

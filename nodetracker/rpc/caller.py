@@ -13,6 +13,7 @@ from typing import Any
 
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
+from nodetracker.rendering import count_noun
 from nodetracker.rpc.answers import decode_error
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.transport import Transport
@@ -110,7 +111,7 @@ class RpcCaller:
             return method.read_result(plain, "")
         except RequestError as error:
             raise RpcVersionError(
-                f"{name} answered {method.name} with what this version cannot read: {error}"
+                f"{name} answered what this version cannot read (call {method.name!r}): {error}"
             ) from None
 
     def cast(
@@ -164,7 +165,8 @@ class RpcCaller:
             self._guard.abandon(_BROKER, task)
             self._broker_error = "the message broker cannot be reached or hangs"
             raise RpcUnavailableError(
-                f"{name} did not answer {method} within {timeout_seconds:g} s: {self._broker_error}"
+                f"{name} did not answer within {timeout_seconds:g} s (call {method!r}): "
+                f"{self._broker_error}"
             )
         error = task.error
         if error is None:
@@ -191,8 +193,8 @@ class RpcCaller:
             raise self._stuck_error()
 
     def _stuck_error(self) -> RpcUnavailableError:
-        stuck = len(self._guard.hung_keys())
-        return RpcUnavailableError(f"the message broker does not answer: {stuck} calls hang")
+        stuck = count_noun(len(self._guard.hung_keys()), "hung call")
+        return RpcUnavailableError(f"the message broker does not answer ({stuck})")
 
     def _client(self, interface: Interface) -> Any:
         client = self._clients.get(interface.topic)
@@ -236,15 +238,17 @@ def _translate(
     if kind == "MessagingTimeout":
         if waited_seconds < timeout_seconds - SLACK_SECONDS:
             return RpcUnavailableError(
-                f"{name} did not answer {method} and sent no sign of life for {IDLE_TIMEOUT} s: "
-                "it does not run, or hangs"
+                f"{name} did not answer and sent no sign of life for {IDLE_TIMEOUT} s "
+                f"(call {method!r}): it does not run, or hangs"
             )
-        return RpcUnavailableError(f"{name} did not answer {method} within {timeout_seconds:g} s")
+        return RpcUnavailableError(
+            f"{name} did not answer within {timeout_seconds:g} s (call {method!r})"
+        )
     remote = str(getattr(error, "exc_type", "")) if kind == "RemoteError" else ""
     if "UnsupportedVersion" in (kind, remote):
         return _UnnamedVersionError(name)
     if remote:
-        text = f"{name} failed at {method}: {remote}: {getattr(error, 'value', '')}"
+        text = f"{name} failed (call {method!r}): {remote}: {getattr(error, 'value', '')}"
         return RpcVersionError(text) if remote == "NoSuchMethod" else RpcError(text)
     LOG.debug("A call failed", exc_info=error)
-    return RpcUnavailableError(f"{name} cannot be called for {method}: {kind}: {error}")
+    return RpcUnavailableError(f"{name} cannot be called (call {method!r}): {kind}: {error}")

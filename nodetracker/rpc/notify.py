@@ -155,7 +155,7 @@ class NotificationSender:
                 sent_at = time.monotonic()
         self._stopping.set()
         if left:
-            LOG.warning("%d notifications were not sent: the broker did not accept them", left)
+            LOG.warning("Notifications not sent: %d; the broker did not accept them", left)
         return not left
 
     def _run(self) -> None:
@@ -193,7 +193,7 @@ class NotificationSender:
         dropped = self._queue.dropped
         if dropped != self._logged_dropped and not self.waiting:
             LOG.warning(
-                "%d notifications were dropped while the broker was away, "
+                "Notifications dropped while the broker was away: %d, "
                 "first those that were merged into newer ones",
                 dropped - self._logged_dropped,
             )

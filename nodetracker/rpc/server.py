@@ -115,10 +115,10 @@ class RpcServer:
 
         start_thread("rpc-stop", end)
         done.wait(max(0.0, min(LIBRARY_SECONDS, timeout_seconds)))
-        while self._running and not done.is_set() and time.monotonic() < deadline:
-            done.wait(0.05)
         # If no call is running, the broker hangs, and waiting for it is pointless.
-        return done.is_set() or not self._running
+        while self._running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not self._running
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -201,7 +201,7 @@ class RpcServer:
 
 
 def _fault(name: str, method: Method, error: Exception) -> str:
-    return f"{name} failed at {method.name}: {type(error).__name__}; see its log"
+    return f"{name} failed (call {method.name!r}): {type(error).__name__}; see its log"
 
 
 class _Dispatcher:

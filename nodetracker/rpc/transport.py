@@ -1,12 +1,16 @@
 """Connect to the broker through oslo.messaging, which is imported when it is first used."""
 
+import logging
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 from nodetracker.errors import ConfigError
+from nodetracker.outage import OutageLog
+
+LOG = logging.getLogger(__name__)
 
 EXCHANGE = "nodetracker"
 NOTIFICATIONS_GROUP = "oslo_messaging_notifications"
@@ -18,12 +22,24 @@ _HOW = (
     "write rabbit://USER:PASSWORD@HOST:5672/, with %2F for a / in USER or PASSWORD, "
     "%40 for an @ and so on"
 )
+_ATTEMPTS = (
+    "[%(connection_id)s] AMQP server on",
+    "Connection failed",
+    "Failed to consume message",
+    "Failed to declare consumer",
+    "Failed to publish message",
+    "Unable to connect to AMQP server",
+    "Unexpected error during heartbeat thread processing",
+)
+"""Beginnings of what the library's driver logs at each attempt to reach the broker."""
 
 
+@cache
 def import_library() -> Any:
     """Return oslo.messaging, with its service library set to threads.
 
-    By default that uses eventlet, or fails to be imported.
+    By default that uses eventlet, or fails to be imported. An outage of the broker is
+    logged when it starts and when it ends; the library logs each attempt of each connection.
     """
     from oslo_service import backend
 
@@ -36,6 +52,8 @@ def import_library() -> Any:
     # and shows the rest of them in an error.
     driver: Any = impl_rabbit
     driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
+    _log_outages(driver.kombu.transport.get_transport_cls("amqp"))
+    driver.LOG.logger.addFilter(partial(_demote_attempt, driver.amqp_ex.ChannelError))
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
     cfg.set_defaults(
@@ -47,6 +65,35 @@ def import_library() -> Any:
         rabbit_qos_prefetch_count=PREFETCH,
     )
     return messaging
+
+
+def _log_outages(transport: Any) -> None:
+    """Let a class of kombu log when a broker is first not reached, and when it is again."""
+    connect = transport.establish_connection
+    outages: dict[str, OutageLog] = {}
+
+    def establish_connection(self: Any) -> Any:
+        broker = self.client.host
+        outage = outages.setdefault(
+            broker, OutageLog(f"The message broker at {broker}", Exception, LOG)
+        )
+        return outage.watch("connect", lambda: connect(self))
+
+    transport.establish_connection = establish_connection
+
+
+def _demote_attempt(refusal: type[Exception], record: logging.LogRecord) -> bool:
+    """Make an attempt to reach the broker a debug message; return whether it is logged.
+
+    Args:
+        refusal: type of errors by which a broker that is reached refuses something.
+    """
+    if not str(record.msg).startswith(_ATTEMPTS):
+        return True
+    if isinstance(record.args, dict) and isinstance(record.args.get("err_str"), refusal):
+        return True
+    record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
 def list_options() -> list[Any]:

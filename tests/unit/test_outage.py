@@ -32,6 +32,16 @@ def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(caplog):
     assert caplog.messages == ["The database: refused 0", "The database is back after 42 s"]
 
 
+def test_a_watched_call_returns_its_value_and_raises_its_error(caplog):
+    caplog.set_level(logging.INFO)
+    outage = OutageLog("The broker", OSError, logging.getLogger("nodetracker.test"))
+    for _ in range(2):
+        with pytest.raises(OSError, match="refused"):
+            outage.watch("connect", failing(OSError("refused")))
+    assert outage.watch("connect", lambda: 7) == 7
+    assert caplog.messages == ["The broker: refused", "The broker is back after 0 s"]
+
+
 def test_other_errors_are_not_outages():
     outage = OutageLog("The database", StoreUnavailableError, logging.getLogger("nodetracker.test"))
     with pytest.raises(FencedError):

@@ -85,15 +85,21 @@ def test_errors_reach_the_caller(
 
 
 @pytest.mark.parametrize(
-    "request_line", [b"nonsense\n", b"[]\n", b'{"action": "shutdown"}\n', b"\xff" * 5000]
+    "request_line",
+    [b"nonsense\n", b"[]\n", b'{"action": "shutdown"}\n', b"\xff" * 5000, b"[" * 3000 + b"\n"],
 )
 def test_anything_else_is_refused(
-    server: AuditSocketServer, path: Path, agent: FakeAgent, request_line: bytes
+    server: AuditSocketServer,
+    path: Path,
+    agent: FakeAgent,
+    request_line: bytes,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SocketAuditAgent(path)._connect() as connection:
         connection.sendall(request_line)
         assert RequestError.__name__.encode() in connection.makefile("rb").readline()
     assert not agent.entered.is_set()
+    assert caplog.messages == []
     assert SocketAuditAgent(path).update_available_resource().nodes == {"all": "ok"}
 
 

@@ -1,8 +1,10 @@
 """A server: its state before it listens, calls that are refused, and its end."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +34,9 @@ class Library:
         self.dispatcher = None
         self.error: Exception | None = None
         self.stop_error: Exception | None = None
+        self.ended: list[str] = []
+        self.may_end = threading.Event()
+        self.may_end.set()
         self.reached = threading.Event()
         self.reached.set()
         self.endpoints: list[Any] = []
@@ -50,11 +55,13 @@ class Library:
         pass
 
     def stop(self) -> None:
+        self.ended.append("stop")
         if self.stop_error is not None:
             raise self.stop_error
 
     def wait(self) -> None:
-        pass
+        self.may_end.wait()
+        self.ended.append("wait")
 
 
 class Served:
@@ -87,6 +94,7 @@ def served() -> Iterator[Served]:
     served = Served()
     yield served
     served.library.reached.set()
+    served.library.may_end.set()
     served.server.stop(2)
 
 
@@ -126,6 +134,60 @@ class TestEnd:
         served.library.reached.clear()
         served.server.start()
         assert served.server.stop(60)
+
+    def test_the_last_answers_are_waited_for(self, served: Served) -> None:
+        served.start()
+        assert served.server.stop(60)
+        assert served.library.ended == ["stop", "wait"]
+
+    @pytest.mark.parametrize("stop_error", [None, OSError("away")], ids=["hangs", "fails"])
+    @pytest.mark.parametrize("ends", [True, False])
+    def test_running_calls_are_waited_for_when_the_library_s_end_hangs_or_fails(
+        self,
+        served: Served,
+        monkeypatch: pytest.MonkeyPatch,
+        ends: bool,
+        stop_error: Exception | None,
+    ) -> None:
+        is_running, may_return = threading.Event(), threading.Event()
+
+        def run() -> list[Any]:
+            is_running.set()
+            may_return.wait()
+            return []
+
+        def read_time() -> float:
+            """Let the call return when the time is read again, or its time be over."""
+            times.append(times[-1] + (1.0 if ends else 61.0) if times else 0.0)
+            if ends and len(times) > 1:
+                may_return.set()
+            return times[-1]
+
+        times: list[float] = []
+        served.start()
+        served.library.may_end.clear()
+        served.library.stop_error = stop_error
+        served.store.list_nodes = run  # type: ignore[assignment]
+        call = threading.Thread(target=served.call, args=("list_nodes",), daemon=True)
+        call.start()
+        is_running.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "LIBRARY_SECONDS", 0.0 if stop_error is None else 60.0)
+            patch.setattr(module, "time", SimpleNamespace(monotonic=read_time, sleep=time.sleep))
+            assert served.server.stop(60) is ends
+        may_return.set()
+        call.join()
+
+    def test_without_running_calls_a_broker_that_hangs_is_not_waited_for(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LIBRARY_SECONDS", 0.0)
+        served.start()
+        served.library.may_end.clear()
+        with monkeypatch.context() as patch:
+            times = iter([0.0])
+            patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(times)))
+            assert served.server.stop(60)
 
     def test_further_calls_are_refused_and_nothing_is_done(self, served: Served) -> None:
         served.start()
@@ -183,6 +245,8 @@ class TestErrors:
 
         served.start()
         served.store.list_nodes = fail  # type: ignore[assignment, method-assign]
-        with pytest.raises(RpcError, match="^c-1 failed at list_nodes: KeyError; see its log$"):
+        with pytest.raises(
+            RpcError, match=r"^c-1 failed \(call 'list_nodes'\): KeyError; see its log$"
+        ):
             served.call("list_nodes")
         assert caplog.messages == ["list_nodes failed"]

@@ -1,4 +1,7 @@
-"""Both brokers' URLs are judged before anything is connected, and never shown."""
+"""URLs of brokers are judged before anything is connected, and never shown; lines of an outage."""
+
+import logging
+from types import SimpleNamespace
 
 import pytest
 from oslo_config import cfg
@@ -55,3 +58,99 @@ def test_where_none_are_wanted_there_is_no_way_to_send_them(make, driver):
 def test_they_go_to_a_broker_of_their_own_or_to_that_of_the_calls(make):
     for url, host in ((None, "127.0.0.1"), ("rabbit://other:2/", "other")):
         assert make(GOOD, url).notifications._driver._url.hosts[0].hostname == host
+
+
+@pytest.fixture
+def driver():
+    import_library()
+    from oslo_messaging._drivers import impl_rabbit
+
+    return impl_rabbit
+
+
+def test_a_broker_that_is_away_is_logged_once_when_it_goes_and_once_when_it_is_back(
+    driver, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO)
+    transport = driver.kombu.transport.get_transport_cls("amqp")(
+        SimpleNamespace(
+            host="h:5672", hostname="h", userid="u", password="p", login_method="PLAIN",
+            virtual_host="/", insist=False, ssl=None, connect_timeout=1, heartbeat=0, port=5672,
+            transport_options=None,
+        )
+    )  # fmt: skip
+    errors = (None, OSError("refused"), OSError("timed out"), None, None)
+    attempts = iter(errors)
+
+    class Connection:
+        def __init__(self, **_):
+            pass
+
+        def connect(self):
+            error = next(attempts)
+            if error is not None:
+                raise error
+
+    monkeypatch.setattr(transport, "Connection", Connection)
+    for error in errors:
+        if error is None:
+            transport.establish_connection()
+        else:
+            with pytest.raises(OSError, match=str(error)):
+                transport.establish_connection()
+    assert caplog.messages == [
+        "The message broker at h:5672: refused",
+        "The message broker at h:5672 is back after 0 s",
+    ]
+
+
+class TestLinesOfTheDriver:
+    """Lines of the library's driver at each attempt to reach the broker."""
+
+    def log(self, driver, level, line, *args):
+        records = []
+        handler = logging.Handler()
+        handler.emit = records.append
+        library = driver.LOG.logger
+        library.addHandler(handler)
+        try:
+            driver.LOG.log(level, line, *args)
+        finally:
+            library.removeHandler(handler)
+        return [record.levelname for record in records]
+
+    @pytest.mark.parametrize(
+        ("line", "args"),
+        [
+            (
+                "[%(connection_id)s] AMQP server on %(hostname)s:%(port)s is unreachable: "
+                "%(err_str)s. Trying again in %(sleep_time)d seconds.",
+                {"connection_id": "c", "hostname": "h", "port": 1, "sleep_time": 1,
+                 "err_str": ConnectionRefusedError("refused")},
+            ),
+            ("Connection failed: %s (retrying in %s seconds)", ("refused", 1)),
+            ("Unexpected error during heartbeat thread processing, retrying...", ()),
+            ("Unable to connect to AMQP server on h:1 after 0 tries: refused", ()),
+            (
+                "Failed to publish message to topic '%(topic)s': %(err_str)s",
+                {"topic": "t", "err_str": OSError("refused")},
+            ),
+            ("Failed to consume message from queue: %s", (OSError("refused"),)),
+        ],
+    )  # fmt: skip
+    def test_are_for_debugging(self, driver, caplog, line, args):
+        arguments = (args,) if isinstance(args, dict) else args
+        caplog.set_level(logging.WARNING, driver.LOG.name)
+        assert self.log(driver, logging.ERROR, line, *arguments) == []
+        caplog.set_level(logging.DEBUG, driver.LOG.name)
+        assert self.log(driver, logging.ERROR, line, *arguments) == ["DEBUG"]
+
+    @pytest.mark.parametrize("text", ["The broker has blocked the connection: memory", "other"])
+    def test_about_something_else_stay(self, driver, text):
+        assert self.log(driver, logging.ERROR, text) == ["ERROR"]
+
+    def test_about_a_queue_that_the_broker_refuses_stay(self, driver):
+        line = "[%(connection_id)s] AMQP server on %(hostname)s is unreachable: %(err_str)s."
+        locked = driver.amqp_ex.ResourceLocked("in use")
+        values = {"connection_id": "c", "hostname": "h", "err_str": locked}
+        assert self.log(driver, logging.ERROR, line, values) == ["ERROR"]
