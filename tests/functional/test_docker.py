@@ -289,7 +289,7 @@ def test_facts_of_a_stopped_engine_are_held_until_it_is_back(
     assert node.values.facts["memory"].state is FactState.FRESH
     assert node.values.facts["storage"].state is FactState.FRESH
     agent.wait(lambda node: node.values.facts["engine"].state is FactState.HELD)
-    wait_until(lambda: read_service(agent).disabled)
+    wait_until(lambda: read_service(agent).disabled, 120)
     assert str(read_service(agent).disabled_reason).startswith(f"AUTO: {engine.url}: ")
     engine.start()
     wait_until(lambda: not read_service(agent).disabled)
@@ -318,9 +318,12 @@ def test_a_frozen_engine_delays_no_heartbeat_and_recovers(
         agent.wait(lambda node: node.values.facts["engine"].state is FactState.HELD)
         # A busy engine may answer late before the freeze and after the thaw.
         said = agent.running.output()[before:].splitlines()
+        wait_until(lambda: read_service(agent).disabled, 120)
+        assert str(read_service(agent).disabled_reason).startswith("AUTO: ")
     finally:
         engine.thaw()
     found = agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+    wait_until(lambda: not read_service(agent).disabled)
     print(f"\n{engine.name}: freeze noticed in {lost:.2f} s, thaw in {found:.2f} s")
     about = [line for line in said if " WARNING " in line and engine.url in line]
     probes = re.findall(r"Probe (\w+) of", "\n".join(about))

@@ -3,12 +3,10 @@
 import os
 import queue
 import socket
-import tarfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
 import docker
 import pytest
@@ -29,10 +27,10 @@ from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW
 from tests.engine_stub import EngineStub, describe_container
 from tests.functional.servers.process import require_root
+from tests.hosts.test_captures import HERE, unpack
 from tests.programs import wait_until
 
 HOST = "host-1"
-HOSTS = Path(__file__).parents[1] / "hosts"
 UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
 
 
@@ -400,8 +398,7 @@ class TestRequests:
 
 
 def test_cpus_and_devices_of_containers_are_in_use(driver_on_stub, stub):
-    with tarfile.open(HOSTS / "8amd64-1pa2n2c2t-sriov.tar.xz") as tar:
-        tar.extractall(driver_on_stub.directory, filter="data")
+    unpack(HERE / "8amd64-1pa2n2c2t-sriov.tar.xz", driver_on_stub.directory)
     machine = driver_on_stub.directory / "8amd64-1pa2n2c2t-sriov"
     roots = Roots(machine / "proc", machine / "sys", driver_on_stub.root)
     stub.add(
@@ -501,6 +498,20 @@ class TestEvents:
         stub.send_event(event)
         event = events.get(timeout=10)
         assert (event.nodename, event.kind, event.workload_uuid) == (HOST, EventKind.STOPPED, UUID)
+
+    def test_neither_guests_nor_events_have_the_uuid_of_a_label_that_is_not_trusted(
+        self, driver_on_stub, stub
+    ):
+        driver = driver_on_stub.driver(trusts_labels=False)
+        raw = describe_container(1)
+        raw["Config"]["Labels"] = {WORKLOAD_LABEL: UUID}
+        stub.add(raw)
+        own = guests_of(driver.get_available_resource(HOST))["web-1"].uuid
+        events = listen(driver)
+        event = event_of(1, "destroy")
+        event["Actor"]["Attributes"][WORKLOAD_LABEL] = UUID
+        stub.send_event(event)
+        assert events.get(timeout=10).workload_uuid == own != UUID
 
     def test_an_idle_stream_is_reopened_without_an_event(self, stub):
         events, sources = queue.Queue(), queue.Queue()

@@ -353,6 +353,20 @@ def test_the_whole_life_of_a_workload_with_a_claim(libvirtd: Libvirtd, agent: Ru
     assert agent.node().values.vcpus_used == 0
 
 
+def test_a_claim_of_a_guest_that_is_deleted_at_once_is_released(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
+    libvirtd.define(domain_xml("web", FIRST, 1))
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    claim = agent.claim(FIRST, MEMORY_MB=64)
+    libvirtd.virsh("destroy", "web")
+    libvirtd.virsh("undefine", "web")
+    agent.follows(lambda: agent.guest() is None, "undefine")
+    assert agent.programs.ask("claim", "show", claim["uuid"])["reason"] == "deleted"
+    assert agent.node().claims == {}
+
+
 def test_placement_has_what_the_rows_of_two_hypervisors_say(
     libvirtd: Libvirtd, placement: Placement, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ class DockerDriver:
     Args:
         reserve_disk_for_image: share of the engine's disk that is reserved for images.
         measures_containers: measure all containers, also those whose usage follows from limits.
+        trusts_labels: take workloads' uuids from labels.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class DockerDriver:
         client: EngineClient,
         reserve_disk_for_image: float = 0.0,
         measures_containers: bool = True,
+        trusts_labels: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = environment.host
@@ -63,6 +65,7 @@ class DockerDriver:
         self._power = environment.power
         self._caches = CacheReader()
         self._client = client
+        self._trusts_labels = trusts_labels
         self._source = client.source
         self._image_share = reserve_disk_for_image
         self._has_quotas = False
@@ -70,7 +73,13 @@ class DockerDriver:
         self._reader = ContainerReader(client, monotonic)
         self._listener: EventListener | None = None
         self._guest_builder = GuestBuilder(
-            client, self._host, self._roots, self._probes, measures_containers, monotonic
+            client,
+            self._host,
+            self._roots,
+            self._probes,
+            measures_containers,
+            monotonic,
+            trusts_labels,
         )
         self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
@@ -161,7 +170,7 @@ class DockerDriver:
                 self._reader.mark_changed(event.container_id)
             else:
                 self._report_reader.expire()
-            callback(NodeEvent(self._host, event.kind, _workload_of(event)))
+            callback(NodeEvent(self._host, event.kind, self._workload_of(event)))
 
         def on_source() -> None:
             self._reader.mark_all_changed()
@@ -256,20 +265,21 @@ class DockerDriver:
             )
         return found
 
+    def _workload_of(self, event: EngineEvent) -> str:
+        if not event.container_id:
+            return ""
+        try:
+            return parse_workload_uuid(
+                event.container_id, event.name, event.labels, self._trusts_labels
+            )
+        except ContainerError:
+            return parse_workload_uuid(event.container_id, "", {})
+
     def _below_root(self, path: str) -> Path:
         return self._roots.rootfs / path.lstrip("/")
 
     def _key(self, name: str) -> ProbeKey:
         return ProbeKey(self._source, self._host, name)
-
-
-def _workload_of(event: EngineEvent) -> str:
-    if not event.container_id:
-        return ""
-    try:
-        return parse_workload_uuid(event.container_id, event.name, event.labels)
-    except ContainerError:
-        return parse_workload_uuid(event.container_id, "", {})
 
 
 def _map_fact(fact: Fact[S], derive: Callable[[S], T]) -> Fact[T]:

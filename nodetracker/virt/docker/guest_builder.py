@@ -43,6 +43,7 @@ class GuestBuilder:
         nodename: node of its probes.
         measures_all: measure all containers, also those that have a memory limit.
         monotonic: monotonic clock, in seconds.
+        trusts_labels: take workloads' uuids from labels.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class GuestBuilder:
         probes: ProbeRunner,
         measures_all: bool,
         monotonic: Callable[[], float],
+        trusts_labels: bool = True,
     ) -> None:
         self._client = client
         self._nodename = nodename
@@ -60,6 +62,7 @@ class GuestBuilder:
         self._probes = probes
         self._measures_all = measures_all
         self._monotonic = monotonic
+        self._trusts_labels = trusts_labels
         self._lock = threading.Lock()  # readings of one node may overlap
         self._charges = WorkingSetCharges()
         self._cpu_meter = CpuMeter()
@@ -77,7 +80,7 @@ class GuestBuilder:
         fact = self._probes.run(self._key("use"), lambda: self._read_usage(measured_containers))
         usage = fact.value or {}
         now = self._monotonic()
-        uuids, label_errors = assign_uuids(containers)
+        uuids, label_errors = assign_uuids(containers, self._trusts_labels)
         names = {container.id: container.name for container in containers}
         with self._lock:
             guests = tuple(

@@ -53,6 +53,12 @@ OPTIONS = (
         "the metrics. Containers without a memory limit are always measured, as their memory "
         "usage is the measured one.",
     ),
+    cfg.BoolOpt(
+        "trust_labels",
+        default=True,
+        help="Take a container's workload uuid from its label nodetracker.workload. Whoever may "
+        "start containers can set it to any uuid; false ignores it.",
+    ),
 )
 
 
@@ -77,6 +83,7 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
         client,
         reserve_disk_for_image=values["reserve_disk_for_image"],
         measures_containers=values["measure_containers"],
+        trusts_labels=values["trust_labels"],
     )
 
 

@@ -21,16 +21,21 @@ _NAMESPACE = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
 _ZUN_NAME = re.compile(r"zun-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 
 
-def parse_workload_uuid(container_id: str, name: str, labels: Mapping[str, str]) -> str:
+def parse_workload_uuid(
+    container_id: str, name: str, labels: Mapping[str, str], trusts_labels: bool = True
+) -> str:
     """Return the uuid of a container's workload.
 
     It comes from the label, else from a name in Zun's form, else it is derived
     from the engine's id, so that it never changes.
 
+    Args:
+        trusts_labels: False ignores the label.
+
     Raises:
         ContainerError: the label is not a valid UUID.
     """
-    label = labels.get(WORKLOAD_LABEL)
+    label = labels.get(WORKLOAD_LABEL) if trusts_labels else None
     if label is not None:
         try:
             return str(uuid_module.UUID(label))
@@ -41,7 +46,13 @@ def parse_workload_uuid(container_id: str, name: str, labels: Mapping[str, str])
 
 
 def parse_project(labels: Mapping[str, str]) -> str:
-    """Return the project of a container: from our label, else from its orchestrator's labels."""
+    """Return the project of a container: from our label, else from its orchestrator's labels.
+
+    An orchestrator's project is not the one for which a workload was claimed, so
+    one whose uuid is in our label has the project of our label or none.
+    """
+    if WORKLOAD_LABEL in labels:
+        return labels.get(PROJECT_LABEL, "")
     for label in (
         PROJECT_LABEL, _POD_NAMESPACE_LABEL, _COMPOSE_PROJECT_LABEL, _SWARM_STACK_LABEL,
     ):  # fmt: skip
@@ -66,8 +77,13 @@ def parse_orchestrator(labels: Mapping[str, str], name: str) -> dict[str, str]:
     return {"orchestrator": "zun"} if _ZUN_NAME.fullmatch(name) else {}
 
 
-def assign_uuids(containers: Iterable[Container]) -> tuple[dict[str, str], dict[str, str]]:
+def assign_uuids(
+    containers: Iterable[Container], trusts_labels: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
     """Assign each container its workload's uuid; of several with the same, the oldest keeps it.
+
+    Args:
+        trusts_labels: as in `parse_workload_uuid`.
 
     Returns:
         Container id -> uuid, and container id -> what is wrong with its label.
@@ -77,7 +93,9 @@ def assign_uuids(containers: Iterable[Container]) -> tuple[dict[str, str], dict[
     owners: dict[str, str] = {}
     for container in sorted(containers, key=lambda item: (item.created, item.id)):
         try:
-            uuid = parse_workload_uuid(container.id, container.name, container.labels)
+            uuid = parse_workload_uuid(
+                container.id, container.name, container.labels, trusts_labels
+            )
         except ContainerError as error:
             uuid = parse_workload_uuid(container.id, "", {})
             errors[container.id] = str(error)

@@ -61,7 +61,7 @@ class FakeDriver:
 
     def host_power_action(self, action: str) -> None:
         """Reject the request: fake nodes cannot be powered off."""
-        raise DriverFeatureError(f"the fake driver cannot {action} a host")
+        raise DriverFeatureError(f"the fake driver does not support the power action {action}")
 
     def _load(self) -> FakeInventory:
         text = self._read_text()
@@ -77,7 +77,7 @@ class FakeDriver:
         except OSError as error:
             raise HostDataError(self._source, error.strerror or type(error).__name__) from error
         except UnicodeDecodeError as error:
-            raise HostDataError(self._source, "is not valid UTF-8") from error
+            raise HostDataError(self._source, "not valid UTF-8") from error
 
     def _read(self, nodename: str) -> HostSnapshot:
         with self._lock:

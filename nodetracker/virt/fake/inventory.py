@@ -56,7 +56,7 @@ def parse_inventory(text: str, source: str) -> FakeInventory:
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader either way
     except yaml.YAMLError as error:
-        raise HostDataError(source, f"is not valid YAML: {_yaml_problem(error)}") from error
+        raise HostDataError(source, f"not valid YAML: {_yaml_problem(error)}") from error
     if document is None:
         raise HostDataError(source, "is empty")
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):

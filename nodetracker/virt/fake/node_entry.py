@@ -18,6 +18,7 @@ from nodetracker.model.host import (
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.rendering import count_noun
 from nodetracker.units import MIB_PER_GIB, MILLI
 from nodetracker.virt.fake.values import (
     EntryError,
@@ -109,7 +110,8 @@ def _system_info(entry: Mapping[str, Any], nodename: str, where: str) -> SystemI
 def _cpu_info(vcpus: int, cells: tuple[NumaCell, ...], where: str) -> CpuInfo:
     online: CpuSet = frozenset().union(*(cell.cpus for cell in cells))
     if online and len(online) != vcpus:
-        raise EntryError(f"{where}: vcpus is {vcpus}, but its cells have {len(online)} CPUs")
+        cpus = count_noun(len(online), "CPU")
+        raise EntryError(f"{where}: vcpus is {vcpus}, but its cells have {cpus}")
     online = online or frozenset(range(vcpus))
     siblings = tuple(group for cell in cells for group in cell.siblings)
     paired = frozenset().union(*siblings)

@@ -136,7 +136,7 @@ class LibvirtDriver:
 
     def host_power_action(self, action: str) -> None:
         """Reject the action: libvirt cannot switch the power of its host."""
-        raise DriverFeatureError(f"the libvirt driver cannot {action} a host")
+        raise DriverFeatureError(f"the libvirt driver does not support the power action {action}")
 
     def _by_nodename(self) -> dict[str, HypervisorConnection]:
         """Return the connections whose node's name is known.

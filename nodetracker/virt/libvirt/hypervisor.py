@@ -141,13 +141,16 @@ class HypervisorReader:
         pci = map_fact(functions, lambda value: value.devices)
         own_memory = None if self._settings.file_backed_memory else host.value
         identity = self.session.identity
+        # A failed fact while features are unknown, so that the row keeps its traits.
+        hypervisor = (
+            failed(features_fact.source, features_fact.error or "")
+            if self.features is None
+            else map_fact(document, lambda root: build_hypervisor_info(root, identity))
+        )
         snapshot = HostSnapshot(
             nodename=nodename,
             uuid=map_fact(document, lambda root: derive_node_uuid(root, identity)).value,
-            # A failed fact, so that the row keeps its traits.
-            hypervisor=failed(features_fact.source, features_fact.error or "")
-            if self.features is None
-            else map_fact(document, lambda root: build_hypervisor_info(root, identity)),
+            hypervisor=hypervisor,
             cpu=cpu,
             memory=memory,
             numa=numa,
@@ -160,8 +163,10 @@ class HypervisorReader:
             mdev_types=functions.value.mdev_types if functions.value else {},
             pci_problems=functions.value.problems if functions.value else (),
             traits=()
-            if cpu.value is None
-            else derive_traits(cpu.value.flags, cpu.value.threads, features.domain_capabilities),
+            if cpu.value is None or hypervisor.value is None
+            else derive_traits(
+                cpu.value, hypervisor.value.supported_instances, features.domain_capabilities
+            ),
             warnings=build_warnings(nodename, own_memory, memory, bulk, storage),
         )
         if not all(fact.is_fresh for fact in snapshot.facts().values()):

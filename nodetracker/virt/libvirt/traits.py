@@ -1,13 +1,15 @@
-"""Derive standard placement traits from the features of processor and emulator."""
+"""Derive standard placement traits from the features of processor and emulator, as Nova does."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
+from nodetracker.model.host import CpuInfo
 from nodetracker.virt.libvirt.xml import iter_enum
 
 # libvirt's name of the feature -> suffix of os-traits' HW_CPU_X86_*.
 _CPU_FEATURES = {
-    "3dnow": "3DNOW", "abm": "ABM", "aes": "AESNI", "avx": "AVX", "avx2": "AVX2",
+    "3dnow": "3DNOW", "abm": "ABM", "aes": "AESNI", "amx-bf16": "AMXBF16", "amx-int8": "AMXINT8",
+    "amx-tile": "AMXTILE", "avx": "AVX", "avx2": "AVX2",
     "avx512bw": "AVX512BW", "avx512cd": "AVX512CD", "avx512dq": "AVX512DQ",
     "avx512er": "AVX512ER", "avx512f": "AVX512F", "avx512pf": "AVX512PF",
     "avx512vl": "AVX512VL", "avx512vnni": "AVX512VNNI", "avx512vbmi": "AVX512VBMI",
@@ -20,8 +22,18 @@ _CPU_FEATURES = {
     "sse4.1": "SSE41", "sse4.2": "SSE42", "sse4a": "SSE4A", "ssse3": "SSSE3", "stibp": "STIBP",
     "svm": "SVM", "tbm": "TBM", "vmx": "VMX", "xop": "XOP",
 }  # fmt: skip
+# Those that have a vendor's trait beside the general one.
+_VENDOR_CPU_FEATURES = {"svm": "AMD_SVM", "vmx": "INTEL_VMX"}
 
-# Source: os-traits, COMPUTE_*.
+# Source: os-traits, HW_ARCH_* and COMPUTE_*. Images request them if Nova's scheduler has
+# image_metadata_prefilter.
+_HOST_ARCHITECTURES = {
+    "aarch64", "alpha", "armv6", "armv7", "armv7b", "cris", "i686", "ia64", "lm32", "m68k",
+    "microblaze", "microblazeel", "mips", "mipsel", "mips64", "mips64el", "openrisc", "parisc",
+    "parisc64", "ppc", "ppcle", "ppc64", "ppc64le", "ppcemb", "s390", "s390x", "sh4", "sh4eb",
+    "sparc", "sparc64", "unicore32", "x86_64", "xtensa", "xtensaeb",
+}  # fmt: skip
+_GUEST_ARCHITECTURES = {"aarch64", "mipsel", "ppc64le", "riscv64", "s390x", "x86_64"}
 _DISK_BUSES = {
     "fdc", "ide", "lxc", "sata", "scsi", "usb", "uml", "virtio", "xen",
 }  # fmt: skip
@@ -29,20 +41,35 @@ _VIDEO_MODELS = {
     "bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio", "vmvga", "xen",
 }  # fmt: skip
 _TPM_MODELS = {"tpm-tis": "TIS", "tpm-crb": "CRB"}
+_TPM_VERSIONS = {"1.2": "1_2", "2.0": "2_0"}
 
 
 def derive_traits(
-    features: Iterable[str], threads: int, domain_capabilities: Element | None
+    cpu: CpuInfo,
+    supported_instances: Iterable[tuple[str, str, str]],
+    domain_capabilities: Element | None,
 ) -> tuple[str, ...]:
     """Return the standard traits of a host, in ascending order.
 
     Args:
-        features: of its processor, in libvirt's names.
-        threads: maximum number of threads per core.
+        cpu: its processor, with flags in libvirt's names.
+        supported_instances: (architecture, hypervisor type, vm mode) of guests that can be run.
         domain_capabilities: None if the hypervisor does not support that document.
     """
-    found = {f"HW_CPU_X86_{_CPU_FEATURES[name]}" for name in features if name in _CPU_FEATURES}
-    if threads > 1:
+    found = {
+        f"HW_CPU_X86_{suffixes[name]}"
+        for suffixes in (_CPU_FEATURES, _VENDOR_CPU_FEATURES)
+        for name in cpu.flags
+        if name in suffixes
+    }
+    if cpu.architecture in _HOST_ARCHITECTURES:
+        found.add(f"HW_ARCH_{cpu.architecture.upper()}")
+    found |= {
+        f"COMPUTE_ARCH_{architecture.upper()}"
+        for architecture, _, _ in supported_instances
+        if architecture in _GUEST_ARCHITECTURES
+    }
+    if cpu.threads > 1:
         found.add("HW_CPU_HYPERTHREADING")
     if domain_capabilities is not None:
         found |= _emulator_traits(domain_capabilities)
@@ -62,11 +89,11 @@ def _emulator_traits(document: Element) -> set[str]:
     }
     tpm = document.find("devices/tpm[@supported='yes']")
     if "emulator" in iter_enum(tpm, "backendModel"):
-        found |= {
-            f"COMPUTE_SECURITY_TPM_{_TPM_MODELS[model]}"
-            for model in iter_enum(tpm, "model")
-            if model in _TPM_MODELS
-        }
+        # libvirt before 8.6 does not list the versions; Nova then assumes both, too.
+        versions = tuple(iter_enum(tpm, "backendVersion")) or tuple(_TPM_VERSIONS)
+        names = [_TPM_MODELS.get(model) for model in iter_enum(tpm, "model")]
+        names += [_TPM_VERSIONS.get(version) for version in versions]
+        found |= {f"COMPUTE_SECURITY_TPM_{name}" for name in names if name is not None}
     if document.find("features/sev[@supported='yes']") is not None:
         found.add("HW_CPU_X86_AMD_SEV")
     if document.find("features/sgx[@supported='yes']") is not None:

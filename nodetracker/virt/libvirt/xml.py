@@ -32,7 +32,7 @@ def parse_document(text: str, root: str, source: str) -> Element:
         # libvirtd is as trusted as the hypervisor; expat does not load external entities.
         element = ElementTree.fromstring(text)  # noqa: S314
     except (ElementTree.ParseError, UnicodeEncodeError) as error:
-        raise HostDataError(source, f"is not valid XML: {error}") from error
+        raise HostDataError(source, f"not valid XML: {error}") from error
     if element.tag != root:
         raise HostDataError(source, f"root element is <{element.tag}>, expected <{root}>")
     return element

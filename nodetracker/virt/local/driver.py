@@ -58,7 +58,7 @@ class LocalDriver:
             pci=machine.pci,
             gpus=machine.gpus,
             system=machine.system,
-            guests=fresh("local", GuestListing()),
+            guests=fresh("local", GuestListing(has_source=False)),
             netdevs=machine.netdevs,
             mdev_types=machine.mdev_types,
             pci_problems=machine.pci_problems,

@@ -1,7 +1,6 @@
 """The docker driver under the contract suite, with a captured machine and a stub engine."""
 
 import shutil
-import tarfile
 
 from nodetracker.host.roots import Roots
 from nodetracker.virt.docker.plugin import PLUGIN
@@ -9,7 +8,7 @@ from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
 from tests.engine_stub import EngineStub, describe_container
-from tests.hosts.test_captures import CAPTURES, HERE
+from tests.hosts.test_captures import CAPTURES, HERE, unpack
 
 
 def default_values(**changes):
@@ -19,8 +18,7 @@ def default_values(**changes):
 
 def make_case(tmp_path):
     name = CAPTURES[0]
-    with tarfile.open(HERE / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(HERE / f"{name}.tar.xz", tmp_path)
     root = tmp_path / name
     (root / "var/lib/docker").mkdir(parents=True)
     meminfo = root / "proc" / "meminfo"

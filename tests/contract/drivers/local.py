@@ -1,20 +1,18 @@
 """The local driver under the contract suite, on a captured machine whose files can be damaged."""
 
 import shutil
-import tarfile
 
 from nodetracker.host.roots import Roots
 from nodetracker.virt.local.plugin import PLUGIN
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
-from tests.hosts.test_captures import CAPTURES, HERE
+from tests.hosts.test_captures import CAPTURES, HERE, unpack
 
 
 def make_case(tmp_path):
     name = CAPTURES[0]
-    with tarfile.open(HERE / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(HERE / f"{name}.tar.xz", tmp_path)
     root = tmp_path / name
     meminfo = root / "proc" / "meminfo"
     text = meminfo.read_text()

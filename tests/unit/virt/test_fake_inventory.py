@@ -89,7 +89,7 @@ def test_an_invalid_boot_time_is_an_error_of_its_node(value):
     ("text", "reason"),
     [
         ("", "is empty"),
-        ("nodes: [", "is not valid YAML"),
+        ("nodes: [", "not valid YAML"),
         ("[1, 2]", "has no list 'nodes'"),
         ("nodes: {a: 1}", "has no list 'nodes'"),
         ("nodes: []\nnode: []", "unknown key 'node'"),

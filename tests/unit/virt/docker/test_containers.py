@@ -266,3 +266,9 @@ def test_details_omit_missing_values():
         "devices": ["/dev/fuse"],
         "gpus": "all",
     }
+
+
+@pytest.mark.parametrize(("count", "shown"), [(-1, "all"), (0, None), (1, 1), (2, 2)])
+def test_a_guest_shows_how_many_gpus_its_container_requested(count, shown):
+    guest = guest_of(DeviceRequests=[{"Driver": "nvidia", "Count": count}])
+    assert guest.details.get("gpus") == shown

@@ -65,6 +65,19 @@ def test_memory_is_in_the_cell_of_the_memory_set():
     assert bind(CpusetMems="0,4", NanoCpus=10**9) == GuestPins()
 
 
+def test_cpus_float_in_a_cell_without_the_memory():
+    assert bind(CpusetCpus="4-7", CpusetMems="0", NanoCpus=10**9).cells == (
+        CellPlacement(0, 0, 64),
+        CellPlacement(4, 1, 0),
+    )
+
+
+def test_cells_are_in_ascending_order():
+    cells = (NumaCell(8, frozenset({0}), 8192), NumaCell(1, frozenset({1}), 8192))
+    found = bind(HostTopology(NumaTopology(cells)), CpusetCpus="0-1")
+    assert [cell.host_cell for cell in found.cells] == [1, 8]
+
+
 def test_unknown_cpus_and_cells_are_ignored():
     assert bind(CpusetCpus="9", CpusetMems="9") == GuestPins()
     assert bind(HostTopology(), CpusetCpus="0") == GuestPins()

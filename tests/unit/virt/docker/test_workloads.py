@@ -23,6 +23,13 @@ def test_the_label_takes_precedence_over_the_name():
     assert parse_workload_uuid("a1", f"zun-{other}", {}) == other
 
 
+def test_an_untrusted_label_is_ignored():
+    labels = {WORKLOAD_LABEL: UUID}
+    assert parse_workload_uuid("a1", "web", labels, trusts_labels=False) == parse_workload_uuid(
+        "a1", "web", {}
+    )
+
+
 def test_without_label_and_zun_name_the_uuid_derives_from_the_id():
     assert parse_workload_uuid("a1", "web", {}) == "73465915-5ea3-50f5-bf74-a8823b1b82a6"
     assert parse_workload_uuid("a1", "renamed", {}) == parse_workload_uuid("a1", "web", {})
@@ -68,6 +75,8 @@ SWARM = {"com.docker.stack.namespace": "wiki", "com.docker.swarm.service.name": 
         (KUBERNETES, "shop"),
         (COMPOSE, "blog"),
         (SWARM, "wiki"),
+        ({WORKLOAD_LABEL: UUID} | COMPOSE, ""),
+        ({WORKLOAD_LABEL: UUID, "nodetracker.project": "p1"} | COMPOSE, "p1"),
     ],
 )
 def test_the_project_comes_from_labels(labels, project):

@@ -17,7 +17,10 @@ from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_record
 from tests.unit.virt.libvirt.documents import capabilities, cell
 
-TRAITS = ["COMPUTE_STORAGE_BUS_VIRTIO", "HW_CPU_X86_AESNI", "HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"]
+TRAITS = [
+    "COMPUTE_STORAGE_BUS_VIRTIO", "HW_ARCH_X86_64", "HW_CPU_X86_AESNI", "HW_CPU_X86_AVX2",
+    "HW_CPU_X86_INTEL_VMX", "HW_CPU_X86_VMX",
+]  # fmt: skip
 
 
 class Client:
