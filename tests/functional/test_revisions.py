@@ -20,7 +20,7 @@ from nodetracker.errors import SchemaError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import FACT_NAMES
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from tests.builders import NOW
 from tests.contract.values import create, make_guest, make_values, register
 
@@ -47,15 +47,15 @@ def list_tables(store: SqlStore) -> set[str]:
 def test_up_down_and_up_again(store: SqlStore) -> None:
     assert revisions.version(store.engine) is None
     revisions.sync(store.engine)
-    assert revisions.version(store.engine) == "0009"
+    assert revisions.version(store.engine) == "0011"
     assert list_tables(store) == set(metadata.tables)
     revisions.sync(store.engine, "base")
     assert revisions.version(store.engine) is None
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     revisions.sync(store.engine)
-    revisions.sync(store.engine, "0009")
-    assert revisions.version(store.engine) == "0009"
+    revisions.sync(store.engine, "0011")
+    assert revisions.version(store.engine) == "0011"
     assert register(store).epoch == 1
 
 
@@ -110,16 +110,69 @@ def test_check_says_in_words_what_differs(store: SqlStore) -> None:
     assert "table pci_devices is missing" in lines
     assert "column compute_nodes.labels is missing" in lines
     assert "column services.colour is not expected" in lines
+
+
+def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlStore) -> None:
+    revisions.sync(store.engine)
     with store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    assert "unknown revision 9999 of the schema" in revisions.check(store.engine)[0]
-    with pytest.raises(SchemaError, match="9999"):
-        revisions.sync(store.engine)
+    reason = (
+        "the schema has revision 9999, which this version of nodetracker does not know; it knows "
+        "revisions up to 0011. Install the newer version, or downgrade the schema with it: "
+        "nodetracker-manage db sync 0011"
+    )
+    assert reason in revisions.check(store.engine)
+    for revision in ("head", "0008", "base"):
+        for call in (revisions.sync, revisions.make_plan):
+            with pytest.raises(SchemaError, match=reason):
+                call(store.engine, revision)
 
 
 def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
-    with pytest.raises(SchemaError, match="nonsense"):
+    with pytest.raises(SchemaError, match="'nonsense'; expected 0001 to 0011, head or base"):
         revisions.sync(store.engine, "nonsense")
+
+
+def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
+    plan = revisions.make_plan(store.engine)
+    assert (plan.before, plan.after, plan.is_downgrade) == (None, "0011", False)
+    assert [step[:6] for step in plan.steps] == [f"{number:04}: " for number in range(1, 12)]
+    assert plan.deletions == ()
+    assert list_tables(store) == set()
+    revisions.sync(store.engine)
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
+    plan = revisions.make_plan(store.engine, "0006")
+    assert (plan.before, plan.after, plan.is_downgrade) == ("0011", "0006", True)
+    assert [step[:11] for step in plan.steps] == [
+        f"undo {number:04}: " for number in (11, 10, 9, 8, 7)
+    ]
+    assert plan.deletions == (
+        "table provider_removals, 0 rows",
+        "of table compute_nodes, 2 rows: disk_mb_claimable, instance_memory_mb_claimable, "
+        "memory_mb_claimable, pcpus_claimable, vcpu_milli_claimable",
+        "of table services, 1 row: disabled_at, disabled_by",
+        "of table warnings, 0 rows: earlier",
+    )
+    assert revisions.check(store.engine) == []
+    plan = revisions.make_plan(store.engine, "base")
+    assert "table compute_nodes, 2 rows" in plan.deletions
+    assert len(plan.deletions) == len(metadata.tables)
+
+
+def test_services_are_alive_by_their_heartbeats_at_any_revision(store: SqlStore) -> None:
+    assert revisions.list_live_services(store.engine, 60) == []
+    revisions.sync(store.engine)
+    agent = register(store)
+    store.report_state(agent, 1, AuditState())
+    line = f"{agent.binary} on host {agent.host}"
+    for revision in ("0011", "0003"):
+        revisions.sync(store.engine, revision)
+        assert revisions.list_live_services(store.engine, 60) == [line]
+        assert revisions.list_live_services(store.engine, -1) == []
+    revisions.sync(store.engine)
+    store.report_state(agent, 2, AuditState(), is_last=True)
+    assert revisions.list_live_services(store.engine, 60) == []
 
 
 def test_without_schema_every_call_says_what_to_run(store: SqlStore) -> None:
@@ -145,8 +198,9 @@ def test_a_missing_column_is_a_matter_of_the_schema(store: SqlStore) -> None:
 
 
 def test_migrations_name_nothing_of_this_version_s_code() -> None:
-    folder = Path(revisions.__file__).parent / "schema" / "versions"
-    for path in folder.glob("0*.py"):
+    paths = [*(Path(revisions.__file__).parent / "versions").glob("0*.py")]
+    assert paths
+    for path in paths:
         assert "nodetracker" not in path.read_text()
 
 

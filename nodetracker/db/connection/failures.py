@@ -31,6 +31,7 @@ _MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, unknown req
 # COMMIT when another server's transaction was first.
 _MYSQL_DEADLOCK = {1020, 1213}
 _MYSQL_LOCK_WAIT = 1205
+_MYSQL_UNSUPPORTED = {1105, 1235}  # of Percona XtraDB Cluster's strict mode, of MariaDB
 _MYSQL_REFUSED_VALUE = {1048, 1264, 1265, 1292, 1366, 1406, 1451, 1452}
 _SQLITE_DISK = ("SQLITE_FULL", "SQLITE_IOERR")
 _FULL_BYTES = 1 << 20  # SQLite fails before nothing at all is left
@@ -87,6 +88,11 @@ def is_lock_wait(error: BaseException) -> bool:
     """Return whether a server did not grant a lock in time."""
     cause = _find_cause(error)
     return _mysql_code(cause) == _MYSQL_LOCK_WAIT or _sqlstate(cause) == _POSTGRESQL_LOCK_WAIT
+
+
+def is_unsupported(error: BaseException) -> bool:
+    """Return whether a MySQL server has a function but refuses it, such as one of a cluster."""
+    return _mysql_code(_find_cause(error)) in _MYSQL_UNSUPPORTED
 
 
 def is_duplicate(error: BaseException) -> bool:

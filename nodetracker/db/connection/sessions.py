@@ -1,5 +1,9 @@
 """Prepare each new connection: how long servers wait, and what SQLite lacks."""
 
+import random
+import sqlite3
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +27,9 @@ Longer, so that two pooled connections that heartbeats use alternately stay open
 """
 WRITES = "nodetracker_writes"
 """Execution option of transactions that write."""
+
+_NO_SHARED_INDEX = "SQLITE_IOERR_SHMSIZE"
+"""SQLite's error where the disk has no room for the index of the log that processes share."""
 
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
@@ -93,16 +100,27 @@ def _bound_idle_time(engine: sa.Engine) -> None:
 
 
 def _tune_sqlite(engine: sa.Engine) -> None:
-    pragmas = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}", "PRAGMA synchronous = NORMAL"]
+    pragmas = [
+        "PRAGMA synchronous = NORMAL",
+        "PRAGMA temp_store = MEMORY",  # or a full disk would end reads that sort much
+    ]
+    usual = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}"]
     if sqlite_path(engine.url) is not None and not is_read_only(engine.url):
-        pragmas.append("PRAGMA journal_mode = WAL")
+        usual.append("PRAGMA journal_mode = WAL")
 
-    @sa.event.listens_for(engine, "connect")
-    def set_pragmas(connection: Any, record: object) -> None:
-        connection.create_function(SQLITE_NOW, 0, _sqlite_now)
-        connection.create_function(SQLITE_BEFORE, 2, _sqlite_before)
-        for pragma in pragmas:
-            connection.execute(pragma)
+    @sa.event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: sa.Dialect, record: object, arguments: Any, parameters: dict[str, Any]
+    ) -> Any:
+        def open_one(*further: str) -> Any:
+            return _connect_sqlite(dialect, arguments, parameters, [*further, *pragmas])
+
+        try:
+            return open_one(*usual)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != _NO_SHARED_INDEX:
+                raise
+        return _connect_alone(open_one)
 
     # oslo.db sends BEGIN itself, which takes no lock. A writer needs its lock from the
     # start, because a transaction that reads first may be unable to write afterwards.
@@ -118,6 +136,37 @@ def _tune_sqlite(engine: sa.Engine) -> None:
         if statement == "BEGIN" and connection.get_execution_options().get(WRITES):
             statement = "BEGIN IMMEDIATE"
         return statement, parameters
+
+
+def _connect_sqlite(
+    dialect: sa.Dialect, arguments: Any, parameters: dict[str, Any], pragmas: list[str]
+) -> Any:
+    connection: Any = dialect.connect(*arguments, **parameters)
+    try:
+        connection.create_function(SQLITE_NOW, 0, _sqlite_now)
+        connection.create_function(SQLITE_BEFORE, 2, _sqlite_before)
+        for pragma in pragmas:
+            connection.execute(pragma)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_alone(open_one: Callable[..., Any]) -> Any:
+    """Open a connection that excludes all others: the log's index is in its memory.
+
+    Two that wait for each other would wait in vain, as each keeps a part of the lock.
+    """
+    last_start = time.monotonic() + LOCK_WAIT_SECONDS
+    while True:
+        try:
+            return open_one("PRAGMA busy_timeout = 0", "PRAGMA locking_mode = EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            is_locked = error.sqlite_errorname == "SQLITE_BUSY"
+            if not is_locked or time.monotonic() >= last_start:
+                raise
+        time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
 
 
 def _sqlite_now() -> str:

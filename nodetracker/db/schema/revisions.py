@@ -3,29 +3,103 @@
 Only these functions import alembic; the agent does not need it.
 """
 
+import functools
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.db.column_types import MYSQL_NAMES, JsonText, UtcDateTime
-from nodetracker.db.connection.failures import translated
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.failures import is_lock_wait, is_unsupported, translated
+from nodetracker.db.connection.sessions import LOCK_WAIT_SECONDS, WRITES
+from nodetracker.db.connection.url import describe, sqlite_path
 from nodetracker.db.schema import tables
-from nodetracker.errors import SchemaError
+from nodetracker.errors import RefusedError, SchemaError
+from nodetracker.rendering import count_noun
 
 if TYPE_CHECKING:
-    from alembic.config import Config
     from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
+    from alembic.operations import MigrateOperation
+    from alembic.script import Script, ScriptDirectory
 
 HEAD = "head"
+BASE = "base"
+
+STATEMENT_SECONDS = 3600
+"""How long a migration waits for one statement, which may rewrite a large table."""
+
+_LOCK_NUMBER = 7_310_579_623_498_301_042  # of PostgreSQL's advisory lock: any that others lack
 
 Report = Callable[[int, int, str], None]
 """Receives how many revisions are done, how many there are, and which one runs now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a migration would do.
+
+    Attributes:
+        before, after: revisions, None = no schema.
+        steps: what each revision that will be run does, in order.
+        deletions: what is deleted with its rows, one table a line.
+    """
+
+    before: str | None
+    after: str | None
+    is_downgrade: bool
+    steps: tuple[str, ...]
+    deletions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """The way from one revision to another.
+
+    What an interruption has left of another revision is dealt with first.
+
+    Attributes:
+        begun: the revision after the current one, to be undone; None for an upgrade.
+        current: to be repeated, as it may be undone in part; None for a downgrade.
+        scripts: the revisions to run, in order.
+    """
+
+    before: str | None
+    after: str | None
+    is_downgrade: bool
+    begun: "Script | None"
+    current: "Script | None"
+    scripts: Sequence["Script"]
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What each revision does."""
+        undo = "undo " if self.is_downgrade else ""
+        return tuple(f"{undo}{script.revision}: {script.doc}" for script in self.scripts)
+
+
+def make_plan(engine: sa.Engine, revision: str = HEAD) -> Plan:
+    """Return what `sync` would do; nothing is changed, and no file is created.
+
+    Raises:
+        SchemaError, StoreUnavailableError: as `sync`.
+    """
+    file = sqlite_path(engine.url) if engine.dialect.name == "sqlite" else None
+    if file is not None and not file.exists():
+        path = _find_path(_read_scripts(), revision, None, engine)
+        return Plan(path.before, path.after, path.is_downgrade, path.steps, ())
+    with translated(engine.url), engine.connect() as connection:
+        path = _find_path(_read_scripts(), revision, _read_revision(connection), engine)
+        deletions = tuple(_list_deletions(connection, path))
+        return Plan(path.before, path.after, path.is_downgrade, path.steps, deletions)
 
 
 def sync(
@@ -33,40 +107,188 @@ def sync(
 ) -> None:
     """Upgrade the schema to `revision`, or downgrade it to an older one or ``base``.
 
+    It completes what an interrupted migration has left, and waits for one that runs.
+
     Args:
         report: called before the first revision and after each one.
 
     Raises:
         SchemaError: no such revision, or the schema has one that this version
             does not know.
+        RefusedError: another process is still migrating the schema.
         StoreUnavailableError: the database cannot be reached or written.
     """
-    from alembic import command
+    from alembic.migration import MigrationContext
+    from alembic.runtime.migration import MigrationStep
 
-    with translated(engine.url), _known_revisions(), engine.begin() as connection:
-        config = _config(connection)
-        scripts, current = _scripts(config), _read_revision(connection)
-        is_older = _is_older(scripts, revision, current)
-        steps = _list_steps(scripts, revision, current, is_older)
-        config.attributes["on_version_apply"] = _reporting(steps, report)
-        if is_older:
-            command.downgrade(config, revision)
-        else:
-            command.upgrade(config, revision)
+    from nodetracker.db.schema.repeatable import repeatable
+
+    with translated(engine.url), _locked(engine) as connection:
+        scripts = _read_scripts()
+        path = _find_path(scripts, revision, _read_revision(connection), engine)
+        make_step = (
+            MigrationStep.downgrade_from_script
+            if path.is_downgrade
+            else MigrationStep.upgrade_from_script
+        )
+        steps = [make_step(scripts.revision_map, script) for script in path.scripts]
+        options = {
+            "fn": lambda heads, context: steps,
+            "on_version_apply": [_reporting(path.steps, report)],
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        with repeatable(context):
+            if path.begun is not None:
+                path.begun.module.downgrade()
+            if path.current is not None:
+                path.current.module.upgrade()
+            context.run_migrations()
 
 
-def _list_steps(
-    scripts: "ScriptDirectory", revision: str, current: str | None, is_older: bool
-) -> list[str]:
-    """Return what each revision that will be run does, in order."""
-    if is_older:
-        found = scripts.iterate_revisions(current, revision)
-        return [f"undo {script.revision}: {script.doc}" for script in found]
-    found = scripts.iterate_revisions(revision, current or "base")
-    return [f"{script.revision}: {script.doc}" for script in found][::-1]
+def list_live_services(engine: sa.Engine, service_down_time: int) -> list[str]:
+    """Return the services with a recent heartbeat, whatever revision the schema has.
+
+    Args:
+        service_down_time: seconds without a heartbeat after which a service is down.
+    """
+    services = tables.services.c
+    with translated(engine.url), engine.connect() as connection:
+        inspector = sa.inspect(connection)
+        if not inspector.has_table("services"):
+            return []
+        columns = {column["name"] for column in inspector.get_columns("services")}
+        ended = services.ended_epoch if "ended_epoch" in columns else sa.null()
+        query = sa.select(
+            services.binary,
+            services.host,
+            services.created_at,
+            services.last_seen_up,
+            services.forced_down,
+            services.epoch,
+            ended.label("ended_epoch"),
+            utc_now().label("now"),
+        )
+        return sorted(
+            f"{row.binary} on host {row.host}"
+            for row in connection.execute(query)
+            if has_recent_heartbeat(row, row.now, service_down_time)
+        )
 
 
-def _reporting(steps: list[str], report: Report) -> Callable[..., None]:
+@contextmanager
+def _locked(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """Begin a transaction that no other migration runs beside.
+
+    On SQLite and PostgreSQL all of the migration is this transaction. The lock ends with
+    the connection.
+
+    Raises:
+        RefusedError: another migration did not end in time.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(**{WRITES: True})  # SQLite locks the file
+        if engine.dialect.name != "sqlite":
+            connection.detach()  # closed at the end, with its settings and lock
+            _wait_for_statements(connection)
+        with connection.begin():
+            if not _lock(connection):
+                raise RefusedError(
+                    f"{describe(engine.url)}: another process is migrating the schema; "
+                    f"waited {LOCK_WAIT_SECONDS} s for it. Run db sync again when it has ended"
+                )
+            yield connection
+
+
+def _wait_for_statements(connection: sa.Connection) -> None:
+    """Let a statement take its time, unless it waits for the lock of a table."""
+    driver: Any = connection.connection.dbapi_connection
+    for name in ("read_timeout", "_read_timeout"):  # of psycopg_connection, of PyMySQL
+        if hasattr(driver, name):
+            setattr(driver, name, STATEMENT_SECONDS)
+    if connection.dialect.name in MYSQL_NAMES:  # a day by default
+        connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
+        connection.rollback()
+
+
+def _lock(connection: sa.Connection) -> bool:
+    """Return whether the database's lock on its schema was granted."""
+    try:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+        elif connection.dialect.name in MYSQL_NAMES:
+            database = sa.func.md5(sa.func.database())  # names are the server's, and short
+            name = sa.func.concat("nodetracker ", database)
+            return connection.scalar(sa.select(sa.func.get_lock(name, LOCK_WAIT_SECONDS))) == 1
+    except Exception as error:
+        if is_unsupported(error):  # some releases with Galera
+            return True
+        if is_lock_wait(error):
+            return False
+        raise
+    return True
+
+
+def _find_path(
+    scripts: "ScriptDirectory", revision: str, current: str | None, engine: sa.Engine
+) -> _Path:
+    known = [*scripts.walk_revisions()][::-1]
+    places = {BASE: 0} | {script.revision: place for place, script in enumerate(known, 1)}
+    newest = known[-1].revision
+    if (current or BASE) not in places:
+        raise SchemaError(f"{describe(engine.url)}: {_explain_unknown(current, newest)}")
+    if revision not in (HEAD, *places):
+        raise SchemaError(
+            f"no such revision: {revision!r}; "
+            f"expected {known[0].revision} to {newest}, {HEAD} or {BASE}"
+        )
+    at, to = places[current or BASE], places[newest if revision == HEAD else revision]
+    return _Path(
+        before=current,
+        after=known[to - 1].revision if to else None,
+        is_downgrade=to < at,
+        begun=known[at] if to <= at < len(known) else None,
+        current=known[at - 1] if 0 < at <= to else None,
+        scripts=known[at:to] if at <= to else known[to:at][::-1],
+    )
+
+
+def _explain_unknown(found: str | None, newest: str | None) -> str:
+    return (
+        f"the schema has revision {found}, which this version of nodetracker does not know; it "
+        f"knows revisions up to {newest}. Install the newer version, or downgrade the schema "
+        f"with it: nodetracker-manage db sync {newest}"
+    )
+
+
+def _list_deletions(connection: sa.Connection, path: _Path) -> Iterator[str]:
+    """Yield the tables that a downgrade deletes, then the tables of which it deletes columns."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import ops
+
+    from nodetracker.db.schema.repeatable import recorded
+
+    operations: list[MigrateOperation]
+    with recorded(MigrationContext.configure(connection)) as operations:
+        for script in (path.begun, *(path.scripts if path.is_downgrade else ())):
+            if script is not None:
+                script.module.downgrade()
+    dropped = [item.table_name for item in operations if isinstance(item, ops.DropTableOp)]
+    columns: dict[str, list[str]] = defaultdict(list)
+    for item in operations:
+        if isinstance(item, ops.DropColumnOp) and item.table_name not in dropped:
+            columns[item.table_name].append(item.column_name)
+
+    def count_rows(table: str) -> str:
+        query = sa.select(sa.func.count()).select_from(sa.table(table))
+        return count_noun(connection.scalar(query) or 0, "row")
+
+    for table in sorted(dropped):
+        yield f"table {table}, {count_rows(table)}"
+    for table, names in sorted(columns.items()):
+        yield f"of table {table}, {count_rows(table)}: {', '.join(sorted(names))}"
+
+
+def _reporting(steps: Sequence[str], report: Report) -> Callable[..., None]:
     """Return alembic's callback after each revision, after a report of the first one."""
     doings = iter([*steps[1:], ""])
     done = itertools.count(1)
@@ -92,7 +314,7 @@ def check(engine: sa.Engine) -> list[str]:
 
     with translated(engine.url), engine.connect() as connection:
         found = _read_revision(connection)
-        scripts = _scripts(_config(connection))
+        scripts = _read_scripts()
         head = scripts.get_current_head()
         lines = _compare_revisions(
             found, head, {script.revision for script in scripts.walk_revisions()}
@@ -115,7 +337,7 @@ def _compare_revisions(found: str | None, head: str | None, known: set[str]) -> 
         return [f"no schema exists: {cure}"]
     if found in known:
         return [f"the schema has revision {found}, this version needs {head}: {cure}"]
-    return [f"unknown revision {found} of the schema; this version expects {head}"]
+    return [_explain_unknown(found, head)]
 
 
 def _render(item: Any) -> Iterator[str]:
@@ -160,44 +382,14 @@ def _is_mysql(context: "MigrationContext") -> bool:
     return context.dialect.name in MYSQL_NAMES
 
 
-def _config(connection: sa.Connection) -> "Config":
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", "nodetracker.db:schema")
-    config.attributes["connection"] = connection
-    return config
-
-
-def _scripts(config: "Config") -> "ScriptDirectory":
+@functools.cache
+def _read_scripts() -> "ScriptDirectory":
     from alembic.script import ScriptDirectory
 
-    return ScriptDirectory.from_config(config)
+    return ScriptDirectory(str(Path(__file__).parent))
 
 
 def _read_revision(connection: sa.Connection) -> str | None:
     from alembic.migration import MigrationContext
 
     return MigrationContext.configure(connection).get_current_revision()
-
-
-def _is_older(scripts: "ScriptDirectory", revision: str, current: str | None) -> bool:
-    """Return whether `revision` precedes the current one."""
-    if current is None or revision == HEAD:
-        return False
-    if revision == "base":
-        return True
-    before = {script.revision for script in scripts.iterate_revisions(current, "base")}
-    return revision in before - {current}
-
-
-@contextmanager
-def _known_revisions() -> Iterator[None]:
-    """Raise alembic's own errors as SchemaError, on one line."""
-    from alembic.script.revision import RevisionError
-    from alembic.util.exc import CommandError
-
-    try:
-        yield
-    except (CommandError, RevisionError) as error:
-        raise SchemaError(" ".join(str(error).split())) from None

@@ -89,10 +89,9 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Remove both tables and the columns."""
-    with op.batch_alter_table("pci_devices") as devices:
-        devices.drop_column("tags")
     op.drop_table("migrations")
     op.drop_table("claims")
     # In place: a table that is created again would lose the rows that refer to it.
+    op.drop_column("pci_devices", "tags")
     op.drop_column("compute_nodes", "tracks_resources")
     op.drop_column("compute_nodes", "ratio_origins")

@@ -18,7 +18,7 @@ def upgrade() -> None:
     for table, column in _ADDED:
         op.add_column(table, sa.Column(column, _JSON, nullable=True))
         rows = sa.table(table, sa.column(column))
-        op.execute(rows.update().values({column: "{}"}))
+        op.execute(rows.update().where(rows.c[column].is_(None)).values({column: "{}"}))
 
 
 def downgrade() -> None:

@@ -37,7 +37,9 @@ def upgrade() -> None:
         column = sa.Column(name, sa.BigInteger(), nullable=False, server_default="0")
         op.add_column("compute_nodes", column)
     rows = sa.table("compute_nodes", *(sa.column(name) for name in (*_READ, *_COLUMNS)))
-    found = op.get_bind().execute(sa.select(*(rows.c[name] for name in _READ))).mappings().all()
+    has_empty = sa.or_(*(rows.c[name] == 0 for name in _COLUMNS))
+    query = sa.select(*(rows.c[name] for name in _READ)).where(has_empty)
+    found = op.get_bind().execute(query).mappings().all()
     if found:
         op.get_bind().execute(
             rows.update()

@@ -28,7 +28,7 @@ _OLD_COLUMNS = [
 
 
 def upgrade() -> None:
-    """Add the columns, which the database computes, and create the index over them."""
+    """Add the columns, which the database computes, and replace the index by one over them."""
     # SQLite cannot add stored columns to a table.
     is_stored = None if op.get_bind().dialect.name == "sqlite" else True
     for name, (free, total) in _CLAIMABLE.items():
@@ -36,13 +36,11 @@ def upgrade() -> None:
         amount = f"CASE WHEN (admission_flags & 1) <> 0 THEN 9007199254740992e0 {smaller} END"
         computed = sa.Computed(amount, persisted=is_stored)
         op.add_column("compute_nodes", sa.Column(name, sa.Double(), computed))
-    op.drop_index(_INDEX, "compute_nodes")
     op.create_index(_INDEX, "compute_nodes", ["admission_flags", *_FREE, *_CLAIMABLE, *_NAMES])
 
 
 def downgrade() -> None:
-    """Create the former index and remove the columns."""
-    op.drop_index(_INDEX, "compute_nodes")
+    """Replace the index by the former one and remove the columns."""
     op.create_index(_INDEX, "compute_nodes", _OLD_COLUMNS)
     for name in reversed(_CLAIMABLE):
         op.drop_column("compute_nodes", name)

@@ -1,1 +1,1 @@
-"""Revisions of the schema, in order. A released one is never changed."""
+"""Revisions of the schema, in order. What a released one creates is never changed."""
