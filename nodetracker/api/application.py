@@ -1,7 +1,6 @@
 """Build the WSGI application from the route table."""
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from wsgiref.types import WSGIApplication
@@ -14,7 +13,7 @@ from nodetracker.api.encoded_body import render_json
 from nodetracker.api.encoding import finish
 from nodetracker.api.endpoint import Endpoint, name_request
 from nodetracker.api.errors import explain, render_error
-from nodetracker.api.family import NOVA_BASE
+from nodetracker.api.family import NOVA_BASE, normalize_path
 from nodetracker.api.layers import Layer
 from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
 from nodetracker.api.route import Route
@@ -26,8 +25,6 @@ LOG = logging.getLogger(__name__)
 
 _STORE_ERROR = "store_error"
 """Attribute of a response's context: the `StoreError` because of which a request failed."""
-
-_SLASHES = re.compile("//+")
 
 _ENDPOINTS = (Endpoint, PageEndpoint, RootEndpoint)
 
@@ -73,7 +70,7 @@ class _Guard:
         between two slashes is an empty segment: a project's id or an object's name.
         """
         decode_url_text("path", request.env["PATH_INFO"].replace("%", "%25"))
-        request.path = _SLASHES.sub("/", request.path).rstrip("/") or "/"
+        request.path = normalize_path(request.path)
 
     def process_resource(
         self,

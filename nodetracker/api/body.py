@@ -7,6 +7,8 @@ from nodetracker.api.texts import check_document
 from nodetracker.errors import RequestError
 from nodetracker.schemas.json_reader import parse_json
 
+_JSON = "application/json"
+
 
 def read_json_body(request: falcon.Request, max_bytes: int) -> object:
     """Return the body as JSON.
@@ -14,11 +16,15 @@ def read_json_body(request: falcon.Request, max_bytes: int) -> object:
     Raises:
         RequestError: it is missing, or not valid JSON.
         falcon.HTTPContentTooLarge: it is too long.
+        falcon.HTTPUnsupportedMediaType: it is declared to be something else.
     """
+    media_type = (request.content_type or _JSON).partition(";")[0].strip().lower()
+    if media_type != _JSON and not media_type.endswith("+json"):
+        raise falcon.HTTPUnsupportedMediaType(description=f"Content-Type: expected {_JSON}.")
     try:
         text = _read(request, max_bytes).decode()
     except UnicodeDecodeError:
-        raise RequestError("body", "is not valid UTF-8") from None
+        raise RequestError("body", "not valid UTF-8") from None
     document = parse_json(text, "body")
     check_document(document)
     return document

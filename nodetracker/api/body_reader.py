@@ -13,18 +13,18 @@ import logging
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
+from nodetracker.errors import BusyError, RequestError
 
 LOG = logging.getLogger(__name__)
 
-BODY_SECONDS = 10.0
-SEND_SECONDS = 60.0
+MAX_HELD_BYTES = 16 * 1024 * 1024
 
 _MAX_DISCARDED = 64 * 1024 * 1024
 """Bytes that are read on after too many, as clients read no answer while they send."""
@@ -42,31 +42,40 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BodyReader:
     """An ASGI application that calls another one with bodies that have arrived.
 
     Attributes:
         body_seconds: in which a body has to arrive (408 otherwise).
         send_seconds: in which a client has to accept each part of an answer.
+        max_held_bytes: of the bodies of all requests together (503 otherwise).
     """
 
     application: Application
     max_bytes: int
-    body_seconds: float = BODY_SECONDS
-    send_seconds: float = SEND_SECONDS
+    body_seconds: float
+    send_seconds: float
+    max_held_bytes: int = MAX_HELD_BYTES
+    _held_bytes: int = field(default=0, init=False)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return  # neither lifespan nor websockets
+        body = bytearray()
         try:
-            body = await self._read(scope, receive)
+            problem = await self._read(scope, receive, body)
+            if problem is None:
+                await self._answer(scope, receive, send, bytes(body))
+            else:
+                await _refuse(scope, problem, send)
         except ConnectionError:
             return
-        if isinstance(body, Problem):
-            await _refuse(scope, body, send)
-            return
+        finally:
+            self._held_bytes -= len(body)
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send, body: bytes) -> None:
         headers = [
             (name, value)
             for name, value in scope["headers"]
@@ -92,15 +101,18 @@ class BodyReader:
         finally:
             watcher.cancel()
 
-    async def _read(self, scope: Any, receive: Receive) -> bytes | Problem:
-        """Return the body, or why it is refused.
+    async def _read(self, scope: Any, receive: Receive, body: bytearray) -> Problem | None:
+        """Add what arrives to a body; return why it is refused.
 
         Raises:
             ConnectionError: the client has gone.
         """
         if _is_refused_unsent(scope["headers"], self.max_bytes):
             return explain(too_large(self.max_bytes))
-        parts: list[bytes] = []
+        names = {name for name, _ in scope["headers"]}
+        if names >= {b"content-length", b"transfer-encoding"}:
+            return explain(RequestError("Content-Length", "contradicts Transfer-Encoding"))
+        max_held_bytes = max(self.max_held_bytes, 2 * self.max_bytes)
         count = 0
         try:
             async with asyncio.timeout(self.body_seconds):
@@ -111,7 +123,10 @@ class BodyReader:
                     part = message.get("body", b"")
                     count += len(part)
                     if count <= self.max_bytes:
-                        parts.append(part)
+                        body += part
+                        self._held_bytes += len(part)
+                    if self._held_bytes > max_held_bytes:
+                        return explain(BusyError("Too many bodies arrive; try again later."))
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
@@ -121,7 +136,7 @@ class BodyReader:
                     "nodetracker.http.request_timeout",
                     f"The body did not arrive within {self.body_seconds:g} s.",
                 )
-        return explain(too_large(self.max_bytes)) if count > self.max_bytes else b"".join(parts)
+        return explain(too_large(self.max_bytes)) if count > self.max_bytes else None
 
 
 async def _watch(receive: Receive, gone: threading.Event) -> None:
@@ -131,11 +146,13 @@ async def _watch(receive: Receive, gone: threading.Event) -> None:
     gone.set()
 
 
-def skip_abandoned(application: WSGIApplication) -> WSGIApplication:
-    """Return an application that does nothing for a client that has gone."""
+def to_wsgi(application: WSGIApplication) -> WSGIApplication:
+    """Return an application that gets paths as they were sent, and nothing of who has gone."""
 
     def start(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if not environ["asgi.scope"][_GONE].is_set():
+        scope = environ["asgi.scope"]  # in whose path uvicorn has replaced what is not UTF-8
+        environ["PATH_INFO"] = unquote_to_bytes(scope["raw_path"]).decode("latin-1")
+        if not scope[_GONE].is_set():
             return application(environ, start_response)
         LOG.info(
             "%s %s was not carried out: its client has gone",
@@ -186,6 +203,7 @@ async def _refuse(scope: Any, problem: Problem, send: Send) -> None:
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
         (b"x-openstack-request-id", request_id.encode()),
+        *((name.lower().encode(), value.encode()) for name, value in problem.headers.items()),
     ]
     await send({"type": "http.response.start", "status": problem.status.value, "headers": headers})
     await send({"type": "http.response.body", "body": body})

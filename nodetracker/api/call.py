@@ -17,6 +17,16 @@ from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.scheduler import Scheduler
 from nodetracker.settings import ApiSettings
 
+HOST_RULE = "nodetracker:host_attributes:show"
+
+_HOST_FIELDS = frozenset(
+    {
+        "host", "nodename", "node_uuid", "source_host", "source_node", "dest_host", "dest_node",
+        "numa", "devices", "pools", "details",
+    }
+)  # fmt: skip
+_HOST_FILTERS = ("host", "nodename")
+
 
 class Authorizer(Protocol):
     """Decides what an identity may do."""
@@ -37,12 +47,15 @@ class Authorizer(Protocol):
 class Sessions(Protocol):
     """Opens and closes the sessions of browsers."""
 
-    def open(self, login: Login) -> str:
+    def open(self, login: Login, address: str) -> str:
         """Return the token of a new session.
+
+        Args:
+            address: the client's.
 
         Raises:
             AuthenticationError: the login is refused.
-            BusyError: too many logins are being checked.
+            ThrottledError: too many logins are being checked, or failed.
         """
 
     def close(self, token: str) -> None:
@@ -89,6 +102,11 @@ class RequestUrl:
     prefix: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether clients use TLS."""
+        return self.prefix.startswith("https:")
 
     def link(self, path: str) -> str:
         """Return the URL of another path."""
@@ -138,6 +156,22 @@ class Call:
         """Return whether a rule, other than the operation's own, allows the request."""
         return self.backend.authorizer.is_allowed(self.context, rule, target)
 
+    def hide_hosts(self, shown: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an object of an answer; without names of hosts, pins and addresses of devices,
+        which are null, for callers who may not see them.
+        """
+        return dict(shown) if self.is_allowed(HOST_RULE) else _without_hosts(shown)
+
+    def require_hosts(self) -> None:
+        """Check that the caller may see hosts if the query has a filter by host or node.
+
+        Raises:
+            ForbiddenError: it may not, and would learn from the answer which ones there are.
+        """
+        for name in _HOST_FILTERS:
+            if name in self.query and not self.is_allowed(HOST_RULE):
+                raise ForbiddenError(f"{name}: policy does not allow {HOST_RULE} to be performed.")
+
     def require_project(self, rule: str, project_id: str, missing: str) -> None:
         """Check that the caller may see an object of a project.
 
@@ -178,6 +212,15 @@ class Call:
         if wanted not in (None, visible):
             raise ForbiddenError(f"project: policy does not allow {rule} for another project.")
         return visible
+
+
+def _without_hosts(shown: Any) -> Any:
+    if isinstance(shown, Mapping):
+        return {
+            name: None if name in _HOST_FIELDS else _without_hosts(value)
+            for name, value in shown.items()
+        }
+    return [_without_hosts(item) for item in shown] if isinstance(shown, list) else shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,13 @@ def logged_change(
     finally:
         identity = context.identity
         LOG.info(
-            "Change %s: user %s, project %s, rule %s, target %s %s: %s",
+            "Change %s: user %s, project %s, rule %s, target %s %s from %s: %s",
             context.request_id or "-",
             "-" if identity is None else identity.user_id,
             "-" if identity is None or identity.project_id is None else identity.project_id,
             rule,
             request.method,
             quote(request.path),  # without its query, and one line
+            context.address,
             change.status,
         )

@@ -14,8 +14,8 @@ the credentials were not accepted; it is raised if the operation requires any.
 REQUEST_ID = "openstack.request_id"
 """Key of the WSGI environment, set by oslo.middleware."""
 
-SESSION_COOKIE = "nodetracker_session"
-"""Name of the cookie that has the token of a browser's session."""
+CLIENT_ADDRESS = "nodetracker.client_address"
+"""Key of the WSGI environment: the client's address, as far as proxies may say it."""
 
 SESSION_TOKEN = "nodetracker.session_token"  # noqa: S105
 """Key of the WSGI environment: the token of a request that authenticates by the cookie."""
@@ -64,12 +64,14 @@ class RequestContext:
 
     Attributes:
         identity: None = anonymous, which only open operations accept.
+        address: the client's, "-" = unknown.
         session_token: token of the session cookie, None if the request does not use it.
     """
 
     request_id: str
     identity: Identity | None = None
     session_token: str | None = field(default=None, repr=False)
+    address: str = "-"
 
 
 def read_context(environ: Mapping[str, Any]) -> RequestContext:
@@ -79,4 +81,5 @@ def read_context(environ: Mapping[str, Any]) -> RequestContext:
         environ.get(REQUEST_ID, ""),
         found if isinstance(found, Identity) else None,
         environ.get(SESSION_TOKEN),
+        environ.get(CLIENT_ADDRESS, "-"),
     )

@@ -15,13 +15,13 @@ from urllib.parse import quote
 import falcon
 
 from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page
+from nodetracker.api.auth.session_cookie import name_session_cookie
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
 from nodetracker.api.change_log import logged_change
 from nodetracker.api.context import (
     IDENTITY,
     REQUEST_ID,
-    SESSION_COOKIE,
     RequestContext,
     read_context,
 )
@@ -85,12 +85,19 @@ class Endpoint:
                 change.status = found.status
             _write(response, found)
             if found.session_token is not None:
-                is_secure = _read_url(request, self._backend).prefix.startswith("https:")
-                _set_session_cookie(response, found.session_token, is_secure)
+                url = _read_url(request, self._backend)
+                _set_session_cookie(response, found.session_token, url)
 
     def _reject_foreign_page(self, request: falcon.Request) -> None:
-        if is_foreign_page(request.env, self._backend.settings.public_url):
+        settings = self._backend.settings
+        if is_foreign_page(request.env, settings.public_url):
             raise ForbiddenError("A page of another site may not change anything.")
+        is_link = request.method in SAFE_METHODS and not settings.insecure_power_actions
+        if is_link and not _read_url(request, self._backend).is_secure:
+            raise ForbiddenError(
+                "Without TLS, power actions by GET need [api] allow_insecure_power_actions; "
+                "POST /v1/hosts/HOST/actions does not."
+            )
 
     @contextlib.contextmanager
     def _noted_store_errors(self) -> Iterator[None]:
@@ -127,6 +134,7 @@ class Endpoint:
         if operation.body is not None:
             body = read_json_body(request, self._backend.settings.max_body_bytes)
             check(body, operation.body)
+        _check_precondition(request, operation)
         checked = replace(call, params=_own(call.params), query=query, body=body)
         changes_fleet = operation.changes(request.method, query) and not operation.is_open
         if not changes_fleet:
@@ -220,6 +228,22 @@ def _check_project(call: Call) -> None:
     )
 
 
+def _check_precondition(request: falcon.Request, operation: Operation) -> None:
+    """Check ``If-Match`` of a change: our ETags are weak, which never match (RFC 9110, 13.1.1).
+
+    Raises:
+        falcon.HTTPPreconditionFailed: it names a tag, as of a state that the client has read.
+    """
+    wanted = request.get_header("If-Match")
+    is_own = family_of(request.path) is Family.OWN
+    if wanted is None or not is_own or not operation.may_change(request.method):
+        return
+    if wanted.strip() != "*":
+        raise falcon.HTTPPreconditionFailed(
+            description="If-Match: the ETags of this API are weak and never match; only * does."
+        )
+
+
 def _own(params: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in params.items() if name != "project_id"}
 
@@ -238,14 +262,14 @@ def _write(response: falcon.Response, answer: Answer) -> None:
         response.data = render_json(answer.body)
 
 
-def _set_session_cookie(response: falcon.Response, token: str, is_secure: bool) -> None:
+def _set_session_cookie(response: falcon.Response, token: str, url: RequestUrl) -> None:
     """Set the cookie until the browser ends, or delete it."""
     response.set_cookie(
-        SESSION_COOKIE,
+        name_session_cookie(url.prefix),
         token,
         expires=None if token else _PAST,
         path="/",
-        secure=is_secure,
+        secure=url.is_secure,
         http_only=True,
         same_site="Strict",
     )

@@ -25,6 +25,7 @@ from nodetracker.errors import (
     SchemaError,
     StoreBusyError,
     StoreUnavailableError,
+    ThrottledError,
 )
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (ClaimConflictError, HTTPStatus.CONFLICT, "nodetracker.claim.conflict"),
     (RefusedError, HTTPStatus.CONFLICT, "nodetracker.refused"),
     (ConflictError, HTTPStatus.CONFLICT, "nodetracker.conflict"),
+    (ThrottledError, HTTPStatus.TOO_MANY_REQUESTS, "nodetracker.too_many_logins"),
     (BusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
     (StoreBusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
     (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unavailable"),
@@ -58,6 +60,7 @@ _NOVA_NAMES = {
     HTTPStatus.CONFLICT: "conflictingRequest",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "overLimit",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "badMediaType",
+    HTTPStatus.TOO_MANY_REQUESTS: "overLimit",
     HTTPStatus.NOT_IMPLEMENTED: "notImplemented",
     HTTPStatus.SERVICE_UNAVAILABLE: "serviceUnavailable",
 }
@@ -115,6 +118,8 @@ def _describe(error: Exception) -> str:
 def _list_headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
     if isinstance(error, AuthenticationError) and error.challenge is not None:
         return {"WWW-Authenticate": error.challenge}
+    if isinstance(error, ThrottledError):
+        return {"Retry-After": str(error.retry_seconds)}
     return _RETRY_LATER if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
 
 

@@ -1,6 +1,7 @@
 """Families of resources: each path belongs to one, which decides the form of its answers."""
 
 import enum
+import re
 
 NOVA_BASE = "/v2.1"
 ZUN_BASE = "/container"
@@ -18,6 +19,8 @@ class Family(enum.Enum):
     ROOT = "root"  # everything else
 
 
+_SLASHES = re.compile("//+")
+
 _BASES = {
     NOVA_BASE: Family.NOVA,
     ZUN_BASE: Family.ZUN,
@@ -34,3 +37,12 @@ def family_of(path: str) -> Family:
     """
     base = path.lstrip("/").partition("/")[0]
     return _BASES.get(f"/{base}", Family.ROOT)
+
+
+def normalize_path(path: str) -> str:
+    """Return a path in which several slashes are one, and none at the end.
+
+    >>> normalize_path("//v1/nodes//"), normalize_path("")
+    ('/v1/nodes', '/')
+    """
+    return _SLASHES.sub("/", path).rstrip("/") or "/"

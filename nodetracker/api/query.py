@@ -11,6 +11,7 @@ from nodetracker.schemas.validator import check
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _MOST_DIGITS = 18
+_ALIASES = {"node": "nodename"}
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -36,6 +37,7 @@ def read_query(
 
     Args:
         schema: of an object; its properties are text, integers, booleans or lists of text.
+            A parameter ``nodename`` may also be given as ``node``.
         is_strict: whether unknown parameters, and parameters given twice, are errors;
             otherwise unknown ones are ignored and the last value is used.
 
@@ -48,7 +50,9 @@ def read_query(
     """
     known: Mapping[str, Schema] = schema["properties"]
     found: dict[str, Any] = {}
-    for name, value in pairs:
+    for given, value in pairs:
+        is_alias = given not in known and _ALIASES.get(given) in known
+        name = _ALIASES[given] if is_alias else given
         kind = known.get(name, {}).get("type")
         if name not in known and not is_strict:
             continue

@@ -1,6 +1,6 @@
 """Types of the route table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ class Operation:
         since, until: the first and the last microversion that has it.
         is_change: whether it changes something; None = by its method.
         dry_run: name of the boolean parameter with which it changes nothing.
+        knows_caller: open, but its answer depends on credentials that a request has.
     """
 
     handler: Handler
@@ -37,6 +38,7 @@ class Operation:
     until: str = _LAST
     is_change: bool | None = None
     dry_run: str | None = None
+    knows_caller: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -74,11 +76,22 @@ class Route:
     methods: Mapping[str, Sequence[Operation]]
 
     @property
+    def ignores_credentials(self) -> bool:
+        """Whether no request needs credentials, nor uses those that it has."""
+        operations = [found for listed in self.methods.values() for found in listed]
+        return all(found.is_open and not found.knows_caller for found in operations)
+
+    @property
     def allowed(self) -> list[str]:
         """The methods that clients may use, for the header ``Allow``; HEAD never changes."""
         gets = self.methods.get("GET", ())
         has_head = bool(gets) and not gets[0].may_change("GET")
         return sorted([*self.methods, "HEAD"] if has_head else self.methods)
+
+
+def list_open_paths(routes: Iterable[Route]) -> frozenset[str]:
+    """Return the paths at which credentials are ignored; none has parameters."""
+    return frozenset(found.path for found in routes if found.ignores_credentials)
 
 
 def route(path: str, **methods: Operation | Sequence[Operation]) -> Route:

@@ -3,35 +3,50 @@
 import asyncio
 import errno
 import logging
+import resource
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from math import ceil
 from typing import Any
 from wsgiref.types import WSGIApplication
 
 import uvicorn
 from a2wsgi import WSGIMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nodetracker.api.body_reader import BodyReader, skip_abandoned
+from nodetracker.api.body_reader import BodyReader, to_wsgi
+from nodetracker.api.connections import (
+    DEADLINES,
+    Connection,
+    Deadlines,
+    Listener,
+    find_max_connections,
+)
 from nodetracker.errors import ConfigError, RefusedError
 from nodetracker.settings import ApiSettings
 
 LOG = logging.getLogger(__name__)
 
-IDLE_SECONDS = 30
-"""Without a request after which a connection is closed."""
-
 RETRY_SECONDS = 30.0
-HANDSHAKE_SECONDS = 10.0
 SHUTDOWN_SECONDS = 1.0
 
 _BACKLOG = 512
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
-_CUT_OFF = "ASGI callable returned without completing response."  # seen with uvicorn 0.54
+
+_CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-auth-token"})
+
+# Of uvicorn 0.54: who cuts an answer off has logged why, and what a client sends is its own fault.
+_UNWANTED = (
+    "ASGI callable returned without completing response.",
+    "Invalid HTTP request received.",
+    "No supported WebSocket library detected.",
+    "Unsupported upgrade request.",
+)
 
 
 class Server:
@@ -39,15 +54,27 @@ class Server:
 
     Args:
         settings: with the address, TLS, threads and limits.
+        gate: wraps the ASGI application; requests wait there before they get a thread.
+        max_connections: None = by the process's limit of file descriptors.
 
     Raises:
         ConfigError: the certificate or its key cannot be used.
     """
 
-    def __init__(self, application: WSGIApplication, settings: ApiSettings) -> None:
+    def __init__(
+        self,
+        application: WSGIApplication,
+        settings: ApiSettings,
+        gate: Callable[[Any], Any] = lambda application: application,
+        deadlines: Deadlines = DEADLINES,
+        max_connections: int | None = None,
+    ) -> None:
         self._application = application
+        self._gate = gate
         self._settings = settings
-        self._tls = None if settings.cert_file is None else _load_tls(settings)
+        self._deadlines = deadlines
+        self._max_connections = max_connections
+        self._tls = None if settings.cert_file is None else load_tls(settings)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -57,13 +84,24 @@ class Server:
         Raises:
             RefusedError: the address is in use, or does not exist.
         """
-        settings = self._settings
+        settings, deadlines = self._settings, self._deadlines
         listener = bind(settings.listen, settings.port)
-        application: Any = skip_abandoned(self._application)  # the library has other types
-        threads: Any = WSGIMiddleware(application, workers=settings.threads)
+        listener.is_plain = self._tls is None
+        listener.max_connections = self._max_connections or find_max_connections(
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        )
+        protocol: Any = partial(Connection, listener, deadlines)
+        application: Any = to_wsgi(self._application)  # the library has other types
         config = uvicorn.Config(
-            BodyReader(threads, settings.max_body_bytes),
-            http=_Protocol,
+            self._gate(
+                BodyReader(
+                    _Threads(application, settings.threads),
+                    settings.max_body_bytes,
+                    deadlines.body,
+                    deadlines.send,
+                )
+            ),
+            http=protocol,
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -71,7 +109,7 @@ class Server:
             access_log=False,
             proxy_headers=False,  # oslo.middleware reads them if it is configured to
             server_header=False,
-            timeout_keep_alive=IDLE_SECONDS,
+            timeout_keep_alive=ceil(deadlines.idle),
             timeout_graceful_shutdown=settings.graceful_shutdown_timeout,
             backlog=_BACKLOG,
         )
@@ -80,7 +118,7 @@ class Server:
         logging.getLogger("uvicorn.error").addFilter(_is_wanted)
         self._server = uvicorn.Server(config)
         thread = threading.Thread(
-            target=_run, args=(self._server, listener), name="api", daemon=True
+            target=_run, args=(self._server, listener, deadlines), name="api", daemon=True
         )
         thread.start()
         self._thread = thread
@@ -117,8 +155,25 @@ class Server:
             ConfigError: they cannot be used; the ones from before are kept.
         """
         if self._tls is not None:
-            _load_tls(self._settings)  # a context that fails keeps half of it
+            load_tls(self._settings)  # a context that fails keeps half of it
             _load_certificate(self._tls, self._settings)
+
+
+class _Threads:
+    """Carries out requests in threads; one is for load balancers that ask for the health.
+
+    Other requests may all wait, as for a token that Keystone does not answer.
+    """
+
+    def __init__(self, application: Any, count: int) -> None:
+        self._shared: Any = WSGIMiddleware(application, workers=count)
+        self._spare: Any = WSGIMiddleware(application, workers=1)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        has_credentials = any(name in _CREDENTIALS for name, _ in scope["headers"])
+        is_probe = scope["path"] == "/health" and not has_credentials
+        await (self._spare if is_probe else self._shared)(scope, receive, send)
 
 
 class PatientServer:
@@ -162,12 +217,12 @@ class PatientServer:
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
-    """Return whether to log what uvicorn logs; who cuts an answer off has logged why."""
-    return record.msg != _CUT_OFF
+    """Return whether to log what uvicorn logs."""
+    return not record.getMessage().startswith(_UNWANTED)
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+def _run(server: uvicorn.Server, listener: Listener, deadlines: Deadlines) -> None:
+    with asyncio.Runner(loop_factory=partial(_Loop, deadlines.handshake)) as runner:
         runner.run(server.serve(sockets=[listener]))
 
 
@@ -177,7 +232,10 @@ class _Loop(asyncio.SelectorEventLoop):
     Otherwise a client that never reads again would delay the end by half a minute.
     """
 
-    _exhausted_logged_at = float("-inf")
+    def __init__(self, handshake_seconds: float) -> None:
+        super().__init__()
+        self._handshake_seconds = handshake_seconds
+        self._exhausted_logged_at = float("-inf")
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """Log an error; without a file descriptor for a connection, once a minute.
@@ -196,22 +254,12 @@ class _Loop(asyncio.SelectorEventLoop):
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
         """Create a server as any event loop, but with limits of its own."""
         if options.get("ssl") is not None:
-            options["ssl_handshake_timeout"] = HANDSHAKE_SECONDS
+            options["ssl_handshake_timeout"] = self._handshake_seconds
             options["ssl_shutdown_timeout"] = SHUTDOWN_SECONDS
         return await super().create_server(*arguments, **options)
 
 
-class _Protocol(H11Protocol):
-    """uvicorn's protocol, which also closes a connection that never sends anything."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
-
-
-def bind(listen: str, port: int) -> socket.socket:
+def bind(listen: str, port: int) -> Listener:
     """Return a socket that listens on an address.
 
     Raises:
@@ -221,7 +269,7 @@ def bind(listen: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             listen, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = Listener(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -240,7 +288,12 @@ def _render_address(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _load_tls(settings: ApiSettings) -> ssl.SSLContext:
+def load_tls(settings: ApiSettings) -> ssl.SSLContext:
+    """Return the context of TLS with certificate and key.
+
+    Raises:
+        ConfigError: they cannot be used; the message names the options.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_certificate(context, settings)

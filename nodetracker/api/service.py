@@ -11,6 +11,7 @@ from nodetracker.api.server import Server
 from nodetracker.errors import NodetrackerError
 from nodetracker.fleet.host_down_watch import HostDownWatch
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.row_purge import INTERVAL_SECONDS
 from nodetracker.loops import PeriodicLoop
 from nodetracker.model.service import API_BINARY
 from nodetracker.outage import OutageLog
@@ -38,6 +39,7 @@ class ApiService:
         notifier: sends the store's notifications, None without a broker.
         database: logs when heartbeats and the watch of hosts cannot use the database.
         remove_providers: called each minute, None = never; it may take long.
+        purge: called each hour, None = never; it may take long.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class ApiService:
         notifier: Sender | None,
         database: OutageLog,
         remove_providers: Callable[[], None] | None = None,
+        purge: Callable[[], None] | None = None,
     ) -> None:
         self.graceful_shutdown_timeout: float = settings.graceful_shutdown_timeout
         self._settings = settings
@@ -63,10 +66,14 @@ class ApiService:
             PeriodicLoop("heartbeats", self._report_state, interval, self._fail),
             PeriodicLoop("fleet", self._watch_hosts, interval, self._fail),
         )
-        self._slow_loops: Sequence[PeriodicLoop] = ()
-        if remove_providers is not None:
-            name = "placement-removals"
-            self._slow_loops = (PeriodicLoop(name, remove_providers, _REMOVAL_SECONDS, self._fail),)
+        self._slow_loops: Sequence[PeriodicLoop] = [
+            PeriodicLoop(name, tick, seconds, self._fail)
+            for name, tick, seconds in (
+                ("placement-removals", remove_providers, _REMOVAL_SECONDS),
+                ("purge", purge, INTERVAL_SECONDS),
+            )
+            if tick is not None
+        ]
         self._on_fatal: Callable[[BaseException], None] | None = None
 
     def start(

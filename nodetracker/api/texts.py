@@ -19,7 +19,7 @@ def find_bad_text(text: str) -> str | None:
     if "\0" in text:
         return "contains a NUL character"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "is not valid UTF-8"
+        return "not valid UTF-8"
     return None
 
 
@@ -36,7 +36,7 @@ def decode_url_text(name: str, raw: str) -> str:
     try:
         text = unquote_to_bytes(raw.encode("latin-1")).decode()
     except UnicodeError:
-        raise RequestError(name, "is not valid UTF-8") from None
+        raise RequestError(name, "not valid UTF-8") from None
     check_text(name, text)
     return text
 

@@ -2,14 +2,17 @@
 
 import errno
 import logging
+import resource
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 from wsgiref.types import WSGIApplication
 
 import waitress
 from waitress import wasyncore
+from waitress.channel import HTTPChannel
 
 LOG = logging.getLogger(__name__)
 
@@ -23,16 +26,22 @@ RETRY_SECONDS = 30.0
 
 MAX_CONNECTIONS = 500
 
-IDLE_TIMEOUT = 30
-"""Seconds without traffic after which a connection is closed."""
+IDLE_SECONDS = 30.0
+"""Without a request, or until a client has read its answer, after which a connection is closed."""
 
-LOOP_SECONDS = 10
-"""Seconds between checks for idle connections."""
+REQUEST_SECONDS = 10.0
+"""From the first byte of a request to its end."""
+
+CHECK_SECONDS = 1.0
+"""Between checks of connections, while there are any."""
+
+LOOP_SECONDS = 10.0
 
 PAUSE_SECONDS = 0.5
 
 _STOP_SECONDS = 5.0
 _MAX_BODY_BYTES = 65536
+_OWN_SOCKETS = 2  # the listener, and one that wakes the loop
 
 
 class Endpoint:
@@ -43,6 +52,8 @@ class Endpoint:
 
     Args:
         listen: address or name of this machine; a name's first address is used.
+        idle_seconds, request_seconds: see the constants.
+        max_connections: None = by the process's limit of file descriptors.
     """
 
     def __init__(
@@ -51,11 +62,19 @@ class Endpoint:
         listen: str,
         port: int,
         retry_seconds: float = RETRY_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
+        max_connections: int | None = None,
     ) -> None:
         self._application = application
         self._listen = listen
         self._port = port
         self._retry_seconds = retry_seconds
+        self._idle_seconds = idle_seconds
+        self._request_seconds = request_seconds
+        self._max_connections = max_connections or min(
+            MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
+        )
         self._sockets: dict[int, wasyncore.dispatcher] = {}
         self._server: waitress.server.BaseWSGIServer | None = None
         self._stopping = threading.Event()
@@ -81,21 +100,37 @@ class Endpoint:
         listener = self._await_listener()
         if listener is None:
             return
-        self._server = waitress.create_server(
+        server = self._server = waitress.create_server(
             self._application,
             map=self._sockets,
             sockets=[listener],
             threads=THREADS,
             ident=None,
-            connection_limit=MAX_CONNECTIONS,
-            channel_timeout=IDLE_TIMEOUT,
-            cleanup_interval=LOOP_SECONDS,
+            connection_limit=self._max_connections + _OWN_SOCKETS,
             max_request_body_size=_MAX_BODY_BYTES,
             log_socket_errors=False,
         )
         LOG.info("Metrics and health: serving on http://%s", _render_address(listener))
+        server.channel_class = _Channel
+        channels: dict[int, _Channel] = server.active_channels
         while not self._stopping.is_set():
-            wasyncore.loop(timeout=LOOP_SECONDS, use_poll=True, map=self._sockets, count=1)
+            seconds = CHECK_SECONDS if channels else LOOP_SECONDS
+            wasyncore.loop(timeout=seconds, use_poll=True, map=self._sockets, count=1)
+            self._end_late(channels)
+
+    def _end_late(self, channels: Mapping[int, "_Channel"]) -> None:
+        """Close connections that have waited too long for their clients, or are too many."""
+        waiting = sorted(
+            (channel for channel in channels.values() if channel.is_waiting),
+            key=lambda channel: channel.since,
+        )
+        surplus = len(channels) - self._max_connections + 1
+        now = time.monotonic()
+        for number, channel in enumerate(waiting):
+            is_started = channel.request is not None
+            seconds = self._request_seconds if is_started else self._idle_seconds
+            if number < surplus or now - channel.since > seconds:
+                channel.handle_close()
 
     def _await_listener(self) -> socket.socket | None:
         """Bind the socket, retrying until it succeeds; return None if stopped before."""
@@ -116,6 +151,36 @@ class Endpoint:
             has_failed = True
             self._stopping.wait(self._retry_seconds)
         return None
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    """A connection that knows since when it has waited for its client.
+
+    waitress itself only knows when the last byte arrived or was sent.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.since = time.monotonic()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is the client's turn: to send a request, or to read an answer."""
+        return not self.requests or self.total_outbufs_len > 0
+
+    def received(self, data: bytes) -> bool:
+        """Process what arrives; the rest of a request does not extend its time."""
+        request = self.request
+        result: bool = super().received(data)
+        if request is None or self.request is not request:
+            self.since = time.monotonic()
+        return result
+
+    def service(self) -> None:
+        """Answer a request, in a thread."""
+        self.since = time.monotonic()
+        super().service()
+        self.since = time.monotonic()
 
 
 class _Listener(socket.socket):

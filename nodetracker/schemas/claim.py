@@ -82,6 +82,14 @@ _IS_CONTAINER: Schema = {
     }
 }
 
+_HAS_KIND_OF_SOURCE: Schema = {
+    "properties": {
+        "workload": {"properties": {"kind": False}},
+        "migration": {"description": "an object", "type": "object"},
+    },
+    "required": ["migration"],
+}
+
 _CONTAINER_VCPU: Schema = {  # at most three decimals, which code checks
     "description": f"a number from 0 to {MAX_AMOUNT}",
     "type": "number",
@@ -103,6 +111,7 @@ CLAIM_REQUEST: Schema = {
             "disk": nullable(_DISK),
             "host": nullable(TEXT),
             "nodename": nullable(TEXT),
+            "node": nullable(TEXT),  # the same as nodename
             "limits": nullable(_LIMITS),
             "numa": nullable(NUMA),
             "pci_requests": nullable(_PCI_REQUESTS),
@@ -113,5 +122,9 @@ CLAIM_REQUEST: Schema = {
     ),
     "if": _IS_CONTAINER,
     "then": _vcpu(_CONTAINER_VCPU),
-    "else": _vcpu(integer()),
+    "else": {
+        "if": _HAS_KIND_OF_SOURCE,
+        "then": _vcpu(_CONTAINER_VCPU),
+        "else": _vcpu(integer()),
+    },
 }

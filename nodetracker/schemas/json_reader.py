@@ -35,9 +35,9 @@ def parse_json(text: str, name: str) -> object:
             parse_constant=partial(_refuse_constant, name),
         )
     except RecursionError as error:
-        raise RequestError(name, "is not valid JSON: nested too deeply") from error
+        raise RequestError(name, "not valid JSON: nested too deeply") from error
     except ValueError as error:
-        raise RequestError(name, f"is not valid JSON: {error}") from error
+        raise RequestError(name, f"not valid JSON: {error}") from error
     return value
 
 
@@ -66,4 +66,4 @@ def _read_float(name: str, text: str) -> float:
 
 def _refuse_constant(name: str, text: str) -> NoReturn:
     """Reject NaN and Infinity, which Python's reader accepts."""
-    raise RequestError(name, f"is not valid JSON: {text} is not a number")
+    raise RequestError(name, f"not valid JSON: {text} is not a number")

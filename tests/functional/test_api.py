@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -36,7 +37,7 @@ class ApiProcess:
             "port": self.port, "threads": THREADS, "auth_strategy": "noauth",
             "cert_file": self.certificate, "key_file": self.key,
         } | options  # fmt: skip
-        lines = [f"{name} = {value}" for name, value in api.items()]
+        lines = [f"{name} = {value}" for name, value in api.items() if value is not None]
         self.programs.configure(extra="\n".join([extra, "[api]", *lines]))
 
     def start(self):
@@ -84,6 +85,45 @@ def test_clients_that_are_silent_or_slow_do_not_stop_others(api):
         status, answer = api.get(method="POST", body=b"x" * 5 * 2**20)
         assert (status, answer["errors"][0]["code"]) == (413, "nodetracker.http.content_too_large")
         assert api.get()[0] == 200
+
+
+def test_more_slow_clients_than_descriptors_keep_neither_clients_nor_the_database_out(api):
+    api.configure(cert_file=None, key_file=None)
+    limit = ("prlimit", "--nofile=96", "--")
+    with (
+        api.programs.start("nodetracker-api", before=limit) as running,
+        contextlib.ExitStack() as stack,
+    ):
+        running.wait_for("Serving on http://127.0.0.1")
+        for number in range(120):
+            slow = socket.create_connection(("127.0.0.1", api.port))
+            stack.callback(slow.close)
+            with contextlib.suppress(ConnectionError):
+                slow.sendall(start_post(100)[: -number % 3 or None].encode())
+        for path in ("/health", "/v1/services"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{api.port}{path}", timeout=60) as answer:
+                assert answer.status == 200
+        assert running.stop() == 0
+        assert "48 connections are open, which is the most" in running.output()
+        assert "Too many open files" not in running.output()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "headers", "is_closed"),
+    [
+        ("GET /v1/workloads/%ff HTTP/1.1", "", False),
+        ("POST /v1/claims HTTP/1.1", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", True),
+    ],
+)
+def test_what_proxies_may_read_otherwise_is_refused(api, request_line, headers, is_closed):
+    with api.start() as running:
+        running.wait_for("Serving on")
+        with api.send(f"{request_line}\r\nHost: 127.0.0.1\r\n{headers}\r\n") as client:
+            answer = http.client.HTTPResponse(client)
+            answer.begin()
+            [error] = json.loads(answer.read())["errors"]
+        assert (answer.status, error["code"]) == (400, "nodetracker.request.invalid")
+        assert answer.will_close is is_closed
 
 
 def test_it_is_a_service_until_it_ends_and_its_requests_end_before(api):
@@ -179,9 +219,9 @@ def test_users_of_the_file_log_in_and_each_change_is_logged(api, tmp_path):
         assert api.get(path, "PUT", body, **admin)[0] == 404
         rule = "project -, rule os_compute_api:os-hosts:update"
         for line in (
-            f"user eve, {rule}, target PUT {path}: 403",
-            f"user admin, {rule}, target PUT {path}: 403",
-            f"user admin, {rule}, target PUT {path}: 404",
+            f"user eve, {rule}, target PUT {path} from 127.0.0.1: 403",
+            f"user admin, {rule}, target PUT {path} from 127.0.0.1: 403",
+            f"user admin, {rule}, target PUT {path} from 127.0.0.1: 404",
         ):
             running.wait_for(line)
         for secret in ("s3cret", reader["Authorization"], admin["Authorization"], "$2b$"):

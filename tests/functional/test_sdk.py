@@ -22,8 +22,8 @@ def url(tmp_path):
     programs = Programs(tmp_path, extra=extra)
     programs.inventory.write_text(json.dumps({"nodes": NODES}))
     programs.make_schema()
-    assert programs.run("nodetracker-compute", "--once").returncode == 0
-    with programs.start("nodetracker-api") as served:
+    with programs.start() as agent, programs.start("nodetracker-api") as served:
+        agent.wait_for("is ready")
         served.wait_for("Serving on")
         yield f"http://127.0.0.1:{port}"
 

@@ -1,5 +1,6 @@
 """The WSGI application under a foreign server with two processes, behind a proxy with TLS."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from nodetracker.api.auth.passwords import hash_password
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.contract.values import register
@@ -48,11 +50,7 @@ http {{
         listen 127.0.0.1:{port} ssl;
         ssl_certificate {certificate};
         ssl_certificate_key {key};
-        location / {{
-            proxy_pass http://127.0.0.1:{behind};
-            proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-Proto $scheme;
-        }}
+        {location}
     }}
 }}
 """
@@ -67,7 +65,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerPro
     """A WSGI server with two processes, and two services in its database."""
     program = BIN / request.param
     require(program)
-    programs = Programs(tmp_path, host="ctl", extra=CONFIGURATION)
+    programs = Programs(tmp_path, host="ctl", extra=CONFIGURATION.format(directory=tmp_path))
+    (tmp_path / "htpasswd").write_text(f"admin:{hash_password('s3cret', rounds=4)}\n")
     programs.make_schema()
     store = open_store(DatabaseSettings(programs.connection))
     for host in ("alpha", "beta"):
@@ -85,11 +84,22 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerPro
 
 
 CONFIGURATION = """
+log_file = {directory}/api.log
 [oslo_middleware]
 enable_proxy_headers_parsing = true
 [api]
-auth_strategy = noauth
+http_basic_auth_user_file = {directory}/htpasswd
 """
+ADMIN = {"Authorization": "Basic " + base64.b64encode(b"admin:s3cret").decode()}
+CLIENT = "127.0.0.9"
+
+
+def read_location(port: int) -> str:
+    """Return nginx's block of the README, with a service's own port."""
+    readme = Path(__file__).parents[2] / "README.md"
+    block = readme.read_text().partition("```nginx\n")[2].partition("```")[0]
+    assert "http://127.0.0.1:8774;" in block
+    return block.replace("8774", str(port))
 
 
 @pytest.fixture
@@ -104,14 +114,16 @@ def proxy(server: ServerProcess, tmp_path: Path) -> Iterator[http.client.HTTPSCo
         NGINX.format(
             directory=process.directory,
             port=process.port,
-            behind=server.port,
+            location=read_location(server.port),
             certificate=certificate,
             key=key,
         )
     )
     process.launch(["nginx", "-c", path], lambda: is_listening(process.port))
     context = ssl.create_default_context(cafile=str(authority.certificate))
-    connection = http.client.HTTPSConnection("127.0.0.1", process.port, timeout=30, context=context)
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", process.port, timeout=30, context=context, source_address=(CLIENT, 0)
+    )
     yield connection
     connection.close()
     process.stop()
@@ -120,9 +132,33 @@ def proxy(server: ServerProcess, tmp_path: Path) -> Iterator[http.client.HTTPSCo
 
 def send(connection: Any, path: str, method: str = "GET", body: Any = None, **headers: str):
     """Return status and JSON of one request."""
-    connection.request(method, path, body, headers)
+    connection.request(method, path, body, ADMIN | headers)
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read() or b"null")
+
+
+SPOOFED = {
+    "Forwarded": "for=203.0.113.1;host=evil.example.org;proto=http",
+    "X-Forwarded-For": "203.0.113.1",
+    "X-Forwarded-Host": "evil.example.org",
+    "X-Forwarded-Prefix": "/evil",
+    "X-Forwarded-Proto": "http",
+}
+
+
+def test_clients_of_the_readme_s_proxy_cannot_say_what_the_proxy_says(
+    server: ServerProcess, proxy, tmp_path: Path
+):
+    base = f"https://127.0.0.1:{proxy.port}"
+    _, found = send(proxy, "/v1/services?limit=1", **SPOOFED)
+    assert found["links"][0]["href"].startswith(f"{base}/v1/services?")
+    assert send(proxy, "/v1/claims", "POST", b"{}", **SPOOFED)[0] == 400
+    wrong = {"Authorization": ADMIN["Authorization"][:-4]}
+    assert send(proxy, "/v1/services", **SPOOFED | wrong)[0] == 401
+    log = (tmp_path / "api.log").read_text()
+    assert f"target POST /v1/claims from {CLIENT}: 400" in log
+    assert f"Login failed: user 'admin' from {CLIENT}" in log
+    assert "evil" not in log
 
 
 def test_a_foreign_server_behind_a_proxy(server: ServerProcess, proxy):

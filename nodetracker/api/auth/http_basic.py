@@ -1,23 +1,23 @@
 """Authenticate users by HTTP's Basic scheme and a file of bcrypt hashes."""
 
 import base64
-import binascii
 import hashlib
 import logging
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from wsgiref.types import WSGIEnvironment
 
 from nodetracker.api.auth.identity import make_admin, make_reader
-from nodetracker.api.auth.passwords import get_rounds, is_password
-from nodetracker.api.auth.turns import CHECK_TIMEOUT, Turns
+from nodetracker.api.auth.passwords import get_rounds, is_password, make_wrong_hash
+from nodetracker.api.auth.turns import Attempt, Turns
 from nodetracker.api.auth.user_file import read_user_file
 from nodetracker.api.auth.users import UserFile, parse_user_file
-from nodetracker.api.context import Identity
+from nodetracker.api.context import CLIENT_ADDRESS, Identity
 from nodetracker.errors import AuthenticationError
 from nodetracker.rendering import render_file_error
 
@@ -34,7 +34,7 @@ MAX_REMEMBERED = 1024
 class HttpBasicAuthenticator:
     """Authenticates by user name and password.
 
-    A wrong password takes as long as an unknown user.
+    A wrong password takes as long as an unknown user: as one with the highest cost.
 
     Args:
         path: the user file; read again when it changes.
@@ -48,13 +48,13 @@ class HttpBasicAuthenticator:
         admins: Collection[str],
         seconds: Callable[[], float] = time.monotonic,
         check: Callable[[bytes, str], bool] = is_password,
-        check_timeout: float = CHECK_TIMEOUT,
+        turns: Turns | None = None,
     ) -> None:
         self._users = _WatchedUsers(path)
         self._admins = frozenset(admins)
         self._remembered = _RememberedPasswords(seconds)
         self._check = check
-        self._turns = Turns(check_timeout)
+        self._turns = turns or Turns(seconds=seconds)
 
     @property
     def problem(self) -> str | None:
@@ -63,31 +63,53 @@ class HttpBasicAuthenticator:
 
     def identify(self, environ: WSGIEnvironment) -> Identity:
         """Return the user of the ``Authorization`` header; raises as `Authenticator.identify`."""
+        attempt = self._read(environ)
+        is_right = self._is_remembered(attempt) or self._turns.take_in_thread(attempt)
+        return self._decide(attempt.user, is_right)
+
+    async def identify_early(self, environ: WSGIEnvironment) -> Identity:
+        """Do the same for a request that has no thread yet."""
+        attempt = self._read(environ)
+        is_right = self._is_remembered(attempt) or await self._turns.take(attempt)
+        return self._decide(attempt.user, is_right)
+
+    def _read(self, environ: WSGIEnvironment) -> Attempt[bool]:
         credentials = parse_basic(environ.get("HTTP_AUTHORIZATION", ""))
         if credentials is None:
             raise AuthenticationError("a user name and a password are required", CHALLENGE)
         name, password = credentials
-        if not self._is_right(name, password):
-            raise AuthenticationError("wrong user name or password", CHALLENGE)
-        return make_admin(name) if name in self._admins else make_reader(name)
-
-    def _is_right(self, name: str, password: bytes) -> bool:
         hashes = self._users.read().hashes
         stored = hashes.get(name)
-        if stored is None:
-            if hashes:
-                self._check_in_turn(password, max(hashes.values(), key=_rounds_of))
-            return False
-        if self._remembered.has(stored, password):
-            return True
-        is_right = self._check_in_turn(password, stored)
-        if is_right:
-            self._remembered.add(stored, password)
-        return is_right
+        key = None if stored is None else self._remembered.key_of(stored, password)
+        known = key if self._remembered.has_had(key) else None
+        check = partial(self._is_right, hashes, stored, password, key)
+        return Attempt(name, environ.get(CLIENT_ADDRESS, ""), check, known)
 
-    def _check_in_turn(self, password: bytes, password_hash: str) -> bool:
-        with self._turns.take():
-            return self._check(password, password_hash)
+    def _is_remembered(self, attempt: Attempt[bool]) -> bool:
+        return attempt.known is not None and self._remembered.has(attempt.known)
+
+    def _is_right(
+        self, hashes: Mapping[str, str], stored: str | None, password: bytes, key: bytes | None
+    ) -> bool:
+        highest = max(map(_rounds_of, hashes.values()), default=0)
+        if key is None or stored is None:
+            if hashes:
+                self._check(password, make_wrong_hash(highest))
+            return False
+        if self._remembered.has(key):  # by another request, while this one waited
+            return True
+        if self._check(password, stored):
+            self._remembered.add(key)
+            return True
+        # Each doubles the time until now, which then says nothing about the user.
+        for rounds in range(_rounds_of(stored), highest):
+            self._check(password, make_wrong_hash(rounds))
+        return False
+
+    def _decide(self, name: str, is_right: bool) -> Identity:
+        if not is_right:
+            raise AuthenticationError("wrong user name or password", CHALLENGE, name)
+        return make_admin(name) if name in self._admins else make_reader(name)
 
 
 def parse_basic(header: str) -> tuple[str, bytes] | None:
@@ -102,7 +124,7 @@ def parse_basic(header: str) -> tuple[str, bytes] | None:
     try:
         name, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
         return (name.decode(), password) if colon else None
-    except (binascii.Error, UnicodeError):
+    except ValueError:  # neither base64 nor UTF-8
         return None
 
 
@@ -111,7 +133,10 @@ def _rounds_of(password_hash: str) -> int:
 
 
 class _RememberedPasswords:
-    """Passwords that were right, as keyed hashes; a changed stored hash makes one unknown."""
+    """Passwords that were right, as keyed hashes; a changed stored hash makes one unknown.
+
+    After their time they have to be checked again, but are not taken for guesses.
+    """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -119,22 +144,24 @@ class _RememberedPasswords:
         self._until: OrderedDict[bytes, float] = OrderedDict()
         self._lock = threading.Lock()
 
-    def has(self, password_hash: str, password: bytes) -> bool:
-        digest = self._digest(password_hash, password)
-        with self._lock:
-            return self._until.get(digest, 0.0) > self._seconds()
-
-    def add(self, password_hash: str, password: bytes) -> None:
-        digest = self._digest(password_hash, password)
-        with self._lock:
-            self._until[digest] = self._seconds() + REMEMBER_SECONDS
-            self._until.move_to_end(digest)
-            while len(self._until) > MAX_REMEMBERED:
-                self._until.popitem(last=False)
-
-    def _digest(self, password_hash: str, password: bytes) -> bytes:
+    def key_of(self, password_hash: str, password: bytes) -> bytes:
         text = password_hash.encode() + b"\0" + password
         return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
+
+    def has(self, key: bytes) -> bool:
+        with self._lock:
+            return self._until.get(key, 0.0) > self._seconds()
+
+    def has_had(self, key: bytes | None) -> bool:
+        with self._lock:
+            return key in self._until
+
+    def add(self, key: bytes) -> None:
+        with self._lock:
+            self._until[key] = self._seconds() + REMEMBER_SECONDS
+            self._until.move_to_end(key)
+            while len(self._until) > MAX_REMEMBERED:
+                self._until.popitem(last=False)
 
 
 class _WatchedUsers:

@@ -18,7 +18,7 @@ class Authenticator(Protocol):
         Raises:
             AuthenticationError: credentials are missing or wrong (401).
             ForbiddenError: no credentials could make this request valid (403).
-            BusyError: too many passwords are being checked (503).
+            ThrottledError: too many passwords are being checked, or were wrong (429).
         """
 
 

@@ -1,32 +1,128 @@
-"""The WSGI layer that authenticates requests."""
+"""The layers that authenticate requests, before a thread gets them and in it."""
 
+import logging
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from nodetracker.api.auth.hosts import find_client_address
 from nodetracker.api.auth.identity import Authenticator
-from nodetracker.api.context import IDENTITY, SESSION_TOKEN
-from nodetracker.errors import AuthenticationError, BusyError, ForbiddenError
+from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Identity
+from nodetracker.api.family import normalize_path
+from nodetracker.errors import AuthenticationError, ForbiddenError, ThrottledError
+
+LOG = logging.getLogger(__name__)
+
+MAX_LOGGED = 20
+"""Failed logins that are logged within a minute; all are counted."""
+
+_WINDOW_SECONDS = 60.0
+_SHOWN_NAME = 64
 
 _CREDENTIALS = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN")
+_REJECTED = (AuthenticationError, ForbiddenError, ThrottledError)
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class LoginFailures:
-    """Counts requests whose credentials were wrong, for metrics."""
+    """Logs and counts requests whose credentials were wrong.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: monotonic time.
+    """
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
         self._count = 0
         self._lock = threading.Lock()
+        self._logged = 0
+        self._window_end = 0.0
 
     @property
     def count(self) -> int:
         """Requests since the start."""
         return self._count
 
-    def add(self) -> None:
-        """Count one."""
+    def add(self, user: str | None, address: str) -> None:
+        """Count and log one.
+
+        Args:
+            user: the name that was sent, None = none was, or a token.
+        """
         with self._lock:
             self._count += 1
+            if self._seconds() >= self._window_end:
+                self._logged, self._window_end = 0, self._seconds() + _WINDOW_SECONDS
+            self._logged += 1
+            logged = self._logged
+        if logged <= MAX_LOGGED:
+            what = "invalid credentials" if user is None else f"user {user[:_SHOWN_NAME]!r}"
+            LOG.warning("Login failed: %s from %s", what, address)
+        elif logged == MAX_LOGGED + 1:
+            LOG.warning(
+                "Login failed: more than %d times within %g s; further ones are only counted",
+                MAX_LOGGED, _WINDOW_SECONDS,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LoginGate:
+    """An ASGI application whose requests log in before another one gives them a thread.
+
+    Attributes:
+        identify: as `Authenticator.identify`, which is called for requests that are not open.
+        open_paths: as `leave_open`.
+        has_proxy: whether proxies say the client's address.
+    """
+
+    application: Application
+    identify: Callable[[WSGIEnvironment], Awaitable[Identity]]
+    open_paths: frozenset[str]
+    has_proxy: bool
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            environ = _read_environ(scope)
+            is_open = normalize_path(scope["path"]) in self.open_paths
+            if "HTTP_AUTHORIZATION" in environ and not is_open:
+                environ[CLIENT_ADDRESS] = find_client_address(environ, self.has_proxy)
+                scope = {**scope, IDENTITY: await self._try(environ)}
+        await self.application(scope, receive, send)
+
+    async def _try(self, environ: WSGIEnvironment) -> Identity | Exception:
+        try:
+            return await self.identify(environ)
+        except _REJECTED as error:
+            return error
+
+
+def _read_environ(scope: Any) -> WSGIEnvironment:
+    """Return client and headers of an ASGI request, as WSGI has them."""
+    environ = {"REMOTE_ADDR": (scope.get("client") or ("",))[0]}
+    for name, value in scope["headers"]:
+        key = f"HTTP_{name.decode('latin-1')}".upper().replace("-", "_")
+        text = value.decode("latin-1")
+        environ[key] = f"{environ[key]},{text}" if key in environ else text
+    return environ
+
+
+def note_client_address(application: WSGIApplication, has_proxy: bool) -> WSGIApplication:
+    """Return an application whose requests carry the address of their client.
+
+    Args:
+        has_proxy: whether proxies say it.
+    """
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        environ[CLIENT_ADDRESS] = find_client_address(environ, has_proxy)
+        return application(environ, start)
+
+    return answer
 
 
 def authenticate(
@@ -38,14 +134,30 @@ def authenticate(
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        found: Identity | Exception | None = environ.get("asgi.scope", {}).get(IDENTITY)
         try:
-            environ[IDENTITY] = authenticator.identify(environ)
-        except (AuthenticationError, BusyError, ForbiddenError) as error:
-            environ[IDENTITY] = error
-            has_credentials = not environ.keys().isdisjoint(_CREDENTIALS)
-            is_login = has_credentials and SESSION_TOKEN not in environ  # which may have expired
-            if is_login and isinstance(error, AuthenticationError):
-                failures.add()
+            found = found or authenticator.identify(environ)
+        except _REJECTED as error:
+            found = error
+        environ[IDENTITY] = found
+        has_credentials = not environ.keys().isdisjoint(_CREDENTIALS)
+        is_login = has_credentials and SESSION_TOKEN not in environ  # which may have expired
+        if is_login and isinstance(found, AuthenticationError):
+            failures.add(found.user, environ.get(CLIENT_ADDRESS, "-"))
         return application(environ, start)
+
+    return answer
+
+
+def leave_open(
+    open_application: WSGIApplication,
+    authenticated: WSGIApplication,
+    open_paths: frozenset[str],
+) -> WSGIApplication:
+    """Return an application for which credentials do not exist at some paths."""
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        is_open = normalize_path(environ["PATH_INFO"]) in open_paths
+        return (open_application if is_open else authenticated)(environ, start)
 
     return answer

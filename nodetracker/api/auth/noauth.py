@@ -1,4 +1,4 @@
-"""Let every process of this machine administer, but no web page of another site."""
+"""Let every process of this machine administer, but no proxy and no page of another site."""
 
 from urllib.parse import urlsplit
 from wsgiref.types import WSGIEnvironment
@@ -10,12 +10,14 @@ from nodetracker.errors import ForbiddenError
 
 USER = "noauth"
 
+_FORWARDING = ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
+
 
 class NoauthAuthenticator:
     """Accepts requests over loopback that name this machine.
 
     A page whose own name was made to resolve to 127.0.0.1 (DNS rebinding) sends that
-    name as ``Host``.
+    name as ``Host``, and any other header. A proxy's clients may be anywhere.
 
     Args:
         public_url: its host is accepted in addition to those of loopback.
@@ -26,6 +28,10 @@ class NoauthAuthenticator:
 
     def identify(self, environ: WSGIEnvironment) -> Identity:
         """Return an administrator; raises as `Authenticator.identify`."""
+        for key in environ:
+            if key.startswith("HTTP_X_FORWARDED") or key in _FORWARDING:
+                name = key.removeprefix("HTTP_").replace("_", "-").title()
+                raise ForbiddenError(f"auth_strategy noauth serves no proxies (header {name})")
         address = environ.get("REMOTE_ADDR")
         if address and not is_loopback(address):  # has none over a Unix socket
             raise ForbiddenError("auth_strategy noauth serves requests over loopback only")

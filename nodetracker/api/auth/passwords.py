@@ -38,6 +38,11 @@ def is_password(password: bytes, password_hash: str) -> bool:
     return bcrypt.checkpw(password, password_hash.encode())
 
 
+def make_wrong_hash(rounds: int) -> str:
+    """Return a hash that practically no password has, to spend the time of a check."""
+    return f"$2b${rounds:02}${'.' * 53}"
+
+
 def get_rounds(password_hash: str) -> int | None:
     """Return the logarithm of a hash's number of rounds, None if it is not a bcrypt hash."""
     match = _HASH.fullmatch(password_hash)

@@ -3,17 +3,34 @@
 from collections.abc import Iterable
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from nodetracker.api.context import SESSION_COOKIE, SESSION_TOKEN
+from nodetracker.api.context import SESSION_TOKEN
 
 _TOKEN = "HTTP_X_AUTH_TOKEN"  # noqa: S105
 
 
-def accept_session_cookie(application: WSGIApplication) -> WSGIApplication:
+_NAME = "nodetracker_session"
+
+
+def name_session_cookie(url: str) -> str:
+    """Return the name of the cookie that has the token of a browser's session.
+
+    Browsers accept ``__Host-`` over TLS only, and from no other host of the same domain.
+
+    Args:
+        url: of the service, or its scheme.
+    """
+    return f"__Host-{_NAME}" if url.startswith("https") else _NAME
+
+
+def accept_session_cookie(
+    application: WSGIApplication, public_url: str | None = None
+) -> WSGIApplication:
     """Return an application that finds the cookie's token in the header, unless that is set."""
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         if _TOKEN not in environ:
-            token = read_cookie(environ.get("HTTP_COOKIE", ""))
+            name = name_session_cookie(public_url or environ.get("wsgi.url_scheme", ""))
+            token = _read_cookie(environ.get("HTTP_COOKIE", ""), name)
             if token:
                 environ[_TOKEN] = environ[SESSION_TOKEN] = token
         return application(environ, start)
@@ -21,14 +38,9 @@ def accept_session_cookie(application: WSGIApplication) -> WSGIApplication:
     return answer
 
 
-def read_cookie(header: str) -> str:
-    """Return the session's token in a ``Cookie`` header, "" without one.
-
-    >>> read_cookie("theme=dark; nodetracker_session=gAAAA-_x=")
-    'gAAAA-_x='
-    """
+def _read_cookie(header: str, wanted: str) -> str:
     for pair in header.split(";"):
         name, _, value = pair.strip().partition("=")
-        if name == SESSION_COOKIE:
+        if name == wanted:
             return value.strip('"')
     return ""

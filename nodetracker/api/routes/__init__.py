@@ -23,7 +23,7 @@ _DOCUMENT = route(
     GET=Operation(show_openapi, rule=None, answers={200: {"type": "object"}}),
 )
 
-_HEALTH = route("/health", GET=Operation(health.show_health, rule=None))
+_HEALTH = route("/health", GET=Operation(health.show_health, rule=None, knows_caller=True))
 _METRICS_RULE = "nodetracker:metrics:show"
 
 

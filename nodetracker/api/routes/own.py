@@ -126,6 +126,10 @@ OWN: tuple[Route, ...] = (
     *_MIGRATIONS,
     *_CANDIDATES,
     route(
+        "/v1",
+        GET=Operation(about.show_version, rule=None, answers={200: about_schemas.VERSION}),
+    ),
+    route(
         "/v1/about",
         GET=Operation(
             about.show_about, "nodetracker:about:show", answers={200: about_schemas.ABOUT}

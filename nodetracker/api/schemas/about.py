@@ -1,6 +1,14 @@
-"""Schema of ``/v1/about``."""
+"""Schemas of ``/v1`` and ``/v1/about``."""
 
-from nodetracker.api.schemas.fields import ANY_TEXT, BOOLEAN, TEXT_OR_NULL, answer
+from nodetracker.api.schemas.fields import ANY_TEXT, BOOLEAN, TEXT_OR_NULL, answer, list_of_answers
+
+VERSION = answer(
+    {
+        "name": ANY_TEXT,
+        "version": ANY_TEXT,
+        "links": list_of_answers(answer({"rel": ANY_TEXT, "href": ANY_TEXT})),
+    }
+)
 
 ABOUT = answer(
     {

@@ -4,6 +4,7 @@ from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,
+    HIDEABLE,
     INTEGER,
     NODENAME,
     NUMBER,
@@ -14,6 +15,7 @@ from nodetracker.api.schemas.fields import (
     answer,
     answered_list,
     choice,
+    hideable,
     list_of_answers,
 )
 from nodetracker.model.claim import ClaimKind, ClaimState
@@ -26,7 +28,7 @@ _ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
 LIST_QUERY = record(
     {
         "host": ANY_TEXT,
-        "node": NODENAME,
+        "nodename": NODENAME,
         "state": _STATES,
         "workload": UUID,
         "project": ANY_TEXT,
@@ -64,8 +66,8 @@ CLAIM = answer(
         "workload_name": ANY_TEXT,
         "kind": one_of(ClaimKind),
         "state": one_of(ClaimState),
-        "host": ANY_TEXT,
-        "nodename": ANY_TEXT,
+        "host": HIDEABLE,
+        "nodename": HIDEABLE,
         "vcpus": NUMBER,
         "memory_mb": INTEGER,
         "disk_gb": NUMBER,
@@ -76,7 +78,7 @@ CLAIM = answer(
         "pcpus": INTEGER,
         "resources": {"type": "object", "additionalProperties": INTEGER},
         "numa": PLACEMENT,
-        "devices": list_of_answers(ANY_TEXT),
+        "devices": hideable(list_of_answers(ANY_TEXT)),
         "migration_uuid": TEXT_OR_NULL,
         "created_at": TIME,
         "updated_at": TIME,
@@ -97,6 +99,7 @@ _VERDICT = answer(
         "requested": NUMBER,
         "excess": NUMBER_OR_NULL,
         "max_unit": NUMBER_OR_NULL,
+        "is_growing": BOOLEAN,
         "fits": BOOLEAN,
     }
 )
@@ -106,8 +109,8 @@ _PCI_FINDING = answer(
         "alias": ANY_TEXT,
         "count": INTEGER,
         "usable": INTEGER,
-        "pools": list_of_answers(ANY_TEXT),
-        "devices": list_of_answers(ANY_TEXT),
+        "pools": hideable(list_of_answers(ANY_TEXT)),
+        "devices": hideable(list_of_answers(ANY_TEXT)),
     }
 )
 

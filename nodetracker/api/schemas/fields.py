@@ -1,8 +1,15 @@
 """Build the parts that schemas of queries and answers share."""
 
+from nodetracker.model.text import TEXT_LENGTH
 from nodetracker.schemas.fields import Schema
 
 ANY_TEXT: Schema = {"description": "a text", "type": "string"}
+PART_OF_NAME: Schema = {
+    "description": "a part of the name",
+    "type": "string",
+    "minLength": 1,
+    "maxLength": TEXT_LENGTH,  # no name is longer, and SQLite refuses much longer patterns
+}
 TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 NODENAME: Schema = {"description": "a nodename", "type": "string"}
 TIME: Schema = {"type": "string", "format": "date-time"}
@@ -35,6 +42,17 @@ def answer(properties: Schema) -> Schema:
 def list_of_answers(items: Schema) -> Schema:
     """Return the schema of a list in an answer."""
     return {"type": "array", "items": items}
+
+
+def hideable(schema: Schema) -> Schema:
+    """Return the schema of what is null for callers who may not see hosts."""
+    return schema | {
+        "description": "null: the caller may not see hosts",
+        "type": [schema["type"], "null"],
+    }
+
+
+HIDEABLE = hideable({"type": "string"})
 
 
 def answered_list(noun: str, item: Schema, links: Schema) -> Schema:

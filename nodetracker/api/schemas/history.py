@@ -16,7 +16,7 @@ from nodetracker.schemas.fields import Schema, one_of, record
 _TIME: Schema = {"description": "a time in ISO 8601, UTC unless it has an offset", "type": "string"}
 _PERIOD: Schema = {"since": _TIME, "until": _TIME}
 
-LIST_QUERY = record({"host": ANY_TEXT, "node": NODENAME, **_PERIOD, **PAGE})
+LIST_QUERY = record({"host": ANY_TEXT, "nodename": NODENAME, **_PERIOD, **PAGE})
 
 OF_NODE_QUERY = record({**_PERIOD, **PAGE})
 

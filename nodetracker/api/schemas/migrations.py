@@ -1,7 +1,7 @@
 """Schemas of migrations; that of a request is `schemas.claim`."""
 
 from nodetracker.api.paging import LINKS, PAGE
-from nodetracker.api.schemas.fields import ANY_TEXT, TIME, answer, answered_list
+from nodetracker.api.schemas.fields import ANY_TEXT, HIDEABLE, TIME, answer, answered_list
 from nodetracker.model.migration import OPEN, MigrationStatus, MigrationType
 from nodetracker.schemas.fields import UUID, list_of, one_of, record
 
@@ -31,10 +31,10 @@ MIGRATION = answer(
         "workload_uuid": ANY_TEXT,
         "migration_type": one_of(MigrationType),
         "status": one_of(MigrationStatus),
-        "source_host": ANY_TEXT,
-        "source_node": ANY_TEXT,
-        "dest_host": ANY_TEXT,
-        "dest_node": ANY_TEXT,
+        "source_host": HIDEABLE,
+        "source_node": HIDEABLE,
+        "dest_host": HIDEABLE,
+        "dest_node": HIDEABLE,
         "source_claim": ANY_TEXT,
         "dest_claim": ANY_TEXT,
         "created_at": TIME,

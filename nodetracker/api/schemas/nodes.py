@@ -16,6 +16,7 @@ from nodetracker.api.schemas.fields import (
     INTEGER,
     NUMBER,
     NUMBER_OR_NULL,
+    PART_OF_NAME,
     TEXT_OR_NULL,
     TIME_OR_NULL,
     answer,
@@ -46,7 +47,7 @@ LIST_QUERY = record(
     {
         "host": ANY_TEXT,
         "nodename": ANY_TEXT,
-        "name_part": {"description": "a part of the nodename", "type": "string", "minLength": 1},
+        "name_part": PART_OF_NAME,
         "state": choice(STATES),
         "status": choice(STATUSES),
         "sort_key": choice(FLEET_ORDERS),

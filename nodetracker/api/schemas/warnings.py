@@ -19,7 +19,7 @@ _FILTERS: Schema = {
     "all": BOOLEAN | {"description": "true (resolved warnings, too) or false"},
 }
 
-LIST_QUERY = record({"host": ANY_TEXT, "node": NODENAME, **_FILTERS, **PAGE})
+LIST_QUERY = record({"host": ANY_TEXT, "nodename": NODENAME, **_FILTERS, **PAGE})
 
 OF_NODE_QUERY = record({**_FILTERS, **PAGE})
 
@@ -37,6 +37,7 @@ WARNINGS = answered_list(
             "last_seen": TIME,
             "count": INTEGER,
             "resolved_at": TIME_OR_NULL,
+            "earlier": INTEGER | {"description": "how often it was raised and resolved before"},
         }
     ),
     LINKS,

@@ -5,12 +5,16 @@ from nodetracker.api.schemas.claims import PLACEMENT
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,
+    HIDEABLE,
     INTEGER,
     NODENAME,
     NUMBER,
+    PART_OF_NAME,
     TEXT_OR_NULL,
+    TIME_OR_NULL,
     answer,
     answered_list,
+    hideable,
     list_of_answers,
 )
 from nodetracker.model.claim import ACTIVE_STATES
@@ -20,8 +24,8 @@ from nodetracker.schemas.fields import Schema, one_of, record
 LIST_QUERY = record(
     {
         "host": ANY_TEXT,
-        "node": NODENAME,
-        "name_part": {"description": "a part of its name", "type": "string", "minLength": 1},
+        "nodename": NODENAME,
+        "name_part": PART_OF_NAME,
         "project": ANY_TEXT,
         "claimed": BOOLEAN,
         **PAGE,
@@ -38,9 +42,9 @@ _IDENTITY: Schema = {
 }
 
 _PLACE: Schema = {
-    "node_uuid": ANY_TEXT,
-    "host": ANY_TEXT,
-    "nodename": ANY_TEXT,
+    "node_uuid": HIDEABLE,
+    "host": HIDEABLE,
+    "nodename": HIDEABLE,
     "claimed": BOOLEAN,
     "claim_uuid": TEXT_OR_NULL,
     "claim_state": {"enum": [*(state.value for state in ACTIVE_STATES), None]},
@@ -49,6 +53,7 @@ _PLACE: Schema = {
     "memory_mb": INTEGER,
     "disk_gb": NUMBER,
     "power_state": TEXT_OR_NULL,
+    "missing_since": TIME_OR_NULL,
 }
 
 WORKLOADS = answered_list("workloads", answer({**_IDENTITY, **_PLACE}), LINKS)
@@ -62,6 +67,6 @@ WORKLOADS_OF_NODE = answered_list(
 WORKLOAD = answer(
     {
         **_IDENTITY,
-        "places": list_of_answers(answer({**_PLACE, "details": {"type": "object"}})),
+        "places": list_of_answers(answer({**_PLACE, "details": hideable({"type": "object"})})),
     }
 )

@@ -19,5 +19,5 @@ export function age(seconds) {
   return `${WHOLE.format(Math.floor(value / length))} ${unit}`;
 }
 
-// Return a Date, or a time of the API, as "2026-01-31 12:00:00" in the browser's zone.
-export const time = (value) => new Date(value).toLocaleString("sv");
+// Return a Date, or a time of the API, in the browser's zone and with its name: "2026-01-31 12:00:00 CET".
+export const time = (value) => new Date(value).toLocaleString("sv", { timeZoneName: "short" });

@@ -25,6 +25,7 @@ export const WARNINGS = [
   column("first_seen", "Since", ago),
   column("last_seen", "Last seen", ago),
   numeric("count", "Times"),
+  numeric("earlier", "Earlier"),
 ];
 
 const place = (id, title) => column(

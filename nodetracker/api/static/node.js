@@ -105,7 +105,7 @@ function Node({ node, path }) {
     Claims: html`<${Claims} claims=${claims} actionOf=${about?.rules.includes("nodetracker:claims:abort") && abortButton} />`,
     Facts: html`<${Table} isFixed caption="Facts" columns=${FACTS} empty="Nothing was read yet."
       rows=${Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }))} />`,
-    History: changes && html`${history(changes)}${link("/changes", "All changes", { host, node: nodename })}`,
+    History: changes && html`${history(changes)}${link("/changes", "All changes", { host, nodename })}`,
     Row: folded(`All columns, generation ${number(generation)}`, html`<pre tabindex="0">${JSON.stringify(node, null, 2)}</pre>`),
   };
   return html`

@@ -17,7 +17,7 @@ export const numeric = (id, title, cell = number, value = undefined) => ({ ...co
 export const HOST = column("host", "Host");
 
 // The column of nodes; a row without nodename is about its host.
-export const NODE = column("node", "Node", (nodename, row) => (nodename ? nodeLink(row) : "whole host"), ({ nodename }) => nodename);
+export const NODE = column("node", "Node", (nodename, row) => (nodename ? nodeLink(row) : row.host && "whole host"), ({ nodename }) => nodename);
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;

@@ -3,23 +3,28 @@
 import base64
 import logging
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import falcon.testing
 import pytest
 from oslo_config import cfg
 
+from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.application import build_application
+from nodetracker.api.auth.layer import note_client_address
 from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.auth.turns import FREE_FAILURES
 from nodetracker.api.call import Answer
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.policies import list_rules
-from nodetracker.api.route import Operation, route
+from nodetracker.api.route import Operation, list_open_paths, route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.schemas.fields import ANY_TEXT
-from nodetracker.bootstrap.access import build_access
+from nodetracker.bootstrap.access import accepts_insecure_power_actions, build_access
 from nodetracker.conf import api as api_options
 from nodetracker.errors import ConfigError, RefusedError
+from nodetracker.model.status import ApiStatus
 from nodetracker.schemas.fields import record
 
 SECRET = "s3cret-of-a-user"
@@ -54,6 +59,8 @@ CHANGES = (
     ),
 )
 
+HEALTH = ApiStatus(heartbeat_age_seconds=1.0, has_broker=True, broker_error="mq-7: refused")
+
 KEYSTONE = {
     "www_authenticate_uri": "http://keystone.example.org",
     "auth_type": "password",
@@ -84,17 +91,26 @@ def build(conf, backend):
     def build(**options: object) -> SimpleNamespace:
         for name, value in options.items():
             conf.set_override(name, value, group="api")
-        access = build_access(conf)
-        settings = replace(backend.settings, public_url=conf.api.public_url)
+        access = build_access(conf, list_open_paths(ROUTES))
+        settings = replace(
+            backend.settings,
+            public_url=conf.api.public_url,
+            insecure_power_actions=accepts_insecure_power_actions(conf),
+        )
         application = build_application(
-            replace(backend, authorizer=access.authorizer, settings=settings),
+            replace(
+                backend,
+                authorizer=access.authorizer,
+                settings=settings,
+                read_health=lambda: evaluate_api_health(HEALTH),
+            ),
             (*ROUTES, *CHANGES),
-            [request_id_layer, access.layer],
+            [request_id_layer, partial(note_client_address, has_proxy=False), access.layer],
         )
         client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
 
         def request(method: str, path: str, **options: object) -> falcon.testing.Result:
-            options.setdefault("host", "localhost")
+            options = {"host": "localhost", "remote_addr": "127.0.0.1"} | options
             return client.simulate_request(method, path, **options)
 
         return SimpleNamespace(request=request, access=access)
@@ -135,6 +151,15 @@ class TestHttpBasic:
         client.request("GET", "/v1/about", headers=basic("admin", "wrong"))
         assert client.access.failures.count == 1
 
+    def test_guesses_are_429_for_a_while(self, build):
+        client = build()
+        for _ in range(FREE_FAILURES):
+            client.request("GET", "/v1/about", headers=basic("eve", "guess"))
+        found = client.request("GET", "/v1/about", headers=basic("eve"))
+        assert (found.status_code, found.headers["retry-after"]) == (429, "1")
+        found = client.request("GET", "/v2.1/os-services", headers=basic("eve"))
+        assert list(found.json) == ["overLimit"]
+
     def test_an_admin_may_do_all(self, build):
         about = build().request("GET", "/v1/about", headers=basic("admin")).json
         assert (about["user"], about["roles"]) == ("admin", ["admin", "reader"])
@@ -151,9 +176,20 @@ class TestHttpBasic:
         )
 
     @pytest.mark.parametrize("headers", [{}, basic("admin", "wrong")])
-    @pytest.mark.parametrize("path", ["/", "/v2.1", "/container", "/v1/openapi.json"])
-    def test_documents_are_open(self, build, path, headers):
-        assert build().request("GET", path, headers=headers).status_code == 200
+    @pytest.mark.parametrize("path", ["/", "/v2.1", "/container", "//v1/openapi.json/"])
+    def test_documents_are_open_and_no_credentials_are_checked(self, build, path, headers):
+        client = build()
+        assert client.request("GET", path, headers=headers).status_code == 200
+        assert client.access.failures.count == 0
+
+    def test_health_has_details_for_who_may_see_them_and_the_rest_for_everybody(self, build):
+        client = build()
+        for headers, has_details in (
+            (basic("admin"), True), (basic("admin", "wrong"), False), ({}, False),
+        ):  # fmt: skip
+            found = client.request("GET", "/health", headers=headers)
+            assert found.status_code == 200
+            assert (HEALTH.broker_error in found.text) == has_details
 
     def test_identity_headers_of_clients_mean_nothing(self, build):
         spoofed = {
@@ -253,13 +289,36 @@ class TestPagesOfOtherSites:
         "headers", [{}, {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}]
     )
     def test_own_pages_and_clients_change(self, build, headers):
-        client = build()
+        client = build(allow_insecure_power_actions=True)
         for method, path, body in (
             ("POST", "/v1/echo/1", {"json": {"name": "a"}}),
             ("GET", "/v2.1/os-echo/1/reboot", {}),
         ):
             found = client.request(method, path, headers=basic("admin") | headers, **body)
             assert found.status_code == 202
+
+    @pytest.mark.parametrize(
+        ("options", "protocol", "status"),
+        [
+            ({}, "http", 403),
+            ({}, "https", 202),
+            ({"public_url": "https://api.example.org"}, "http", 202),
+            ({"public_url": "http://api.example.org"}, "http", 403),
+            ({"allow_insecure_power_actions": True}, "http", 202),
+            ({"auth_strategy": "noauth"}, "http", 202),
+        ],
+    )
+    def test_without_tls_browsers_do_not_say_whose_link_a_power_action_is(
+        self, build, options, protocol, status
+    ):
+        client = build(**options)
+        for method in ("GET", "POST"):
+            path = "/v2.1/os-echo/1/reboot" if method == "GET" else "/v1/echo/1"
+            body = {"json": {"name": "a"}} if method == "POST" else {}
+            found = client.request(method, path, headers=basic("admin"), protocol=protocol, **body)
+            assert found.status_code == (status if method == "GET" else 202)
+            if found.status_code == 403:
+                assert "allow_insecure_power_actions" in found.text
 
     def test_no_page_may_read_answers(self, build):
         headers = basic("eve") | {"Origin": "http://evil.example.org"}
@@ -296,17 +355,21 @@ class TestLogOfChanges:
         )
         rule = "nodetracker:services:update"
         assert self.lines(caplog) == [
-            f"user {user}, project -, rule {rule}, target POST /v1/echo/a%0Ab: {outcome}"
+            f"user {user}, project -, rule {rule}, "
+            f"target POST /v1/echo/a%0Ab from 127.0.0.1: {outcome}"
         ]
         logged = "\n".join(record.message for record in caplog.records)
         for secret in (SECRET, TOKEN, headers["Authorization"].split()[1], '"name"', "secret=x"):
             assert secret not in logged
 
     def test_get_that_changes_is_one_too(self, build, caplog):
-        build().request("GET", "/v2.1/os-echo/h/reboot", headers=basic("admin"))
+        client = build(allow_insecure_power_actions=True)
+        client.request("GET", "/v2.1/os-echo/h/reboot", headers=basic("admin"))
         rule = "os_compute_api:os-hosts:reboot"
         target = "GET /v2.1/os-echo/h/reboot"
-        assert self.lines(caplog) == [f"user admin, project -, rule {rule}, target {target}: 202"]
+        assert self.lines(caplog) == [
+            f"user admin, project -, rule {rule}, target {target} from 127.0.0.1: 202"
+        ]
 
     def test_reading_is_not(self, build, caplog):
         build().request("GET", "/v1/services", headers=basic("admin"))

@@ -197,6 +197,22 @@ def test_parameters_of_the_query(api: Api, route: Route, method: str):
     assert_goes_on(api)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/nodes?name_part={}",
+        "/v1/workloads?name_part={}",
+        "/v2.1/os-hypervisors/{}/search",
+        "/v2.1/os-hypervisors?hypervisor_hostname_pattern={}",
+    ],
+)
+def test_a_part_of_a_name_that_is_longer_than_names_is_refused(api: Api, path: str):
+    """SQLite refuses patterns of more than 50,000 bytes."""
+    headers = microversion(path, "2.53" if "?" in path else "2.1")
+    assert api.request("GET", path.format("a" * 256), headers=headers).status_code == 400
+    assert api.request("GET", path.format("a" * 255), headers=headers).status_code in (200, 404)
+
+
 @each_operation
 def test_bodies(api: Api, route: Route, method: str):
     for send in list_senders(api, route, method):

@@ -4,12 +4,13 @@ import asyncio
 import json
 import socket
 import threading
+from urllib.parse import quote
 
 import pytest
 import uvicorn
 from a2wsgi import WSGIMiddleware
 
-from nodetracker.api.body_reader import BodyReader, skip_abandoned
+from nodetracker.api.body_reader import BodyReader, to_wsgi
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
 
@@ -46,7 +47,7 @@ class Exchange:
         await send({"type": "http.response.body", "body": b"ok"})
 
     def run(self, headers=(), **limits):
-        options = {"max_bytes": 10, "body_seconds": 0.01} | limits
+        options = {"max_bytes": 10, "body_seconds": 0.01, "send_seconds": 60} | limits
         reader = BodyReader(self.application, **options)
         asyncio.run(reader(SCOPE | {"headers": list(headers)}, self.receive, self.send))
         return self.sent[0]["status"]
@@ -96,6 +97,65 @@ def test_a_long_body_is_refused_before_it_is_sent_if_the_client_asks():
     assert exchange.received == 0
 
 
+def test_bodies_that_are_too_long_together_are_503_until_others_are_answered():
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def application(scope, receive, send):
+        started.set()
+        await release.wait()
+        await Exchange().application(scope, receive, send)
+
+    async def run():
+        reader = BodyReader(application, 5, 60, 60, max_held_bytes=12)
+
+        def post(*parts):
+            exchange = Exchange(*parts)
+            scope = SCOPE | {"headers": []}
+            return exchange, asyncio.create_task(reader(scope, exchange.receive, exchange.send))
+
+        first, second = post(b"12345")[1], post(b"12345")[1]
+        await started.wait()
+        refused, task = post(b"12", b"3")
+        await task
+        assert refused.sent[0]["status"] == 503
+        assert dict(refused.sent[0]["headers"])[b"connection"] == b"close"
+        assert refused.error()["code"] == "nodetracker.busy"
+        release.set()
+        await asyncio.gather(first, second)
+        served, task = post(b"12", b"3")
+        await task
+        assert served.sent[0]["status"] == 200
+
+    asyncio.run(run())
+
+
+def test_a_body_with_two_lengths_is_refused_and_its_connection_closed():
+    """RFC 9112, 6.1: a proxy may have taken the other one for the body's end."""
+    exchange = Exchange(b"12")
+    assert exchange.run([(b"content-length", b"2"), (b"transfer-encoding", b"chunked")]) == 400
+    assert dict(exchange.sent[0]["headers"])[b"connection"] == b"close"
+    assert exchange.bodies == []
+
+
+def test_a_path_reaches_the_application_as_the_bytes_that_were_sent():
+    found = []
+
+    def application(environ, start_response):
+        found.append(environ["PATH_INFO"])
+        start_response("200 OK", [])
+        return [b""]
+
+    async def run():
+        reader = BodyReader(WSGIMiddleware(to_wsgi(application), workers=1), 10, 60, 60)
+        scope = SCOPE | {"method": "GET", "http_version": "1.1", "query_string": b""}
+        path = {"path": "/\ufffd\xe9", "raw_path": b"/%FF%c3%a9"}  # as uvicorn decodes it
+        exchange = Exchange(b"")
+        await reader(scope | path, exchange.receive, exchange.send)
+
+    asyncio.run(run())
+    assert found == ["/\xff\xc3\xa9"]
+
+
 def test_a_client_that_does_not_read_gets_no_more():
     exchange = Exchange(b"")
     sent = exchange.sent
@@ -134,6 +194,7 @@ def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_car
             return messages.pop(0)
 
         scope = {"type": "http", "path": path, "method": "POST", "headers": []}
+        scope["raw_path"] = quote(path).encode()
         await reader(scope | {"http_version": "1.1", "query_string": b""}, receive, send)
 
     async def run():
@@ -150,7 +211,7 @@ def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_car
         release.set()
         await asyncio.gather(first, abandoned, waiting)
 
-    reader = BodyReader(WSGIMiddleware(skip_abandoned(application), workers=1), 10)
+    reader = BodyReader(WSGIMiddleware(to_wsgi(application), workers=1), 10, 60, 60)
     asyncio.run(run())
     assert done == ["/first", "/waiting"]
     line = "POST /%C3%A9%0AERROR was not carried out: its client has gone"
@@ -171,7 +232,7 @@ def test_a_request_that_was_abandoned_while_the_process_was_stopped_is_not_carri
         return client
 
     async def run():
-        reader = BodyReader(WSGIMiddleware(skip_abandoned(application), workers=1), 10)
+        reader = BodyReader(WSGIMiddleware(to_wsgi(application), workers=1), 10, 60, 60)
         server = uvicorn.Server(uvicorn.Config(reader, lifespan="off", log_config=None))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:

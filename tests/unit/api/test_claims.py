@@ -66,7 +66,7 @@ class TestCreate:
             ]
         else:
             assert error["reasons"] == [
-                "no candidate: cpu: 1 of 1 nodes, ram: 1 of 1 nodes",
+                "no candidate: cpu: 1 of 1 node, ram: 1 of 1 node",
                 "nearest: host-1/node-1 lacks 1 VCPU, 808 MEMORY_MB",
             ]
         assert store.list_claims() == []
@@ -106,6 +106,37 @@ class TestCreate:
         assert found.json["errors"][0]["reasons"] == ["no such node: nothing on host host-1"]
 
 
+class TestHostsAreHidden:
+    """From those whom nodetracker:host_attributes:show does not allow, as members of projects."""
+
+    def test_a_claim_has_no_place(self, api, policy_api):
+        body = make_body(uuid=str(uuid.uuid4()))
+        granted = claim(api, body).json
+        hidden = dict.fromkeys(("host", "nodename", "numa", "devices"))
+        policy_api.identity = MEMBER
+        assert policy_api.get(f"/v1/claims/{body['uuid']}") == granted | hidden
+        assert policy_api.get("/v1/claims")["claims"] == [granted | hidden]
+        for identity in (SERVICE, READER, Identity("a", "p9", frozenset({"admin"}))):
+            policy_api.identity = identity
+            assert policy_api.get(f"/v1/claims/{body['uuid']}") == granted
+
+    def test_a_dry_run_and_a_migration_have_no_place(self, api):
+        api.rules.denied.add("nodetracker:host_attributes:show")
+        tried = claim(api, make_body(), "?dry_run=true").json
+        assert (tried["fits"], tried["host"], tried["nodename"]) == (True, None, None)
+
+
+@pytest.mark.parametrize("marker", [UNKNOWN, "foreign"])
+def test_the_claim_of_another_project_is_as_unknown_a_marker_as_any(api, policy_api, marker):
+    own, foreign = claim(api, make_body()).json, claim(api, make_body(project="p2")).json
+    policy_api.identity = MEMBER
+    asked = foreign["uuid"] if marker == "foreign" else marker
+    found = policy_api.request("GET", f"/v1/claims?marker={asked}")
+    assert found.status_code == 400
+    assert found.json["errors"][0]["detail"] == f"marker: not found: {asked}"
+    assert policy_api.get(f"/v1/claims?marker={own['uuid']}")["claims"] == []
+
+
 class TestDryRun:
     @pytest.mark.parametrize("place", [{}, {"host": HOST}, {"host": HOST, "nodename": NODE}])
     def test_shows_every_verdict_and_writes_nothing(self, api, store, place):
@@ -124,7 +155,7 @@ class TestDryRun:
         anywhere = claim(api, make_body(9), "?dry_run=true")
         assert (anywhere.status_code, anywhere.json["fits"]) == (200, False)
         assert anywhere.json["reasons"] == [
-            "no candidate: cpu: 1 of 1 nodes",
+            "no candidate: cpu: 1 of 1 node",
             "nearest: host-1/node-1 lacks 1 VCPU",
         ]
         assert anywhere.json["nodename"] is None
@@ -137,10 +168,10 @@ class TestInvalidRequests:
     @pytest.mark.parametrize(
         ("body", "detail"),
         [
-            ("", "body: is not valid JSON"),
+            ("", "body: not valid JSON"),
             ('{"resources": {"VCPU": 1, "VCPU": 2}}', "body: duplicate key 'VCPU'"),
-            ('{"resources": {"VCPU": NaN}}', "body: is not valid JSON: NaN is not a number"),
-            ('{"a": ' + "[" * 100_000, "body: is not valid JSON: nested too deeply"),
+            ('{"resources": {"VCPU": NaN}}', "body: not valid JSON: NaN is not a number"),
+            ('{"a": ' + "[" * 100_000, "body: not valid JSON: nested too deeply"),
             ("{}", "workload: is missing"),
             ("[]", "expected an object, got []"),
             ('{"workload": {"uuid": "\\u0000"}}', "workload.uuid: contains a NUL character"),
@@ -238,6 +269,7 @@ class TestList:
         for query, wanted in {
             "": [0, 1, 2],
             "?host=host-1": [0],
+            "?nodename=node-2": [1, 2],
             "?node=node-2": [1, 2],
             "?state=released": [0],
             "?state=held&state=confirmed": [1, 2],
@@ -247,6 +279,11 @@ class TestList:
             "?host=' OR 1=1": [],
         }.items():
             assert self.list(api, query) == [claims[number] for number in wanted], query
+
+    def test_one_node_is_not_named_twice(self, api):
+        found = api.request("GET", "/v1/claims?node=a&nodename=b")
+        assert found.status_code == 400
+        assert found.json["errors"][0]["detail"] == "nodename: is given more than once"
 
     def test_is_read_in_pages(self, api, claims):
         page = api.get("/v1/claims?limit=2&state=held&state=released")
@@ -306,9 +343,9 @@ class TestWhoMay:
         own, other = (claim(api, make_body(1, project=name)).json for name in ("p1", "p2"))
         policy_api.identity = MEMBER
         assert [c["uuid"] for c in policy_api.get("/v1/claims")["claims"]] == [own["uuid"]]
-        assert policy_api.get("/v1/claims?project=p1")["claims"] == [own]
+        assert len(policy_api.get("/v1/claims?project=p1")["claims"]) == 1
         assert policy_api.request("GET", "/v1/claims?project=p2").status_code == 403
-        assert policy_api.get(f"/v1/claims/{own['uuid']}") == own
+        assert policy_api.get(f"/v1/claims/{own['uuid']}")["uuid"] == own["uuid"]
         found = policy_api.request("GET", f"/v1/claims/{other['uuid']}")
         assert found.status_code == 404
         assert found.json["errors"][0]["detail"] == f"no such claim: {other['uuid']}"

@@ -1,7 +1,9 @@
 """Nodes in the form of Nova's hypervisors."""
 
+import itertools
 import json
 import re
+import uuid
 from dataclasses import replace
 from datetime import timedelta
 
@@ -101,7 +103,8 @@ class TestPages:
     @pytest.mark.parametrize(
         ("version", "query"),
         [
-            ("2.33", "marker=nobody"), ("2.33", "limit=x"), ("2.33", "limit=-1"),
+            ("2.33", "marker=nobody"), ("2.33", "marker=99"), ("2.52", "marker=99"),
+            ("2.33", "limit=x"), ("2.33", "limit=-1"),
             ("2.53", "marker=00000000-0000-4000-8000-000000000000"), ("2.53", "marker=7"),
             ("2.53", "hypervisor_hostname_pattern=a&limit=1"),
             ("2.53", "hypervisor_hostname_pattern=a&marker=x"), ("2.75", "colour=red"),
@@ -113,6 +116,12 @@ class TestPages:
         )
         assert found.status_code == 400
         assert found.json["badRequest"]["code"] == 400
+
+    @pytest.mark.parametrize("path", ["/2", "/2/uptime"])
+    def test_an_integer_is_refused_as_an_id_from_2_53(self, api, path):
+        found = api.request("GET", BASE + path, headers={"OpenStack-API-Version": "compute 2.53"})
+        assert found.status_code == 400
+        assert "expected a uuid from 2.53" in found.json["badRequest"]["message"]
 
     def test_unknown_parameters_are_ignored_below_2_75(self, api):
         assert names(api.get(f"{BASE}?colour=red", "2.74")) == ["a1", "a2", "b1"]
@@ -142,9 +151,12 @@ class TestNames:
         headers = {"OpenStack-API-Version": "compute 2.53"}
         assert api.request("GET", BASE + path, headers=headers).status_code == 404
 
-    @pytest.mark.parametrize("version", ["2.1", "2.53", "2.96"])
     @pytest.mark.parametrize(
-        "name", ["a1", "99", str(2**63), "1.5", "00000000-0000-4000-8000-000000000000"]
+        ("version", "name"),
+        [
+            *(("2.1", name) for name in ("99", str(2**63))),
+            *itertools.product(("2.1", "2.53", "2.96"), ("a1", "1.5", str(uuid.UUID(int=1)))),
+        ],
     )
     def test_what_is_no_id_is_not_found(self, api, version, name):
         headers = {"OpenStack-API-Version": f"compute {version}"}

@@ -32,9 +32,10 @@ from nodetracker.errors import (
     RpcUnavailableError,
     SchemaError,
     StoreUnavailableError,
+    ThrottledError,
 )
 from nodetracker.schemas.fields import integer, record
-from tests.unit.api.conftest import Api
+from tests.unit.api.conftest import Api, microversion
 
 BODY = record({"name": ANY_TEXT, "sizes": {"type": "array", "items": integer()}})
 
@@ -136,6 +137,7 @@ class TestErrors:
             (AuthenticationError("who?"), 401, "nodetracker.unauthorized"),
             (ForbiddenError("no"), 403, "nodetracker.forbidden"),
             (BusyError("too many"), 503, "nodetracker.busy"),
+            (ThrottledError("too many", 7), 429, "nodetracker.too_many_logins"),
             (falcon.HTTPNotAcceptable(), 406, "nodetracker.http.not_acceptable"),
         ],
         ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
@@ -147,7 +149,7 @@ class TestErrors:
         [shown] = found.json["errors"]
         assert (shown["status"], shown["code"]) == (status, code)
         assert shown["request_id"] == found.headers["x-openstack-request-id"]
-        assert ("retry-after" in found.headers) == (status == 503)
+        assert ("retry-after" in found.headers) == (status in (429, 503))
         assert "secret" not in found.text
         assert "db-7" not in found.text
 
@@ -195,7 +197,7 @@ class TestErrors:
 class TestCredentials:
     def test_only_open_operations_answer_without(self, api):
         api.identity = None
-        for path in ("/", "/v2.1", "/container", "/container/v1", "/v1/openapi.json"):
+        for path in ("/", "/v2.1", "/container", "/container/v1", "/v1", "/v1/openapi.json"):
             assert api.request("GET", path).status_code == 200
         for path in ("/v2.1/os-services", "/v1/services", "/v1/about"):
             assert api.request("GET", path).status_code == 401
@@ -227,10 +229,10 @@ class TestCredentials:
         [line] = caplog.messages
         request_id = found.headers["x-openstack-request-id"]
         assert line == (
-            f"Change {request_id}: user alice, project p1, rule w, target POST /v1/echo: 200"
+            f"Change {request_id}: user alice, project p1, rule w, target POST /v1/echo from -: 200"
         )
         echo_api.request("POST", "/v1/echo", json={"none": "secret"})
-        assert caplog.messages[1].endswith("target POST /v1/echo: 400")
+        assert caplog.messages[1].endswith("target POST /v1/echo from -: 400")
 
 
 class TestQueries:
@@ -245,7 +247,7 @@ class TestQueries:
             ("limit=x", "limit: expected an integer from 1 to 2147483647, got 'x'"),
             ("limit=1&limit=2", "limit: is given more than once"),
             ("colour=red", "unknown key 'colour': expected one of limit, deep, trait, name"),
-            ("name=%FF", "name: is not valid UTF-8"),
+            ("name=%FF", "name: not valid UTF-8"),
             ("name=%00", "name: contains a NUL character"),
         ],
     )
@@ -273,13 +275,13 @@ class TestBodies:
     @pytest.mark.parametrize(
         ("body", "detail"),
         [
-            (b"", "body: is not valid JSON"),
-            (b"{", "body: is not valid JSON"),
-            (b"\xff", "body: is not valid UTF-8"),
+            (b"", "body: not valid JSON"),
+            (b"{", "body: not valid JSON"),
+            (b"\xff", "body: not valid UTF-8"),
             (b'{"name": "\\u0000"}', "name: contains a NUL character"),
-            (b'{"name": "\\ud800"}', "name: is not valid UTF-8"),
+            (b'{"name": "\\ud800"}', "name: not valid UTF-8"),
             (b'{"sizes": [1, "2"]}', "sizes[1]: expected an integer"),
-            (b"[" * 100_000, "body: is not valid JSON"),
+            (b"[" * 100_000, "body: not valid JSON"),
             (b"[]", "expected an object, got []"),
         ],
     )
@@ -288,12 +290,48 @@ class TestBodies:
         assert found.status_code == 400
         assert found.json["errors"][0]["detail"].startswith(detail)
 
+    @pytest.mark.parametrize("path", ["/v1/echo", "/v1/claims", "/v2.1/os-services/1"])
+    @pytest.mark.parametrize(
+        ("media_type", "status"),
+        [
+            ("text/plain", 415),
+            ("application/x-www-form-urlencoded", 415),
+            ("application/json-seq", 415),
+            ("Application/JSON; charset=utf-8", None),
+            ("application/merge-patch+json", None),
+        ],
+    )
+    def test_of_another_type_than_json_is_415(self, echo_api, path, media_type, status):
+        method = "PUT" if "os-services" in path else "POST"
+        headers = {"Content-Type": media_type} | microversion(path, "2.53")
+        found = echo_api.request(method, path, body=b"{}", headers=headers)
+        assert (found.status_code == 415) is (status == 415)
+
     def test_a_long_one_is_413(self, backend):
         settings = replace(backend.settings, max_body_bytes=20)
         routes = (route("/v1/echo", POST=echoing(body=BODY)),)
         api = Api(replace(backend, settings=settings), routes)
         assert api.request("POST", "/v1/echo", body=b'{"name": "0123456"}').status_code == 200
         assert api.request("POST", "/v1/echo", body=b'{"name": "01234567890"}').status_code == 413
+
+
+class TestPreconditions:
+    """Of an API whose ETags are weak, which never match strongly."""
+
+    @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+    @pytest.mark.parametrize(
+        ("wanted", "status"), [('"a"', 412), ('W/"a"', 412), ('"*"', 412), ("*", 200), (" * ", 200)]
+    )
+    def test_a_change_of_what_is_named_by_its_tag_is_refused(self, backend, method, wanted, status):
+        api = Api(backend, (route("/v1/echo", **{method: echoing()}),))
+        found = api.request(method, "/v1/echo", headers={"If-Match": wanted})
+        assert found.status_code == status
+
+    def test_reads_and_other_families_ignore_it(self, echo_api):
+        headers = {"If-Match": '"a"'}
+        assert echo_api.request("GET", "/v1/echo", headers=headers).status_code == 200
+        found = echo_api.request("PUT", "/v2.1/os-services/disable", headers=headers, json={})
+        assert found.status_code == 400
 
 
 class TestMicroversions:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.api.context import IDENTITY, SESSION_TOKEN, Login
-from nodetracker.errors import AuthenticationError, BusyError
+from nodetracker.errors import AuthenticationError, ThrottledError
 from tests.unit.api.conftest import ADMIN, Api
 
 SECRET = "s3cret-of-a-user"
@@ -22,7 +22,7 @@ class Sessions:
         self.logins: list[Login] = []
         self.closed: list[str] = []
 
-    def open(self, login: Login) -> str:
+    def open(self, login: Login, address: str) -> str:
         if self.error is not None:
             raise self.error
         self.logins.append(login)
@@ -57,12 +57,15 @@ def test_login_sets_a_cookie_that_no_script_and_no_other_site_gets(logged_out, s
     assert sessions.logins == [Login("alice", "d1", "p1", SECRET)]
 
 
-def test_under_tls_the_cookie_is_secure(logged_out, backend, sessions):
+def test_under_tls_the_cookie_is_secure_and_no_other_host_can_set_it(logged_out, backend, sessions):
     found = logged_out.request("POST", "/v1/session", json=BODY, protocol="https")
-    assert "Secure" in attributes(found)[1]
+    assert attributes(found)[0].replace('"', "") == f"__Host-nodetracker_session={TOKEN}"
+    assert attributes(found)[1] == {"HttpOnly", "Path=/", "SameSite=Strict", "Secure"}
     settings = replace(backend.settings, public_url="https://front.example.org")
     behind = Api(replace(backend, sessions=sessions, settings=settings), identity=None)
-    assert "Secure" in attributes(behind.request("POST", "/v1/session", json=BODY))[1]
+    value, others = attributes(behind.request("POST", "/v1/session", json=BODY))
+    assert value.startswith("__Host-")
+    assert "Secure" in others
 
 
 def test_without_project_the_scope_is_the_system(logged_out, sessions):
@@ -71,7 +74,8 @@ def test_without_project_the_scope_is_the_system(logged_out, sessions):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(AuthenticationError("wrong password"), 401), (BusyError("busy"), 503)]
+    ("error", "status"),
+    [(AuthenticationError("wrong password"), 401), (ThrottledError("busy", 1), 429)],
 )
 def test_failures_set_no_cookie(logged_out, sessions, error, status):
     sessions.error = error
@@ -127,8 +131,8 @@ def test_neither_password_nor_token_is_logged(logged_out, sessions, caplog):
     logged_out.request("POST", "/v1/session", json=BODY)
     sessions.error = ZeroDivisionError()
     logged_out.request("POST", "/v1/session", json=BODY)
-    assert "target POST /v1/session: 204" in caplog.text
-    assert "target POST /v1/session: 500" in caplog.text
+    assert "target POST /v1/session from -: 204" in caplog.text
+    assert "target POST /v1/session from -: 500" in caplog.text
     assert SECRET not in caplog.text
     assert TOKEN not in caplog.text
     assert SECRET not in repr(sessions.logins)

@@ -27,3 +27,11 @@ def test_zuns_version_names_its_resources(api):
     assert api.get("/container/v1", host="h", port=80)["hosts"][0]["href"] == (
         "http://h/container/v1/hosts/"
     )
+
+
+def test_nodetracker_s_own_version_leads_to_its_description(api):
+    document = api.get("/v1", host="h", port=80)
+    assert document["name"] == "nodetracker"
+    links = {link["rel"]: link["href"] for link in document["links"]}
+    assert links["self"] == "http://h/v1"
+    assert links["service-desc"] == "http://h/v1/openapi.json"

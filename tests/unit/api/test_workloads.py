@@ -24,7 +24,9 @@ MEMBER = Identity("m", "p1", frozenset({"member"}))
 def workloads(store):
     guest = make_guest(7, vcpu_milli=1500, memory_mb=1024, disk_mb=10240, project_id="p2")
     make_node(store, (replace(guest, details={"image": "x"}),))
-    return claim(store, ask(CLAIMED, VCPU=2, PCPU=1, MEMORY_MB=2048, DISK_GB=20)), guest
+    return claim(
+        store, ask(CLAIMED, project_id="p1", VCPU=2, PCPU=1, MEMORY_MB=2048, DISK_GB=20)
+    ), guest
 
 
 @pytest.fixture
@@ -40,6 +42,27 @@ def uuids(body):
     return [item["uuid"] for item in body["workloads"]]
 
 
+class TestHostsAreHidden:
+    """From those whom nodetracker:host_attributes:show does not allow, as members of projects."""
+
+    def test_a_workload_has_no_place(self, member):
+        [line] = member.get("/v1/workloads")["workloads"]
+        [place] = member.get(f"/v1/workloads/{CLAIMED}")["places"]
+        hidden = {"node_uuid": None, "host": None, "nodename": None}
+        assert line == line | hidden | {"uuid": CLAIMED, "vcpus": 2}
+        assert place == place | hidden | {"details": None}
+
+    @pytest.mark.parametrize(
+        "query",
+        ["workloads?host=alpha", "workloads?node=node-1", "usages?host=alpha",
+         "claims?host=alpha", "claims?node=nowhere"],
+    )  # fmt: skip
+    def test_nothing_is_found_by_host(self, member, query):
+        found = member.request("GET", f"/v1/{query}")
+        assert found.status_code == 403
+        assert "nodetracker:host_attributes:show" in found.json["errors"][0]["detail"]
+
+
 class TestList:
     def test_shows_where_they_are_and_what_they_use(self, api, workloads, store):
         held, guest = workloads
@@ -49,12 +72,13 @@ class TestList:
         assert shown[CLAIMED] == place | {
             "uuid": CLAIMED, "kind": "instance", "name": "", "project_id": "p1", "claimed": True,
             "claim_uuid": held.uuid, "claim_state": "held", "vcpus": 2, "pcpus": 1,
-            "memory_mb": 2048, "disk_gb": 20, "power_state": None,
+            "memory_mb": 2048, "disk_gb": 20, "power_state": None, "missing_since": None,
         }  # fmt: skip
         assert shown[guest.uuid] == place | {
             "uuid": guest.uuid, "kind": "instance", "name": guest.name, "project_id": "p2",
             "claimed": False, "claim_uuid": None, "claim_state": None, "vcpus": 1.5, "pcpus": 0,
             "memory_mb": 1024, "disk_gb": 10, "power_state": PowerState.RUNNING,
+            "missing_since": None,
         }  # fmt: skip
 
     def test_those_of_a_node_have_what_they_occupy_of_its_cells(self, api, store, workloads):

@@ -61,7 +61,7 @@ def test_the_page_equals_the_golden_file(counted):
     request(counted, "/v1/claims", "POST", "409 Conflict").close()
     request(counted, "/container/v1/hosts", "BREW", "405 Method Not Allowed").close()
     request(counted, "/metrics")
-    counted.failures.add()
+    counted.failures.add("eve", "192.0.2.66")
     refuse(counted, AdmissionCheck.RAM, AdmissionCheck.DISK)
     refuse(counted)
     with counted.counters.claims.count():

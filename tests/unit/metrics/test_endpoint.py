@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import gzip
 import http.client
@@ -22,13 +23,13 @@ from tests.unit.metrics.fakes import REPORT, STATUS, FakeAgentMetrics
 class Served(FakeAgentMetrics):
     """Fake agent metrics served on a real address."""
 
-    def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02):
+    def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02, **limits):
         super().__init__()
         self.metrics.audited(REPORT)
         self.listen = listen
         self.port = port or find_free_port()
         application = make_application(self.metrics.registry, lambda: evaluate_health(self.status))
-        self.endpoint = Endpoint(application, listen, self.port, retry_seconds)
+        self.endpoint = Endpoint(application, listen, self.port, retry_seconds, **limits)
 
     def __enter__(self):
         self.endpoint.start()
@@ -153,13 +154,72 @@ def test_silent_and_slow_clients_block_nobody(served):
         client.close()
 
 
-def test_the_connection_of_a_silent_client_is_closed(monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TIMEOUT", 0)
-    monkeypatch.setattr(module, "LOOP_SECONDS", 0)
-    with Served() as served:
+@pytest.fixture
+def checked_often(monkeypatch):
+    monkeypatch.setattr(module, "CHECK_SECONDS", 0.01)
+
+
+def receive_all(client):
+    """Return what is received until the connection is closed."""
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while part := client.recv(65536):
+            received += part
+    return received
+
+
+@pytest.mark.usefixtures("checked_often")
+def test_the_connection_of_a_silent_client_is_closed():
+    with Served(idle_seconds=0.05) as served:
         served.connect()
-        with socket.create_connection((served.listen, served.port), timeout=10) as silent:
-            assert silent.recv(1) == b""
+        with socket.create_connection((served.listen, served.port), timeout=60) as silent:
+            assert receive_all(silent) == b""
+
+
+def trickle(client):
+    for _ in range(6000):
+        client.sendall(b"a")
+        with contextlib.suppress(TimeoutError):
+            client.recv(65536)
+
+
+@pytest.mark.usefixtures("checked_often")
+def test_a_request_has_to_end_in_time_however_often_a_part_of_it_arrives():
+    with Served(request_seconds=0.2) as served:
+        served.connect()
+        with socket.create_connection((served.listen, served.port), timeout=0.01) as client:
+            client.sendall(b"GET /health HTTP/1.1\r\n\r\nGET /health HTTP/1.1\r\n")
+            with pytest.raises(ConnectionError):
+                trickle(client)
+
+
+@pytest.mark.usefixtures("checked_often")
+def test_clients_that_send_many_requests_and_read_no_answer_are_disconnected():
+    with Served(idle_seconds=0.05) as served:
+        served.connect()
+        many = b"GET /metrics HTTP/1.1\r\n\r\n" * 5000
+        deaf = [socket.create_connection((served.listen, served.port)) for _ in range(4)]
+        for client in deaf:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(many)
+        assert served.request("/health")[0].status == 200
+        wait_until(lambda: served.endpoint._server.active_channels == {})
+        for client in deaf:
+            client.close()
+
+
+@pytest.mark.parametrize("start", [b"", b"G"])
+def test_too_many_slow_clients_keep_nobody_out(start):
+    with Served(max_connections=4) as served:
+        served.connect()
+        slow = [socket.create_connection((served.listen, served.port)) for _ in range(20)]
+        for client in slow:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(start)
+        assert served.request("/health")[0].status == 200
+        assert [receive_all(client) for client in slow[:16]] == [b""] * 16
+        for client in slow:
+            client.close()
 
 
 def test_a_port_in_use_is_logged_once_and_served_once_it_is_free(caplog):

@@ -21,6 +21,7 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import WorkloadQuery
 from nodetracker.model.page import Page
 from nodetracker.model.service import LoadAverage, ServiceRecord
+from nodetracker.model.text import TEXT_LENGTH
 
 _OBJECT_CPU_INFO = Version(2, 28)
 _PAGES = Version(2, 33)
@@ -124,7 +125,7 @@ def _list(call: Call, view: _View) -> Answer:
     wanted = page_of(call)
     marker: int | str | None = wanted.marker
     if marker is not None and call.version < _UUIDS:
-        marker = _parse_marker(str(marker))
+        marker = _find_marker(call, str(marker))
     query = _query(view, after=marker, limit=wanted.limit)
     page = call.store.list_fleet(query)
     body: Rendered = {"hypervisors": _render_page(call, view, page)}
@@ -136,11 +137,19 @@ def _list(call: Call, view: _View) -> Answer:
     return Answer(body)
 
 
-def _parse_marker(text: str) -> int:
+def _find_marker(call: Call, text: str) -> int:
+    """Return the row id that is the marker before uuids are.
+
+    Raises:
+        RequestError: no hypervisor has the id.
+    """
     try:
-        return parse_row_id(text, "marker")
+        marker = parse_row_id(text, "marker")
     except NotFoundError as error:
         raise RequestError("marker", str(error)) from None
+    if not call.store.list_fleet(FleetQuery(id=marker)).items:
+        raise RequestError("marker", f"not found: {text}")
+    return marker
 
 
 def _list_named(call: Call, view: _View, part: str) -> Answer:
@@ -148,7 +157,10 @@ def _list_named(call: Call, view: _View, part: str) -> Answer:
 
     Raises:
         NotFoundError: none has it.
+        RequestError: it is longer than any name, and than what SQLite searches for.
     """
+    if len(part) > TEXT_LENGTH:
+        raise RequestError("hypervisor_hostname_pattern", f"is longer than {TEXT_LENGTH}")
     pages = read_pages(call.store.list_fleet, _query(view, name_part=part))
     shown = [item for page in pages for item in _render_page(call, view, page)]
     if not shown:
@@ -186,16 +198,22 @@ def _find(call: Call, view: _View) -> Page[FleetNode]:
     """Return the page with the hypervisor that the path names.
 
     Raises:
-        NotFoundError: no hypervisor has the id.
+        NotFoundError: no hypervisor has the id. Nova answers 400 to a name from 2.53 on;
+            novaclient asks for names first, and lists only after 404.
+        RequestError: from 2.53 on, the id is an integer.
     """
     text = call.params["id"]
     if call.version < _UUIDS:
         page = call.store.list_fleet(_query(view, id=parse_row_id(text, "hypervisor")))
     else:
         try:
-            page = call.store.list_fleet(_query(view, uuid=parse_uuid(text)))
+            uuid = parse_uuid(text)
         except ValueError:
+            if text.isascii() and text.isdigit():
+                problem = f"invalid value {text!r}: expected a uuid from 2.53"
+                raise RequestError("id", problem) from None
             raise NotFoundError(f"no such hypervisor: {text}") from None
+        page = call.store.list_fleet(_query(view, uuid=uuid))
     if not page.items:
         raise NotFoundError(f"no such hypervisor: {text}")
     return page

@@ -1,6 +1,18 @@
-"""``/v1/about``."""
+"""``/v1``, the version document, and ``/v1/about``."""
 
 from nodetracker.api.call import Answer, Call
+
+
+def show_version(call: Call) -> Answer:
+    """Show the name and version of this API, and where its description is."""
+    links = {"self": "/v1", "service-desc": "/v1/openapi.json", "status": "/health"}
+    return Answer(
+        {
+            "name": "nodetracker",
+            "version": call.backend.version,
+            "links": [{"rel": rel, "href": call.url.link(path)} for rel, path in links.items()],
+        }
+    )
 
 
 def show_about(call: Call) -> Answer:

@@ -17,7 +17,7 @@ from nodetracker.api.claim_requests import find_place, read_claim_request
 from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
-from nodetracker.errors import ClaimRefusedError, NotFoundError
+from nodetracker.errors import ClaimRefusedError, NotFoundError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.listing import ClaimQuery
 
@@ -26,13 +26,29 @@ _RULE = "nodetracker:claims"
 
 def list_claims(call: Call) -> Answer:
     """List claims, by default oldest first."""
+    call.require_hosts()
+    rule = f"{_RULE}:list"
+    _check_marker(call, call.find_visible_project(rule))
     return _list(
         call,
         host=call.query.get("host"),
-        nodename=call.query.get("node"),
+        nodename=call.query.get("nodename"),
         workload_uuid=parse_query_uuid("workload", call.query.get("workload")),
-        project_id=call.select_project(f"{_RULE}:list", call.query.get("project")),
+        project_id=call.select_project(rule, call.query.get("project")),
     )
+
+
+def _check_marker(call: Call, project: str | None) -> None:
+    """Check that the marker is a claim of the only project that the caller sees, if any.
+
+    Raises:
+        RequestError: it is not, as of one that does not exist.
+    """
+    marker = call.query.get("marker")
+    if project is None or marker is None:
+        return
+    if not call.store.list_claim_page(ClaimQuery(uuid=marker, project_id=project)).items:
+        raise RequestError("marker", f"not found: {marker}")
 
 
 def list_claims_of_node(call: Call) -> Answer:
@@ -54,7 +70,7 @@ def _list(call: Call, **filters: Any) -> Answer:
     last = page.items[-1].uuid if page.next is not None else None
     return Answer(
         {
-            "claims": [render_claim_details(claim) for claim in page.items],
+            "claims": [_render(call, claim) for claim in page.items],
             "links": next_links(call, last),
         }
     )
@@ -62,7 +78,7 @@ def _list(call: Call, **filters: Any) -> Answer:
 
 def show_claim(call: Call) -> Answer:
     """Show a claim."""
-    return Answer(render_claim_details(_find(call, f"{_RULE}:show")))
+    return Answer(_render(call, _find(call, f"{_RULE}:show")))
 
 
 def create_claim(call: Call) -> Answer:
@@ -71,27 +87,31 @@ def create_claim(call: Call) -> Answer:
     require_no_move(request)
     require_amounts(request)
     if call.query.get("dry_run"):
-        return Answer(_evaluate(call, request))
+        return Answer(call.hide_hosts(_evaluate(call, request)))
     claim = require_active(_grant(call, request))
-    return Answer(render_claim_details(claim), 200 if claim.is_repeated else 201)
+    return Answer(_render(call, claim), 200 if claim.is_repeated else 201)
 
 
 def abort_claim(call: Call) -> Answer:
     """Abort a claim; one that is released already is not changed."""
     claim = call.store.abort_claim(_parse_uuid(call, f"{_RULE}:abort"))
-    return Answer(render_claim_details(claim))
+    return Answer(_render(call, claim))
 
 
 def confirm_claim(call: Call) -> Answer:
     """Confirm a claim: its guest exists, and it no longer expires."""
     claim = call.store.confirm_claim(_parse_uuid(call, f"{_RULE}:confirm"))
-    return Answer(render_claim_details(claim))
+    return Answer(_render(call, claim))
 
 
 def renew_claim(call: Call) -> Answer:
     """Renew a held claim: it expires [compute] claim_timeout seconds from now."""
     uuid = _parse_uuid(call, f"{_RULE}:renew")
-    return Answer(render_claim_details(call.store.renew_claim(uuid, call.backend.policy)))
+    return Answer(_render(call, call.store.renew_claim(uuid, call.backend.policy)))
+
+
+def _render(call: Call, claim: Claim) -> dict[str, Any]:
+    return call.hide_hosts(render_claim_details(claim))
 
 
 def _grant(call: Call, request: ClaimRequest) -> Claim:

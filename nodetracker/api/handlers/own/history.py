@@ -12,7 +12,7 @@ from nodetracker.model.listing import HistoryQuery
 
 def list_history(call: Call) -> Answer:
     """List what agents changed, newest first."""
-    return _list(call, call.query.get("host"), call.query.get("node"))
+    return _list(call, call.query.get("host"), call.query.get("nodename"))
 
 
 def list_history_of_node(call: Call) -> Answer:

@@ -1,5 +1,7 @@
 """``/v1/migrations``."""
 
+from typing import Any
+
 from nodetracker.accounting.ledger.grants import require_amounts
 from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.reports.migrations import render_migration
@@ -15,6 +17,7 @@ from nodetracker.model.migration import Migration, MigrationStatus
 
 def list_migrations(call: Call) -> Answer:
     """List migrations, oldest first."""
+    call.require_hosts()
     wanted = page_of(call)
     query = MigrationQuery(
         after=wanted.marker,
@@ -27,7 +30,7 @@ def list_migrations(call: Call) -> Answer:
     last = page.items[-1].uuid if page.next is not None else None
     return Answer(
         {
-            "migrations": [render_migration(migration) for migration in page.items],
+            "migrations": [_render(call, migration) for migration in page.items],
             "links": next_links(call, last),
         }
     )
@@ -37,7 +40,7 @@ def show_migration(call: Call) -> Answer:
     """Show a migration."""
     uuid = _parse_uuid(call)
     for migration in call.store.list_migration_page(MigrationQuery(uuid=uuid)).items:
-        return Answer(render_migration(migration))
+        return Answer(_render(call, migration))
     raise NotFoundError(f"no such migration: {uuid}")
 
 
@@ -47,23 +50,27 @@ def create_migration(call: Call) -> Answer:
     made_uuid = move_of(request).uuid
     require_amounts(request)
     migration = require_open(_grant(call, request))
-    return Answer(render_migration(migration), 201 if migration.uuid == made_uuid else 200)
+    return Answer(_render(call, migration), 201 if migration.uuid == made_uuid else 200)
 
 
 def update_migration(call: Call) -> Answer:
     """Set the status of an open migration; its claims are not changed."""
     status = MigrationStatus(call.body["status"])
-    return Answer(render_migration(call.store.set_migration_status(_parse_uuid(call), status)))
+    return Answer(_render(call, call.store.set_migration_status(_parse_uuid(call), status)))
 
 
 def confirm_migration(call: Call) -> Answer:
     """End a migration at its destination: the source's claim is released."""
-    return Answer(render_migration(call.store.confirm_migration(_parse_uuid(call))))
+    return Answer(_render(call, call.store.confirm_migration(_parse_uuid(call))))
 
 
 def revert_migration(call: Call) -> Answer:
     """End a migration at its source: the destination's claim is released."""
-    return Answer(render_migration(call.store.revert_migration(_parse_uuid(call))))
+    return Answer(_render(call, call.store.revert_migration(_parse_uuid(call))))
+
+
+def _render(call: Call, migration: Migration) -> dict[str, Any]:
+    return call.hide_hosts(render_migration(migration))
 
 
 def _grant(call: Call, request: ClaimRequest) -> Migration:

@@ -11,7 +11,7 @@ def open_session(call: Call) -> Answer:
     """Log in to Keystone; the token is returned as a cookie that counts as X-Auth-Token."""
     body = call.body
     login = Login(body["user"], body.get("domain", _DOMAIN), body.get("project"), body["password"])
-    return Answer(status=204, session_token=_find(call).open(login))
+    return Answer(status=204, session_token=_find(call).open(login, call.context.address))
 
 
 def close_session(call: Call) -> Answer:

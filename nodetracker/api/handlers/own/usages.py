@@ -9,6 +9,7 @@ _LIST = "nodetracker:usages:list"
 
 def list_usages(call: Call) -> Answer:
     """Sum what workloads use by project, in order of the project."""
+    call.require_hosts()
     project = call.select_project(_LIST, call.query.get("project"))
     wanted = page_of(call)
     usages = [

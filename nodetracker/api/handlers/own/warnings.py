@@ -30,7 +30,7 @@ _HOST_MARKER = "host:"
 
 def list_warnings(call: Call) -> Answer:
     """List warnings in order of when they were first seen."""
-    return _list(call, call.query.get("host"), call.query.get("node"))
+    return _list(call, call.query.get("host"), call.query.get("nodename"))
 
 
 def list_warnings_of_node(call: Call) -> Answer:

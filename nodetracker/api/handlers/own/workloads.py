@@ -18,15 +18,16 @@ _SHOW = "nodetracker:workloads:show"
 
 def list_workloads(call: Call) -> Answer:
     """List workloads: a line for each claim, and for each guest without a claim."""
+    call.require_hosts()
     page = _read(
         call,
         host=call.query.get("host"),
-        nodename=call.query.get("node"),
+        nodename=call.query.get("nodename"),
         name_part=call.query.get("name_part"),
         project_id=call.select_project(_LIST, call.query.get("project")),
         is_claimed=call.query.get("claimed"),
     )
-    return _answer(call, page, [_render_line(row) for row in page.items])
+    return _answer(call, page, [call.hide_hosts(_render_line(row)) for row in page.items])
 
 
 def list_workloads_of_node(call: Call) -> Answer:
@@ -43,7 +44,7 @@ def show_workload(call: Call) -> Answer:
     rows = call.store.list_workloads(query).items
     if not rows:
         raise NotFoundError(f"no such workload: {uuid}")
-    return Answer(describe_workload(rows))
+    return Answer(call.hide_hosts(describe_workload(rows)))
 
 
 def _read(call: Call, **filters: Any) -> Page[WorkloadRow]:

@@ -1,7 +1,9 @@
+"""Passwords of users: right, wrong, remembered, and checked in turns."""
+
+import asyncio
 import base64
 import logging
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from nodetracker.api.auth.http_basic import (
     HttpBasicAuthenticator,
     parse_basic,
 )
-from nodetracker.api.auth.passwords import hash_password, is_password
-from nodetracker.errors import AuthenticationError, BusyError
+from nodetracker.api.auth.passwords import get_rounds, hash_password, is_password
+from nodetracker.api.auth.turns import CONCURRENT_CHECKS, FREE_FAILURES
+from nodetracker.api.context import CLIENT_ADDRESS
+from nodetracker.errors import AuthenticationError, ThrottledError
 
 HASHES = {name: hash_password(f"{name}-secret", rounds=4) for name in ("admin", "eve", "üser")}
 
@@ -78,6 +82,7 @@ def test_others_read_the_fleet(authenticator, name):
         {"HTTP_AUTHORIZATION": "Bearer abc"},
         {"HTTP_AUTHORIZATION": "Basic"},
         {"HTTP_AUTHORIZATION": "Basic =!"},
+        {"HTTP_AUTHORIZATION": "Basic \xe9"},  # bytes of headers are Latin-1 in WSGI
         {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(b"no colon").decode()},
         {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(b"\xff:x").decode()},
         request("admin", ""),
@@ -104,12 +109,15 @@ def test_a_password_longer_than_bcrypt_reads_is_wrong_even_if_its_beginning_is_r
         authenticator.identify(request("long", "x" * 73))
 
 
-def test_an_unknown_user_takes_as_long_as_the_slowest_one(path, checks):
-    slow = hash_password("x", rounds=5)
+def test_a_wrong_password_takes_as_long_as_the_slowest_user_s_whoever_is_named(path, checks):
+    slow = hash_password("x", rounds=6)
     write_users(path, **HASHES, slow=slow)
-    with pytest.raises(AuthenticationError):
-        HttpBasicAuthenticator(path, [], check=checks).identify(request("nobody", "x"))
-    assert checks.hashes == [slow]
+    authenticator = HttpBasicAuthenticator(path, [], check=checks)
+    for name in ("nobody", "eve", "slow"):
+        checks.hashes.clear()
+        with pytest.raises(AuthenticationError):
+            authenticator.identify(request(name, "wrong"))
+        assert sum(2 ** get_rounds(found) for found in checks.hashes) == 2**6
 
 
 def test_a_right_password_is_not_hashed_again_for_a_minute(path, checks):
@@ -204,27 +212,41 @@ def test_a_file_that_is_not_text_lets_nobody_in_and_is_logged_once(path, caplog)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_two_passwords_are_hashed_at_a_time_and_the_next_one_is_busy(path):
-    hashing, go_on = threading.Barrier(3), threading.Event()
+def test_a_user_s_further_requests_do_not_hash_what_one_of_them_hashes(authenticator, checks):
+    async def log_in() -> None:
+        environ = request("eve", "eve-secret")
+        await asyncio.gather(*(authenticator.identify_early(environ) for _ in range(20)))
 
-    def check(password: bytes, password_hash: str) -> bool:
-        hashing.wait(30)
-        go_on.wait(30)
-        return True
+    asyncio.run(log_in())
+    assert len(checks.hashes) <= CONCURRENT_CHECKS
 
-    authenticator = HttpBasicAuthenticator(path, [], check=check, check_timeout=0.0)
-    threads = [
-        threading.Thread(target=authenticator.identify, args=(request(name, "x"),))
-        for name in ("admin", "eve")
-    ]
-    for thread in threads:
-        thread.start()
-    hashing.wait(30)
-    with pytest.raises(BusyError):
-        authenticator.identify(request("üser", "x"))
-    go_on.set()
-    for thread in threads:
-        thread.join()
+
+def test_guesses_from_an_address_delay_that_user_there_and_nowhere_else(path, checks):
+    now = [0.0]
+    authenticator = HttpBasicAuthenticator(path, [], lambda: now[0], checks)
+    here, elsewhere = ({CLIENT_ADDRESS: address} for address in ("192.0.2.66", "192.0.2.7"))
+    for _ in range(FREE_FAILURES):
+        with pytest.raises(AuthenticationError):
+            authenticator.identify(request("eve", "guess") | here)
+    with pytest.raises(ThrottledError):
+        authenticator.identify(request("eve", "eve-secret") | here)
+    assert authenticator.identify(request("eve", "eve-secret") | elsewhere)
+    assert authenticator.identify(request("admin", "admin-secret") | here)
+
+
+def test_guesses_do_not_lock_out_who_was_logged_in_at_the_same_address(path, checks):
+    now = [0.0]
+    authenticator = HttpBasicAuthenticator(path, [], lambda: now[0], checks)
+    authenticator.identify(request("eve", "eve-secret"))
+    now[0] = 1.5 * REMEMBER_SECONDS
+    for _ in range(FREE_FAILURES):
+        with pytest.raises(AuthenticationError):
+            authenticator.identify(request("eve", "guess"))
+    with pytest.raises(ThrottledError):
+        authenticator.identify(request("eve", "guess"))
+    hashed = len(checks.hashes)
+    assert authenticator.identify(request("eve", "eve-secret"))
+    assert len(checks.hashes) == hashed + 1
 
 
 def test_no_password_is_kept_in_memory(authenticator):

@@ -1,5 +1,6 @@
 """The layers around the application, and the strategies without credentials."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ from oslo_config import cfg
 
 from nodetracker.api.auth.browser import is_foreign_page
 from nodetracker.api.auth.headers import drop_identity_headers
+from nodetracker.api.auth.hosts import find_client_address
 from nodetracker.api.auth.keystone import KeystoneAuthenticator, register_options
-from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.api.auth.layer import MAX_LOGGED, LoginFailures, LoginGate, authenticate
 from nodetracker.api.auth.noauth import NoauthAuthenticator
-from nodetracker.api.context import IDENTITY, Identity
-from nodetracker.errors import AuthenticationError, ForbiddenError
+from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, Identity
+from nodetracker.errors import AuthenticationError, ForbiddenError, ThrottledError
 
 IDENTITY_HEADERS = [
     "X-Roles", "X-Role", "X-User", "X-User-Id", "X-User-Name", "X-User-Domain-Id",
@@ -66,9 +68,21 @@ def test_credentials_are_not_dropped(token):
     assert application.environ == {environ_key(token): "t"}
 
 
-class Rejecting:
+ANYBODY = Identity("anybody")
+OPEN = frozenset(("/v2.1",))
+
+
+class Anybody:
     def identify(self, environ):
-        raise AuthenticationError("no")
+        return ANYBODY
+
+
+class Rejecting:
+    def __init__(self, error=AuthenticationError("no")):  # noqa: B008
+        self.error = error
+
+    def identify(self, environ):
+        raise self.error
 
 
 def test_wrong_credentials_are_counted_and_missing_ones_are_not():
@@ -80,6 +94,103 @@ def test_wrong_credentials_are_counted_and_missing_ones_are_not():
     call(layer, {"HTTP_X_AUTH_TOKEN": "x"})
     assert failures.count == 2
     assert isinstance(application.environ[IDENTITY], AuthenticationError)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [AuthenticationError("no"), ForbiddenError("no"), ThrottledError("no", 1)],
+    ids=["wrong", "forbidden", "throttled"],
+)
+def test_whether_an_identity_is_needed_is_left_to_the_operation(refusal):
+    application = Application()
+    call(authenticate(application, Rejecting(refusal), LoginFailures()), {})
+    assert application.environ[IDENTITY] is refusal
+
+
+@pytest.mark.parametrize(
+    ("user", "shown"),
+    [
+        ("eve", "user 'eve'"),
+        ("e\nWARNING \x1b[2Ja\u2028\u202e", r"user 'e\nWARNING \x1b[2Ja\u2028\u202e'"),
+        ("x" * 1000, f"user '{'x' * 64}'"),
+        (None, "invalid credentials"),
+    ],
+    ids=["name", "control characters", "long", "none"],
+)
+def test_a_failed_login_is_one_line_with_name_and_address(caplog, user, shown):
+    LoginFailures().add(user, "192.0.2.66")
+    assert caplog.messages == [f"Login failed: {shown} from 192.0.2.66"]
+
+
+def test_failed_logins_of_a_storm_are_counted_and_twenty_a_minute_are_logged(caplog):
+    now = [100.0]
+    failures = LoginFailures(lambda: now[0])
+    for _ in range(155):
+        failures.add("eve", "192.0.2.66")
+    assert len(caplog.messages) == MAX_LOGGED + 1
+    assert caplog.messages[-1].startswith("Login failed: more than 20 times within 60 s")
+    now[0] += 60.0
+    failures.add("eve", "192.0.2.66")
+    assert caplog.messages[-1] == "Login failed: user 'eve' from 192.0.2.66"
+    assert failures.count == 156
+
+
+class TestGate:
+    def pass_through(self, path: str = "/v1/about", **headers: str) -> tuple[dict, list[dict]]:
+        """Send a request through the gate and the layer behind it; return what both saw."""
+        seen: list[dict] = []
+        application = Application()
+
+        async def identify(environ):
+            seen.append(environ)
+            raise AuthenticationError("no")
+
+        async def serve(scope, receive, send):
+            environ = {"PATH_INFO": scope["path"], "asgi.scope": scope}
+            call(authenticate(application, Anybody(), LoginFailures()), environ)
+
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        scope = {"type": "http", "path": path, "headers": raw, "client": ("127.0.0.1", 9)}
+        asyncio.run(LoginGate(serve, identify, OPEN, has_proxy=True)(scope, None, None))
+        return application.environ, seen
+
+    def test_credentials_are_checked_before_a_thread_has_the_request(self):
+        environ, [seen] = self.pass_through(
+            authorization="Basic \xe9", **{"x-forwarded-for": "192.0.2.66"}
+        )
+        assert isinstance(environ[IDENTITY], AuthenticationError)
+        assert seen["HTTP_AUTHORIZATION"] == "Basic \xe9"
+        assert seen[CLIENT_ADDRESS] == "192.0.2.66"
+
+    def test_requests_without_credentials_pass(self):
+        environ, seen = self.pass_through()
+        assert (environ[IDENTITY], seen) == (ANYBODY, [])
+
+    @pytest.mark.parametrize("path", ["/v2.1", "//v2.1//"])
+    def test_requests_of_open_paths_pass(self, path):
+        assert self.pass_through(path, authorization="Basic x")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "address"),
+    [
+        ({}, "10.0.0.1"),
+        ({"X_FORWARDED_FOR": "192.0.2.7"}, "192.0.2.7"),
+        ({"X_FORWARDED_FOR": "203.0.113.1, 192.0.2.7"}, "192.0.2.7"),
+        ({"X_FORWARDED_FOR": "[2001:DB8::1]:4711"}, "2001:db8::1"),
+        ({"X_FORWARDED_FOR": "fe80::1%\nERROR"}, "fe80::1"),
+        ({"X_FORWARDED_FOR": "unknown\nERROR"}, "10.0.0.1"),
+        ({"FORWARDED": "for=203.0.113.1, proto=https;For=192.0.2.7"}, "192.0.2.7"),
+        ({"FORWARDED": 'for="[2001:db8::1]:4711"'}, "2001:db8::1"),
+        ({"FORWARDED": "for=_hidden", "X_FORWARDED_FOR": "192.0.2.7"}, "10.0.0.1"),
+        ({"FORWARDED": ";=;for", "X_REAL_IP": "192.0.2.7"}, "10.0.0.1"),
+    ],
+)
+def test_the_nearest_proxy_says_the_client_s_address_where_there_is_one(headers, address):
+    environ = {f"HTTP_{name}": value for name, value in headers.items()}
+    environ["REMOTE_ADDR"] = "10.0.0.1"
+    assert find_client_address(environ, has_proxy=True) == address
+    assert find_client_address(environ, has_proxy=False) == "10.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +213,16 @@ def test_noauth_refuses_other_names_as_of_a_page_by_dns_rebinding(host, public_u
     strategy = NoauthAuthenticator(public_url)
     with pytest.raises(ForbiddenError):
         strategy.identify({"HTTP_HOST": host, "REMOTE_ADDR": "127.0.0.1"})
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip"],
+)
+def test_noauth_refuses_what_a_proxy_forwards(header):
+    environ = {"HTTP_HOST": "localhost", "REMOTE_ADDR": "127.0.0.1"}
+    with pytest.raises(ForbiddenError, match=header):
+        NoauthAuthenticator().identify(environ | {environ_key(header): "localhost"})
 
 
 def test_noauth_refuses_requests_that_do_not_come_over_loopback():

@@ -40,6 +40,19 @@ class TestCookie:
         environ = self.send(HTTP_COOKIE=f"a=b; nodetracker_session={TOKEN}; c=d")
         assert (environ["HTTP_X_AUTH_TOKEN"], environ[SESSION_TOKEN]) == (TOKEN, TOKEN)
 
+    @pytest.mark.parametrize(
+        ("scheme", "public_url"), [("https", None), ("http", "https://api.example.org")]
+    )
+    def test_under_tls_only_one_that_no_other_host_can_set_counts(self, scheme, public_url):
+        for cookie, is_known in (
+            (f"nodetracker_session={TOKEN}", False),
+            (f"nodetracker_session=x; __Host-nodetracker_session={TOKEN}", True),
+        ):
+            application = Application()
+            environ = {"HTTP_COOKIE": cookie, "wsgi.url_scheme": scheme}
+            call(accept_session_cookie(application, public_url), environ)
+            assert application.environ.get(SESSION_TOKEN) == (TOKEN if is_known else None)
+
     def test_a_header_wins(self):
         environ = self.send(HTTP_COOKIE=f"nodetracker_session={TOKEN}", HTTP_X_AUTH_TOKEN="t")
         assert environ["HTTP_X_AUTH_TOKEN"] == "t"
@@ -140,7 +153,7 @@ def build(tmp_path):
 @pytest.mark.parametrize("path", ["", "/", "/v3"])
 def test_a_login_is_a_token_of_its_project(build, keystone, path):
     sessions, failures = build(keystone.url + path)
-    assert sessions.open(Login("alice", "d1", "p1", SECRET)) == TOKEN
+    assert sessions.open(Login("alice", "d1", "p1", SECRET), "192.0.2.7") == TOKEN
     [auth] = keystone.bodies
     assert auth["identity"]["password"]["user"] == {
         "name": "alice",
@@ -154,7 +167,7 @@ def test_a_login_is_a_token_of_its_project(build, keystone, path):
 
 
 def test_without_a_project_it_has_system_scope(build, keystone):
-    build(keystone.url)[0].open(Login("alice", "d1", None, SECRET))
+    build(keystone.url)[0].open(Login("alice", "d1", None, SECRET), "192.0.2.7")
     assert keystone.bodies[0]["scope"] == {"system": {"all": True}}
 
 
@@ -162,8 +175,9 @@ def test_a_wrong_password_is_counted(build, keystone, caplog):
     caplog.set_level(logging.DEBUG)
     sessions, failures = build(keystone.url)
     with pytest.raises(AuthenticationError, match="^wrong user, domain, project or password$"):
-        sessions.open(Login("alice", "d1", "p1", "guess-1"))
+        sessions.open(Login("alice", "d1", "p1", "guess-1"), "192.0.2.7")
     assert failures.count == 1
+    assert "Login failed: user 'alice@d1' from 192.0.2.7" in caplog.messages
     assert SECRET not in caplog.text
     assert "guess-1" not in caplog.text
 
@@ -172,7 +186,7 @@ def test_an_outage_is_logged_and_not_counted(build, caplog):
     caplog.set_level(logging.DEBUG)
     sessions, failures = build("http://127.0.0.1:1/v3")
     with pytest.raises(AuthenticationError, match="^Keystone is unavailable$"):
-        sessions.open(Login("alice", "d1", "p1", SECRET))
+        sessions.open(Login("alice", "d1", "p1", SECRET), "192.0.2.7")
     assert failures.count == 0
     assert "Keystone: login failed" in caplog.text
     assert SECRET not in caplog.text
