@@ -20,6 +20,7 @@
     ├── AuthenticationError     the request lacks valid credentials (401)
     ├── ForbiddenError          the user may not do this (403)
     ├── BusyError               too many such requests are being processed; retry (503)
+    ├── ThrottledError          too many logins; retry after `retry_seconds` (429)
     ├── StoppingError           the process is ending: stop waiting
     ├── RpcError                a call over the broker failed
     │   ├── RpcUnavailableError no reply: the call may have been executed; retry
@@ -48,7 +49,15 @@ class NodetrackerError(Exception):
 
 
 class ConfigError(NodetrackerError):
-    """A configuration value is invalid; the message names the option."""
+    """Configuration values are invalid.
+
+    Args:
+        problems: one for each value; it names the option.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class IdentityError(NodetrackerError):
@@ -152,11 +161,13 @@ class AuthenticationError(NodetrackerError):
 
     Args:
         challenge: value of the answer's ``WWW-Authenticate`` header, None = no such header.
+        user: whose password was wrong, for the log; None = unknown.
     """
 
-    def __init__(self, reason: str, challenge: str | None = None) -> None:
+    def __init__(self, reason: str, challenge: str | None = None, user: str | None = None) -> None:
         super().__init__(reason)
         self.challenge = challenge
+        self.user = user
 
 
 class ForbiddenError(NodetrackerError):
@@ -165,6 +176,18 @@ class ForbiddenError(NodetrackerError):
 
 class BusyError(NodetrackerError):
     """Too many requests of this kind are being processed; nothing was done."""
+
+
+class ThrottledError(NodetrackerError):
+    """Too many logins are being checked, or failed; this one was not checked.
+
+    Args:
+        retry_seconds: after which it may be.
+    """
+
+    def __init__(self, reason: str, retry_seconds: int) -> None:
+        super().__init__(reason)
+        self.retry_seconds = retry_seconds
 
 
 class StoppingError(NodetrackerError):

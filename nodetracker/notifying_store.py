@@ -147,9 +147,12 @@ class NotifyingStore(DelegatedStore):
         version: str,
         incarnation: Incarnation,
         expected: ServiceRecord | None,
+        held_epoch: int = 0,
     ) -> ServiceRecord:
         """See `Store`."""
-        record = self._store.register_agent(host, binary, topic, version, incarnation, expected)
+        record = self._store.register_agent(
+            host, binary, topic, version, incarnation, expected, held_epoch
+        )
         self._notifier.notify(build_service_notification(expected, record))
         return record
 

@@ -51,6 +51,15 @@ def render_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def count_noun(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> count_noun(1, "node"), count_noun(2, "node")
+    ('1 node', '2 nodes')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def _render(value: object, depth: int) -> str:
     if value is None:
         return "null"

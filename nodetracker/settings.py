@@ -65,6 +65,8 @@ class Policy:
         cpu_shared_set, cpu_dedicated_set: None = not configured.
         numa_networks: network -> ids of the NUMA cells of its interfaces.
         held_fact_expiry: seconds after which a held fact is unknown.
+        claim_timeout: seconds after which a held claim may expire, and a confirmed
+            one whose guest never came is a warning.
         host_ip: address stored in the rows.
         providers: what provider.yaml files add to nodes; no two identify one node alike.
     """
@@ -78,6 +80,7 @@ class Policy:
     cpu_shared_set: CpuSet | None = None
     cpu_dedicated_set: CpuSet | None = None
     held_fact_expiry: int = 600
+    claim_timeout: int = 600
     host_ip: str = "127.0.0.1"
     pci: PciPolicy = PciPolicy()
     numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -155,7 +158,6 @@ class AgentSettings:
         report_interval: seconds between heartbeats.
         service_down_time: seconds without a heartbeat after which a service is down.
         graceful_shutdown_timeout: seconds that a running audit may take to finish.
-        claim_timeout: seconds after which a held claim may expire.
         is_packing_cells: fill NUMA cells one after the other instead of evenly.
     """
 
@@ -168,7 +170,6 @@ class AgentSettings:
     report_interval: int = 10
     service_down_time: int = 60
     graceful_shutdown_timeout: int = 60
-    claim_timeout: int = 600
     is_packing_cells: bool = False
 
 
@@ -202,6 +203,7 @@ class ApiSettings:
         listen, port: where it serves.
         threads: requests that are carried out in parallel.
         public_url: what clients use, if it is another URL than they request.
+        insecure_power_actions: accept Nova's GETs of power actions without TLS.
         cert_file, key_file: of TLS; None = without.
         max_limit: the longest page of a list, also the default.
         max_body_bytes: of the longest accepted body.
@@ -220,6 +222,7 @@ class ApiSettings:
     port: int = 8774
     threads: int = 8
     public_url: str | None = None
+    insecure_power_actions: bool = True
     cert_file: str | None = None
     key_file: str | None = None
     max_limit: int = 1000

@@ -19,7 +19,8 @@ COUNTING = ("held", "confirmed")
 def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any]:
     """Return the usage columns that a node's row must show.
 
-    Of memory, disk and CPUs a workload counts with the larger of its claims and its guest.
+    Of memory, disk and CPUs a workload counts with the larger of its claims and its guest. A
+    guest of another kind or project than all claims of its uuid counts in addition to them.
 
     Args:
         record: the node with its guests.
@@ -31,9 +32,15 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
         if claim.node_id == record.id and claim.state.value in COUNTING:
             claimed.setdefault(claim.workload.uuid, []).append(claim)
     milli = pcpus = memory = disk = 0
+    pairs = []
     for uuid in claimed.keys() | record.guests.keys():
-        guest = record.guests.get(uuid)
-        sizes = [_claims_size(claimed.get(uuid, []), overhead)]
+        mine, found = claimed.get(uuid, []), record.guests.get(uuid)
+        if found is None or not mine or any(is_guest_of(found, claim) for claim in mine):
+            pairs.append((mine, found))
+        else:
+            pairs += [(mine, None), ([], found)]
+    for mine, guest in pairs:
+        sizes = [_claims_size(mine, overhead)]
         if guest is not None and guest.missing_since is None:
             sizes.append(_guest_size(guest, overhead))
         milli += max(size["milli"] for size in sizes)
@@ -55,6 +62,13 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
         "cpu_used": milli / 1000,
         "disk_used": disk / 1024,
     }
+
+
+def is_guest_of(guest: Guest, claim: Claim) -> bool:
+    """Return whether a guest is of the kind of a claim, and of its project as far as known."""
+    claimed, own = claim.workload.project_id, guest.project_id
+    is_same_kind = claim.workload.kind.value == guest.kind.value
+    return is_same_kind and (not claimed or not own or claimed == own)
 
 
 def _claims_size(claims: list[Claim], overhead: int) -> dict[str, int]:
@@ -97,5 +111,9 @@ def check_rows(records: Iterable[NodeRecord], claims: Iterable[Claim]) -> None:
         assert shown == expected, (shown, expected)
         here = [c for c in claims if c.node_id == record.id and c.state.value in COUNTING]
         for guest in record.guests.values():
-            mine = {claim.uuid for claim in here if claim.workload.uuid == guest.uuid}
+            mine = {
+                claim.uuid
+                for claim in here
+                if claim.workload.uuid == guest.uuid and is_guest_of(guest, claim)
+            }
             assert guest.claim_uuid in mine or (guest.claim_uuid is None and not mine), guest

@@ -4,7 +4,6 @@ import enum
 import os
 import re
 import shutil
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from nodetracker.model.node import HostSnapshot
 from nodetracker.virt.local.driver import LocalDriver
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
+from tests.hosts.test_captures import unpack
 
 _BUS = re.compile(r"\bpci[0-9a-f]{4,8}:[0-9a-f]{2}\b")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]")
@@ -78,8 +78,7 @@ class Machine:
     """
 
     def __init__(self, archive: Path, folder: Path) -> None:
-        with tarfile.open(archive) as opened:
-            opened.extractall(folder / "machine", filter="data")
+        unpack(archive, folder / "machine")
         (self.root,) = (folder / "machine").iterdir()
         self._kept = folder / "kept"
         self.roots = Roots(self.root / "proc", self.root / "sys", self.root)

@@ -94,19 +94,22 @@ def charge_of_workload(claimed: Charge, guest: Guest | None, overhead_mb: int) -
 
     Memory, disk and CPUs are compared separately, each in full. Of a guest
     with more CPUs than its claims, shared and dedicated ones together, as many
-    count as dedicated as either has.
+    count as dedicated as either has. A guest to which no claim is assigned is
+    charged in addition to the claims.
 
     Args:
         claimed: the charge of the workload's active claims on the node.
         guest: the workload's guest on the node; a missing one does not count.
 
-    >>> guest = Guest("u", "web", WorkloadKind.INSTANCE, 4000, 1024, 0)
+    >>> guest = Guest("u", "web", WorkloadKind.INSTANCE, 4000, 1024, 0, claim_uuid="c")
     >>> charge_of_workload(Charge(vcpu_milli=1000, memory_mb=2048, pcpus=2), guest, 0)
     Charge(vcpu_milli=2000, memory_mb=2048, disk_mb=0, pcpus=2)
     """
     if guest is None or guest.missing_since is not None:
         return claimed
     own = charge_of_guest(guest, overhead_mb)
+    if guest.claim_uuid is None:
+        return claimed + own
     vcpu_milli, pcpus = claimed.vcpu_milli, claimed.pcpus
     if own.cpu_milli > claimed.cpu_milli:
         pcpus = max(claimed.pcpus, own.pcpus)
@@ -131,10 +134,25 @@ def may_be_larger(guest: Guest, claim: Claim) -> bool:
     return charge_of_workload(claimed, guest, 0) != claimed
 
 
-def charge_of_ledger(
+@dataclass(frozen=True, slots=True)
+class NodeWorkload:
+    """A workload on a node: its active claims with the guest that is assigned to one, or a guest.
+
+    Attributes:
+        claims: in the node's order, empty for an unclaimed guest.
+        charge: what it takes of the node.
+    """
+
+    uuid: str
+    claims: tuple[Claim, ...]
+    guest: Guest | None
+    charge: Charge
+
+
+def list_node_workloads(
     claims: Iterable[Claim], guests: Mapping[str, Guest], overhead_mb: int
-) -> Charge:
-    """Return the total charge of a node's workloads.
+) -> list[NodeWorkload]:
+    """Return a node's workloads; an unclaimed guest is one of its own, even with a claim's uuid.
 
     Args:
         guests: uuid -> guest.
@@ -143,12 +161,35 @@ def charge_of_ledger(
     for claim in claims:
         if claim.is_active:
             by_workload.setdefault(claim.workload.uuid, []).append(claim)
-    return sum_charges(
-        charge_of_workload(
-            charge_of_claims(by_workload.get(uuid, ()), overhead_mb), guests.get(uuid), overhead_mb
+    assigned = {uuid: guest for uuid, guest in guests.items() if guest.claim_uuid is not None}
+    found: list[tuple[str, tuple[Claim, ...], Guest | None]] = [
+        (uuid, tuple(mine), assigned.get(uuid)) for uuid, mine in by_workload.items()
+    ]
+    found += [
+        (uuid, (), guest)
+        for uuid, guest in guests.items()
+        if uuid not in assigned or uuid not in by_workload
+    ]
+    return [
+        NodeWorkload(
+            uuid,
+            mine,
+            guest,
+            charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb),
         )
-        for uuid in by_workload.keys() | guests.keys()
-    )
+        for uuid, mine, guest in found
+    ]
+
+
+def charge_of_ledger(
+    claims: Iterable[Claim], guests: Mapping[str, Guest], overhead_mb: int
+) -> Charge:
+    """Return the total charge of a node's workloads.
+
+    Args:
+        guests: uuid -> guest.
+    """
+    return sum_charges(item.charge for item in list_node_workloads(claims, guests, overhead_mb))
 
 
 def sum_charges(charges: Iterable[Charge]) -> Charge:

@@ -1,11 +1,11 @@
 """Queue what the audits of a host work on: readings that ended, and nodes named by events."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodetracker.clock import Timer
-from nodetracker.compute.events import EventBatch, NodeFilter, PendingEvents
+from nodetracker.compute.events import DeletedGuests, EventBatch, NodeFilter, PendingEvents
 from nodetracker.compute.reading import NodeReading
 from nodetracker.loops import Wakeup
 from nodetracker.model.event import NodeEvent
@@ -35,6 +35,7 @@ class AuditQueue:
         self._changed = threading.Condition()
         self._readings: list[NodeReading] = []
         self._events = PendingEvents()
+        self._deleted = DeletedGuests()
         self._is_closed = False
 
     def put_reading(self, reading: NodeReading) -> None:
@@ -46,7 +47,9 @@ class AuditQueue:
     def put_event(self, event: NodeEvent) -> None:
         """Add an event, and request that someone waits until it is due."""
         with self._changed:
-            self._events.add(event, self.timer.now())
+            now = self.timer.now()
+            self._events.add(event, now)
+            self._deleted.add(event, now)
             self._changed.notify_all()
         self.arrivals.request()
 
@@ -72,6 +75,16 @@ class AuditQueue:
         """Remove all events that are due."""
         with self._changed:
             return self._events.take(self.timer.now())
+
+    def list_deleted(self, nodename: str) -> dict[str, float]:
+        """Return the guests of a node that events report as deleted: uuid -> moment."""
+        with self._changed:
+            return self._deleted.of_node(nodename)
+
+    def forget_deleted(self, nodename: str, moments: Mapping[str, float]) -> None:
+        """Remove deleted guests, unless they were deleted again since."""
+        with self._changed:
+            self._deleted.forget(nodename, moments)
 
     def wait_for_event(self) -> bool:
         """Wait until an event is due; return False without any, or once `close` was called."""

@@ -7,7 +7,6 @@ from nodetracker.accounting.audit.provider_config import list_unused_configs
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
-from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.orphans import NOT_REACHABLE, OrphanTracker
 from nodetracker.compute.reading import NodeReading, ReadingBatch
@@ -39,7 +38,6 @@ class Auditor:
     reader: NodeReader
     rows: HostRows
     writer: RowWriter
-    missing_guests: MissingGuestTracker
     warnings: WarningRegistry
     progress: Progress
     monotonic: Callable[[], float]
@@ -69,7 +67,7 @@ class Auditor:
         if startup is not None:
             require_consistent(startup, self.rows.values())
         run.warnings += list_unused_configs(self.writer.policy.providers, self.rows.values())
-        run.warnings += self.warnings.list_host_warnings(self._listing_error)
+        run.warnings += self.warnings.list_host_warnings(agent.host, self._listing_error)
         self._errors = run.errors
         return self._report(run)
 
@@ -83,7 +81,7 @@ class Auditor:
         for readings in self._read(nodenames, are_urgent=True):
             self.writer.write(run, readings)
         run.warnings += [warning for warning in known_warnings if warning.nodename in run.read]
-        run.warnings += self.warnings.list_kept(run.read)
+        run.warnings += self.warnings.list_kept(agent.host, run.read)
         self._errors = {n: e for n, e in self._errors.items() if n not in run.read} | run.errors
         return self._report(run, frozenset(run.read))
 
@@ -119,7 +117,6 @@ class Auditor:
         while own or late or batch:
             self.progress.note()
             work = self.queue.take(min(batch.due_at, self.reader.next_timeout), is_wanted)
-            self.missing_guests.mark_deleted(work.events.deleted)
             late |= work.events.nodenames
             self._start(work.events.nodenames, are_urgent=True)
             for reading in self.reader.accept(work.readings):
@@ -131,7 +128,7 @@ class Auditor:
 
     def _start(self, nodenames: Collection[str], are_urgent: bool) -> None:
         for name in nodenames:
-            self.reader.start(name, self.missing_guests.list_deleted(name), are_urgent)
+            self.reader.start(name, self.queue.list_deleted(name), are_urgent)
 
     def _reconcile_orphans(self, run: AuditRun, listing: NodeListing) -> None:
         """Keep or delete the rows of nodes that a listing lacks."""

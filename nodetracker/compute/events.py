@@ -1,8 +1,9 @@
-"""Decide when the nodes of events are read, so that a storm of events causes one reading.
+"""Keep events until their nodes are read, and the guests that they report as deleted.
 
-A node is read `QUIET_SECONDS` after an event, and `STOP_SECONDS` after one that
-may be half of a reboot, so that its other half comes first. Further events
-postpone the reading for at most `LONGEST_SECONDS`.
+A storm of events causes one reading. A node is read `QUIET_SECONDS` after an
+event, and `STOP_SECONDS` after one that may be half of a reboot, so that its
+other half comes first. Further events postpone the reading for at most
+`LONGEST_SECONDS`.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,13 +33,10 @@ class EventBatch:
     Attributes:
         nodenames: of the nodes to be read.
         has_all_nodes: whether all nodes of the host are to be read.
-        deleted: nodename -> uuids of guests that were undefined or destroyed and
-            not defined again.
     """
 
     nodenames: frozenset[str] = frozenset()
     has_all_nodes: bool = False
-    deleted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether any node is due."""
@@ -47,11 +45,10 @@ class EventBatch:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Pending events of one node: when each workload's is due, and which guests are deleted."""
+    """Pending events of one node: when each workload's is due."""
 
     first_at: float
     due: dict[str, float] = field(default_factory=dict)
-    deleted: set[str] = field(default_factory=set)
 
     @property
     def due_at(self) -> float:
@@ -72,10 +69,6 @@ class PendingEvents:
         node = self._nodes.setdefault(event.nodename, _Waiting(now))
         wait = STOP_SECONDS if event.kind in _ENDS else QUIET_SECONDS
         node.due[event.workload_uuid] = now + wait
-        if event.kind is EventKind.GONE:
-            node.deleted.add(event.workload_uuid)
-        elif event.kind is EventKind.CHANGED:
-            node.deleted.discard(event.workload_uuid)
 
     def due_at(self, is_wanted: NodeFilter = accept_any) -> float | None:
         """Return when the first wanted node is due, None without one."""
@@ -85,11 +78,37 @@ class PendingEvents:
     def take(self, now: float, is_wanted: NodeFilter = accept_any) -> EventBatch:
         """Remove the events of the wanted nodes that are due, and return those nodes."""
         due = [name for name, node in self._nodes.items() if node.due_at <= now and is_wanted(name)]
-        taken = {name: self._nodes.pop(name) for name in due}
-        has_all_nodes = taken.pop(ALL_NODES, None) is not None
-        named = {name: node for name, node in taken.items() if isinstance(name, str)}
-        return EventBatch(
-            frozenset(named),
-            has_all_nodes,
-            {name: frozenset(node.deleted) for name, node in named.items() if node.deleted},
-        )
+        for name in due:
+            del self._nodes[name]
+        named = frozenset(name for name in due if isinstance(name, str))
+        return EventBatch(named, has_all_nodes=ALL_NODES in due)
+
+
+class DeletedGuests:
+    """Guests by node that were undefined or destroyed, until they are defined again.
+
+    Not safe for several threads.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, float]] = {}
+
+    def add(self, event: NodeEvent, now: float) -> None:
+        """Add the guest of an event, or remove it; a guest of an unknown node is left out."""
+        if not isinstance(event.nodename, str):
+            return
+        if event.kind is EventKind.GONE:
+            self._nodes.setdefault(event.nodename, {})[event.workload_uuid] = now
+        elif event.kind is EventKind.CHANGED:
+            self._nodes.get(event.nodename, {}).pop(event.workload_uuid, None)
+
+    def of_node(self, nodename: str) -> dict[str, float]:
+        """Return uuid -> moment of the last deletion."""
+        return dict(self._nodes.get(nodename, {}))
+
+    def forget(self, nodename: str, moments: Mapping[str, float]) -> None:
+        """Remove guests unless they were deleted again since."""
+        left = dict(self.of_node(nodename).items() - moments.items())
+        self._nodes.pop(nodename, None)
+        if left:
+            self._nodes[nodename] = left

@@ -1,14 +1,18 @@
 """Take the host once, then report regularly that the agent is alive and how its audits went."""
 
+import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.takeover import Takeover
-from nodetracker.errors import IdentityError
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation
+from nodetracker.errors import FencedError, IdentityError, NodetrackerError
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
 from nodetracker.ports import AgentKey, AgentStore
+
+LOG = logging.getLogger(__name__)
 
 
 class Heartbeat:
@@ -21,8 +25,7 @@ class Heartbeat:
         clock: this host's own time, compared with the database's.
 
     Attributes:
-        agent: the agent's key, None until the host is taken.
-        report_count: number of the last heartbeat that was written.
+        agent: the agent's key with its last heartbeat, None until the host is taken.
     """
 
     def __init__(
@@ -49,7 +52,11 @@ class Heartbeat:
         self._tried_count = 0
         self._reported_at: float | None = None
         self.agent: AgentKey | None = None
-        self.report_count = 0
+
+    @property
+    def report_count(self) -> int:
+        """Number of the last heartbeat that was written."""
+        return 0 if self.agent is None else self.agent.report_count
 
     @property
     def age_seconds(self) -> float | None:
@@ -67,16 +74,40 @@ class Heartbeat:
         with self._lock:
             return self.agent or self._take_host()
 
+    def hold_again(self, agent: AgentKey, error: NodetrackerError) -> AgentKey:
+        """Return the key of a new registration if a key was lost to a restored backup.
+
+        Args:
+            agent: the key, as `hold_host` returned it.
+            error: by which its holder noticed.
+
+        Raises:
+            NodetrackerError: `error`; the database was not restored.
+            IdentityError, StoreError: as `hold_host`.
+        """
+        with self._lock:
+            held = self.agent
+            assert held is not None
+            if held.epoch == agent.epoch:
+                return self._take_restored(held, error)
+            return held  # another thread has registered
+
     def report_state(self) -> None:
-        """Write one heartbeat; the first one takes the host.
+        """Write one heartbeat; the first one takes the host, or one after a restored backup.
 
         Raises: as `hold_host`.
         """
         with self._lock:
             if self.agent is None:
                 self._take_host()  # writes one heartbeat itself
-            else:
+                return
+            try:
                 self._report_state(self.agent)
+                return
+            except FencedError as error:
+                lost = error
+            # Outside the handler: the log formatter would append the error being handled.
+            self._take_restored(self.agent, lost)
 
     def report_end(self) -> None:
         """Write the last heartbeat if the host was taken: its host is down from now on.
@@ -101,10 +132,33 @@ class Heartbeat:
         except IdentityError as error:
             self._refusal = error
             raise
-        self.report_count = self._tried_count = service.report_count
         self._audits.carry_on(service)
+        return self._hold(service)
+
+    def _take_restored(self, held: AgentKey, error: NodetrackerError) -> AgentKey:
+        """Take the host above the epoch so far if a backup was restored, or raise the error."""
+        if not self._takeover.is_restored(held):
+            raise error
+        service = self._takeover.take_host(held.epoch)
+        LOG.warning(
+            "Host %s: the database was restored from a backup that is older than heartbeat %d of "
+            "epoch %d; registered again with epoch %d, and all rows are read again",
+            held.host,
+            held.report_count,
+            held.epoch,
+            service.epoch,
+        )
+        return self._hold(service)
+
+    def _hold(self, service: ServiceRecord) -> AgentKey:
+        self._tried_count = max(self._tried_count, service.report_count)
         self.agent = AgentKey(
-            self._host, COMPUTE_BINARY, self._incarnation.agent_id, service.epoch, service.uuid
+            self._host,
+            COMPUTE_BINARY,
+            self._incarnation.agent_id,
+            service.epoch,
+            service.uuid,
+            service.report_count,
         )
         self._report_state(self.agent)
         return self.agent
@@ -113,5 +167,5 @@ class Heartbeat:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
         self._store.report_state(agent, self._tried_count, self._state(), self._clock(), is_last)
-        self.report_count = self._tried_count
+        self.agent = replace(agent, report_count=self._tried_count)
         self._reported_at = self._monotonic()

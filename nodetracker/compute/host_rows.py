@@ -1,12 +1,12 @@
 """Cache a host's rows as its agent last read them from the store or committed them."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from nodetracker.clock import DatabaseClock, utc_clock
-from nodetracker.errors import FencedError, NotFoundError
-from nodetracker.model.claim import SplitBrain
+from nodetracker.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, AgentStore
@@ -27,7 +27,6 @@ class HostRows(Mapping[str, NodeRecord]):
         clock_skew_seconds: lower bound of this host's clock offset, ahead is
             positive; None before the first `load`.
         admin: of the host's service, as read by the last `load`.
-        split_brains: found by the last load of all rows.
         full_loads: number of times that all rows were read.
     """
 
@@ -42,10 +41,11 @@ class HostRows(Mapping[str, NodeRecord]):
         self._clock = clock
         self._records: dict[str, NodeRecord] = {}
         self._loaded_at: float | None = None
+        self._loaded_epoch: int | None = None
+        self._database_read = datetime.min.replace(tzinfo=UTC), 0.0
         self.database_clock = DatabaseClock()
         self.clock_skew_seconds: float | None = None
         self.admin = AdminState()
-        self.split_brains: list[SplitBrain] = []
         self.full_loads = 0
 
     def __getitem__(self, nodename: str) -> NodeRecord:
@@ -63,12 +63,8 @@ class HostRows(Mapping[str, NodeRecord]):
 
     @property
     def is_loaded(self) -> bool:
-        """False when the next `load` reads all rows whatever their versions are."""
+        """False before the first `load`."""
         return self._loaded_at is not None
-
-    def invalidate(self) -> None:
-        """Make the next `load` read all rows."""
-        self._loaded_at = None
 
     def remember(self, records: Mapping[str, NodeRecord]) -> None:
         """Add rows as they were committed."""
@@ -78,11 +74,24 @@ class HostRows(Mapping[str, NodeRecord]):
         """Remove a row that was deleted or must be read again."""
         self._records.pop(nodename, None)
 
+    def invalidate(self) -> None:
+        """Let the next `load` read all rows: a call failed, so the database may be another by now.
+
+        Any thread may call it.
+        """
+        self._loaded_epoch = None
+
+    def time_at(self, moment: float) -> datetime:
+        """Return the database's time at a moment of the monotonic clock, after a `load`."""
+        now, now_at = self._database_read
+        return now + timedelta(seconds=moment - now_at)
+
     def load(self, agent: AgentKey) -> datetime:
         """Bring the rows up to date; return the database's time.
 
         Raises:
-            FencedError: a newer agent has taken this host over.
+            FencedError: a newer agent has taken this host over, or the services row was restored.
+            ConflictError: the services row lacks the agent's last heartbeat.
             StoreError: the database did not answer.
         """
         requested_at = self._clock()
@@ -91,15 +100,25 @@ class HostRows(Mapping[str, NodeRecord]):
         except NotFoundError as error:
             raise FencedError(f"{error} any more: it was deleted or renamed") from None
         self.database_clock.set(versions.now)
+        self._database_read = versions.now, self._monotonic()
         self.clock_skew_seconds = _measure_skew(requested_at, versions.now, self._clock())
         if (versions.epoch, versions.service_uuid) != (agent.epoch, agent.service_uuid):
             raise FencedError(
                 f"another agent has taken over host {agent.host} "
                 f"(epoch {versions.epoch}, mine is {agent.epoch})"
             )
+        if versions.report_count < agent.report_count:
+            raise ConflictError(
+                f"the services row of host {agent.host} has heartbeat {versions.report_count}, and "
+                f"this agent wrote heartbeat {agent.report_count}"
+            )
         self.admin = versions.admin
-        if self._loaded_at is None or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS:
-            self._load_all(agent.host)
+        if (
+            self._loaded_at is None
+            or self._loaded_epoch != agent.epoch
+            or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS
+        ):
+            self._load_all(agent)
             return versions.now
         for name in self._records.keys() - versions.by_nodename.keys():
             del self._records[name]
@@ -114,9 +133,31 @@ class HostRows(Mapping[str, NodeRecord]):
             self._records |= _by_nodename(self._store.load_nodes(agent.host, changed))
         return versions.now
 
-    def _load_all(self, host: str) -> None:
-        self._records = _by_nodename(self._store.load_nodes(host))
-        self.split_brains = self._store.list_split_brains(host)
+    def load_expired_claims(self, host: str, listed: Mapping[str, Collection[str]]) -> None:
+        """Read the expired claims of listed guests that rows do not have yet.
+
+        Without such guests nothing is read; those of others came with their row.
+
+        Args:
+            listed: nodename -> uuids of the guests of a listing.
+        """
+        late: dict[str, set[str]] = {}
+        for name, uuids in listed.items():
+            if (record := self._records.get(name)) is not None:
+                claimed = {c.workload.uuid for c in record.claims.values() if c.is_active}
+                late[name] = set(uuids) - record.guests.keys() - claimed
+        wanted = set[str]().union(*late.values())
+        if not wanted:
+            return
+        for claim in self._store.list_expired_claims(host, sorted(wanted)):
+            if claim.workload.uuid in late.get(claim.nodename, ()):
+                record = self._records[claim.nodename]
+                claims = {**record.claims, claim.uuid: claim}
+                self._records[claim.nodename] = replace(record, claims=claims)
+
+    def _load_all(self, agent: AgentKey) -> None:
+        self._loaded_epoch = agent.epoch  # first: another thread may invalidate it meanwhile
+        self._records = _by_nodename(self._store.load_nodes(agent.host))
         self._loaded_at = self._monotonic()
         self.full_loads += 1
 

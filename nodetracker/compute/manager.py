@@ -19,7 +19,7 @@ from nodetracker.compute.observers import ReportQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.service_mark import ServiceMark
 from nodetracker.compute.takeover import Takeover
-from nodetracker.errors import NodetrackerError, StoreError
+from nodetracker.errors import ConflictError, FencedError, NodetrackerError, StoreError
 from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
@@ -156,7 +156,6 @@ class ComputeManager:
                 with self._auditing:
                     # An audit that ran until now may have read some of them.
                     batch = self._queue.take_events()
-                    self._tracker.mark_deleted(batch.deleted)  # known however the audit ends
                     if batch:
                         audit = partial(self._audit_batch, batch)
                         self._database.run("audit", partial(self._run_audit, audit))
@@ -220,9 +219,9 @@ class ComputeManager:
         """Run one audit and keep its report; the caller holds the lock."""
         started_at = self._monotonic()
         try:
-            agent = self._heartbeat.hold_host()
-            report = audit(agent)
+            agent, report = self._audit_as_holder(audit)
         except StoreError as error:
+            self._tracker.invalidate()
             duration = self._monotonic() - started_at
             self._reports.add(AuditReport(store_error=error, duration_seconds=duration))
             raise
@@ -233,21 +232,43 @@ class ComputeManager:
         self._mark.update(agent, report)
         return report
 
+    def _audit_as_holder(
+        self, audit: Callable[[AgentKey], AuditReport]
+    ) -> tuple[AgentKey, AuditReport]:
+        """Audit; after a restored backup, once more with the key of the new registration."""
+        agent = self._heartbeat.hold_host()
+        try:
+            return agent, audit(agent)
+        except (FencedError, ConflictError) as error:
+            lost = error
+        # Outside the handler: the log formatter would append the error being handled.
+        agent = self._heartbeat.hold_again(agent, lost)
+        return agent, audit(agent)
+
     def ledger_moved(self, nodename: str | None = None) -> None:
         """Audit a node soon, in the thread of events; None = all nodes."""
         self._queue.put_event(NodeEvent(nodename or ALL_NODES, EventKind.LEDGER))
 
     def report_state(self) -> None:
-        """Write one heartbeat; the first one after an outage requests an audit.
+        """Write one heartbeat; the first one after an outage or a restore requests an audit.
 
         Raises:
             IdentityError: another agent holds this host.
         """
         was_out = self._database.is_out
-        before = self._heartbeat.report_count
-        self._database.run("heartbeat", self._heartbeat.report_state)
-        if was_out and self._heartbeat.report_count > before:
+        before = self._heartbeat.agent
+        self._database.run("heartbeat", self._write_heartbeat)
+        after = self._heartbeat.agent
+        is_written = self._heartbeat.report_count > (before.report_count if before else 0)
+        if (was_out and is_written) or (before and after and before.epoch != after.epoch):
             self.audit_requests.request()
+
+    def _write_heartbeat(self) -> None:
+        try:
+            self._heartbeat.report_state()
+        except StoreError:
+            self._tracker.invalidate()
+            raise
 
     def report_end(self) -> None:
         """Write the last heartbeat, by one try: without it the host is down a little later."""

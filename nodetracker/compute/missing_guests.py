@@ -1,32 +1,25 @@
 """Track guests that listings lack and guests that events report as deleted."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable
 from datetime import datetime
 
+from nodetracker.accounting.ledger.moves import list_moving
 from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences
+from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.reading import NodeReading
 from nodetracker.model.node import NodeRecord
 
 
 class MissingGuestTracker:
-    """Counts listings that lacked guests, and keeps the guests that were undefined or destroyed.
+    """Counts listings that lacked guests, and decides which deletions a listing confirms.
 
-    A deleted guest is kept until a complete listing that started after its event
-    has been accounted.
+    Args:
+        queue: gets the events that report deletions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: AuditQueue) -> None:
+        self._queue = queue
         self._counts: dict[str, dict[str, int]] = {}
-        self._deleted: dict[str, set[str]] = {}
-
-    def mark_deleted(self, deleted: Mapping[str, Collection[str]]) -> None:
-        """Add guests that were undefined or destroyed: nodename -> their uuids."""
-        for nodename, uuids in deleted.items():
-            self._deleted.setdefault(nodename, set()).update(uuids)
-
-    def list_deleted(self, nodename: str) -> frozenset[str]:
-        """Return a node's deleted guests: a reading that starts now decides on these."""
-        return frozenset(self._deleted.get(nodename, ()))
 
     def count(self, reading: NodeReading, record: NodeRecord | None) -> None:
         """Count a listing that lacks guests of claims that were known before it."""
@@ -36,16 +29,36 @@ class MissingGuestTracker:
         if counts:
             self._counts[reading.nodename] = counts
 
-    def listing_time(self, reading: NodeReading, started_at: datetime) -> ListingTime:
-        """Return the times and counts by which a listing that started then is evaluated."""
-        counts = self._counts.get(reading.nodename, {})
-        return ListingTime(started_at, counts, reading.deleted_before)
+    def listing_time(
+        self, reading: NodeReading, started_at: datetime, time_at: Callable[[float], datetime]
+    ) -> ListingTime:
+        """Return the times and counts by which a listing that started then is evaluated.
 
-    def update(self, reading: NodeReading) -> None:
-        """Forget the guests deleted before a listing that is complete, once it is accounted."""
+        A guest that was defined or deleted again since the reading started is
+        left to the next one.
+
+        Args:
+            time_at: the database's time at a moment.
+        """
+        counts = self._counts.get(reading.nodename, {})
+        now = self._queue.list_deleted(reading.nodename)
+        unchanged = reading.deleted_before.items() & now.items()
+        return ListingTime(started_at, counts, {uuid: time_at(at) for uuid, at in unchanged})
+
+    def update(self, reading: NodeReading, record: NodeRecord | None) -> None:
+        """Forget the deletions that an accounted reading has decided on.
+
+        One remains known while the row has a claim of the guest: the listing may
+        have failed, and a held claim may be confirmed by command later.
+
+        Args:
+            record: the row as written.
+        """
         guests = reading.snapshot.guests.value
-        if guests is None or not guests.is_complete:
-            return
-        left = self._deleted.pop(reading.nodename, set()) - reading.deleted_before
-        if left:
-            self._deleted[reading.nodename] = left
+        awaited: set[str] = set()
+        if record is not None:
+            awaited = {c.workload.uuid for c in record.claims.values() if c.is_active}
+            awaited -= list_moving(record.moves)
+            awaited -= guests.uuids if guests is not None else set()
+        decided = {u: at for u, at in reading.deleted_before.items() if u not in awaited}
+        self._queue.forget_deleted(reading.nodename, decided)

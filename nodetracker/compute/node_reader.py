@@ -2,9 +2,10 @@
 
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.reading import NodeReading
@@ -87,7 +88,10 @@ class NodeReader:
         self._requested.clear()
 
     def start(
-        self, nodename: str, deleted_before: frozenset[str] = frozenset(), is_urgent: bool = False
+        self,
+        nodename: str,
+        deleted_before: Mapping[str, float] = MappingProxyType({}),
+        is_urgent: bool = False,
     ) -> None:
         """Start to read a node.
 

@@ -1,6 +1,7 @@
 """Values of the readings of nodes, and the batches in which audits write them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from nodetracker.clock import Timer
 from nodetracker.model.node import HostSnapshot
@@ -18,14 +19,14 @@ class NodeReading:
 
     Attributes:
         number: of the reading; later ones have higher numbers, those not read have 0.
-        deleted_before: uuids of guests that were undefined or destroyed before
-            the reading started; its listing decides on no others.
+        deleted_before: guests that were undefined or destroyed before the reading
+            started, with the moment; its listing decides on no others.
         is_urgent: whether an event requested it.
     """
 
     snapshot: HostSnapshot
     number: int = 0
-    deleted_before: frozenset[str] = frozenset()
+    deleted_before: Mapping[str, float] = field(default_factory=dict)
     is_urgent: bool = False
 
     @property

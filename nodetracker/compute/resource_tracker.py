@@ -1,7 +1,7 @@
 """Track the resources of one host: audits of its nodes, and claims on them."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -34,7 +34,8 @@ class ResourceTracker:
     Args:
         monotonic: seconds that never go back, for pacing.
         clock: this host's own time, compared with the database's.
-        queue: gets the events of nodes; readings of nodes are put on it.
+        queue: gets the events of nodes; readings of nodes are put on it. Its
+            timer counts the same seconds as `monotonic`.
         progress: noted at each step of an audit.
     """
 
@@ -51,21 +52,17 @@ class ResourceTracker:
         self._settings = settings
         self._store = store
         self._rows = HostRows(store, monotonic, clock)
-        self._missing_guests = MissingGuestTracker()
         queue, progress = queue or AuditQueue(), progress or Progress()
         self._reader = NodeReader(
             driver, queue, settings.probe_timeout, settings.max_concurrent_audits
         )
-        self._writer = RowWriter(
-            settings, store, self._rows, self._missing_guests, progress, monotonic
-        )
+        self._writer = RowWriter(settings, store, self._rows, MissingGuestTracker(queue), progress)
         self._auditor = Auditor(
             driver,
             queue,
             self._reader,
             self._rows,
             self._writer,
-            self._missing_guests,
             WarningRegistry(store, self._rows),
             progress,
             monotonic,
@@ -82,7 +79,7 @@ class ResourceTracker:
         settings = self._settings
         return AdmissionPolicy(
             settings.service_down_time,
-            settings.claim_timeout,
+            settings.policy.claim_timeout,
             settings.is_packing_cells,
             settings.policy.pci.aliases,
         )
@@ -101,13 +98,9 @@ class ResourceTracker:
         self._reader.change_timeout(settings.probe_timeout)
         self._writer.reconfigure(settings)
 
-    def mark_deleted(self, deleted: Mapping[str, Collection[str]]) -> None:
-        """Remember guests that were undefined or destroyed until a listing decides on them.
-
-        Args:
-            deleted: nodename -> their uuids.
-        """
-        self._missing_guests.mark_deleted(deleted)
+    def invalidate(self) -> None:
+        """See `HostRows.invalidate`."""
+        self._rows.invalidate()
 
     def audit(
         self, agent: AgentKey, startup: bool = False, known_warnings: Sequence[HostWarning] = ()

@@ -1,9 +1,8 @@
 """Write the rows of nodes that were read: load, account, plan, apply."""
 
-import time
 import uuid as uuid_module
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from nodetracker.accounting.audit.planner import plan, plan_delete
 from nodetracker.accounting.audit.view import account
@@ -14,7 +13,7 @@ from nodetracker.compute.reading import NodeReading
 from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 from nodetracker.loops import Progress
 from nodetracker.model.change import ChangeKind, NodeChange
-from nodetracker.model.node import NodeRecord, NodeView, failed_snapshot
+from nodetracker.model.node import NodeView, failed_snapshot
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, AgentStore
 from nodetracker.settings import AgentSettings, Policy
@@ -36,7 +35,6 @@ class RowWriter:
     Args:
         rows: of the host; the writer keeps them up to date.
         progress: noted at each statement.
-        monotonic: seconds that never go back, the same as of the audits.
     """
 
     def __init__(
@@ -46,14 +44,12 @@ class RowWriter:
         rows: HostRows,
         missing_guests: MissingGuestTracker,
         progress: Progress,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._store = store
         self._rows = rows
         self._missing_guests = missing_guests
         self._progress = progress
-        self._monotonic = monotonic
         self._unreported: list[NodeChange] = []
 
     @property
@@ -90,7 +86,7 @@ class RowWriter:
             views, conflicts = self._write_once(run, pending, self._settings.policy)
             for name in [name for name in pending if name not in conflicts]:
                 run.note(views[name])
-                self._missing_guests.update(pending[name])
+                self._missing_guests.update(pending[name], self._rows.get(name))
             pending = {name: pending[name] for name in conflicts}
             if not pending:
                 return
@@ -131,14 +127,22 @@ class RowWriter:
     ) -> tuple[dict[str, NodeView], set[str]]:
         """Load, account, plan, apply; return the views, and the nodes with a conflict."""
         now = self.load(run.agent)
-        listed_at = now - timedelta(seconds=self._monotonic() - run.started_at)
+        self._rows.load_expired_claims(
+            run.agent.host,
+            {
+                name: [guest.uuid for guest in listing.guests]
+                for name, reading in readings.items()
+                if (listing := reading.snapshot.guests.value) is not None
+            },
+        )
+        listed_at = self._rows.time_at(run.started_at)
         views = {
             name: account(
                 reading.snapshot,
                 self._rows.get(name),
                 policy,
                 now,
-                self._missing_guests.listing_time(reading, listed_at),
+                self._missing_guests.listing_time(reading, listed_at, self._rows.time_at),
             )
             for name, reading in readings.items()
         }
@@ -148,13 +152,7 @@ class RowWriter:
             if name not in self._rows
         }
         changes = plan(run.agent.host, views.values(), self._rows, uuids, now)
-        has_reopened = any(
-            _has_reopened(self._rows.get(name), view) for name, view in views.items()
-        )
-        conflicts = self._apply(run, changes)
-        if has_reopened:
-            self._rows.invalidate()  # a workload that appeared late may hold a claim elsewhere
-        return views, conflicts
+        return views, self._apply(run, changes)
 
     def _apply(self, run: AuditRun, changes: Sequence[NodeChange]) -> set[str]:
         """Write changes in batches; return the nodes whose rows others changed meanwhile."""
@@ -199,12 +197,3 @@ class RowWriter:
 
 def _derive_uuid(agent: AgentKey, nodename: str) -> str:
     return str(uuid_module.uuid5(uuid_module.UUID(agent.agent_id), nodename))
-
-
-def _has_reopened(record: NodeRecord | None, view: NodeView) -> bool:
-    """Return whether a late guest made its expired claim active again."""
-    before = {} if record is None else record.claims
-    return any(
-        claim.is_active and uuid in before and not before[uuid].is_active
-        for uuid, claim in view.claims.items()
-    )

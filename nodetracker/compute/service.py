@@ -10,6 +10,7 @@ from nodetracker.errors import ConfigError, IdentityError, StoppingError
 from nodetracker.loops import PeriodicLoop
 from nodetracker.model.status import AgentStatus
 from nodetracker.ports import CallServer
+from nodetracker.rendering import count_noun
 from nodetracker.settings import AgentSettings
 from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
 
@@ -160,9 +161,9 @@ def describe_status(status: AgentStatus) -> str:
     if status.driver_error is not None and not status.node_count:
         return f"Host {status.host}: {status.driver_error}"
     if not problems:
-        return f"Host {status.host}: {status.node_count} nodes, all fine"
+        return f"Host {status.host}: {count_noun(status.node_count, 'node')}, all fine"
     name, entry = min(problems.items())
     return (
-        f"Host {status.host}: {len(problems)} of {status.node_count} nodes not fine, "
+        f"Host {status.host}: {len(problems)} of {count_noun(status.node_count, 'node')} not fine, "
         f"{name}: {entry['error']}"
     )

@@ -10,8 +10,8 @@ class ServiceMark:
 
     def __init__(self, store: AgentStore) -> None:
         self._store = store
-        self._is_known = False  # an earlier run of the agent may have left a reason
-        self._reason: str | None = None
+        # An earlier run of the agent, or a restored backup, may have left another reason.
+        self._written: tuple[int, str | None] | None = None
 
     def update(self, agent: AgentKey, report: AuditReport) -> None:
         """Disable the service if no source answered the audit, else remove that reason.
@@ -20,7 +20,7 @@ class ServiceMark:
             StoreError: it is not written; the next call writes it.
         """
         reason = None if report.is_driver_ready else f"{AUTO_PREFIX}{report.listing_error}"
-        if self._is_known and reason == self._reason:
+        if self._written == (agent.epoch, reason):
             return
         self._store.mark_service(agent, reason)
-        self._is_known, self._reason = True, reason
+        self._written = agent.epoch, reason

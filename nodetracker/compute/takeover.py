@@ -15,11 +15,14 @@ from nodetracker.errors import (
     ConflictError,
     DuplicateAgentError,
     IdentityError,
+    StoppingError,
     StoreError,
 )
+from nodetracker.model.change import is_removed
+from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
-from nodetracker.ports import AgentStore
+from nodetracker.ports import AgentKey, WatchStore
 from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
@@ -42,17 +45,21 @@ class Takeover:
         settings: AgentSettings,
         incarnation: Incarnation,
         version: str,
-        store: AgentStore,
+        store: WatchStore,
         wait: Wait,
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._version = version
         self._store = store
+        self._wait = wait
         self._heartbeats = HeartbeatWatch(store, wait)
 
-    def take_host(self) -> ServiceRecord:
+    def take_host(self, held_epoch: int = 0) -> ServiceRecord:
         """Take the host's services row, raising its epoch; return the row.
+
+        Args:
+            held_epoch: of this run until the row was restored from a backup.
 
         Raises:
             DuplicateAgentError: an agent that is alive holds the host, or has
@@ -74,11 +81,48 @@ class Takeover:
                     self._version,
                     self._incarnation,
                     own,
+                    held_epoch,
                 )
             except ConflictError:
                 if attempt == _ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
+
+    def is_restored(self, held: AgentKey) -> bool:
+        """Return whether the database has an older services row of this agent than it wrote.
+
+        A missing one is looked for again after a heartbeat's interval, as the backup may
+        still be loading.
+
+        Args:
+            held: the key by which this run held the host, with its last heartbeat.
+
+        Returns:
+            False if another agent or a newer run holds the host, or if it was deleted or renamed.
+
+        Raises:
+            StoppingError: the process ends meanwhile.
+            StoreError: the database did not answer.
+        """
+        own = self._read_own()
+        if own is None and not self._is_removed(held):
+            interval = self._settings.report_interval
+            LOG.info("Host %s has no services row; looking again in %d s", held.host, interval)
+            if self._wait(interval):
+                raise StoppingError("stopped while a backup may have been loading")
+            own = self._read_own()
+        if own is None:
+            return not self._is_removed(held)
+        if own.incarnation.agent_id != held.agent_id or own.epoch > held.epoch:
+            return False
+        if own.uuid != held.service_uuid:
+            return not self._is_removed(held)
+        return own.epoch < held.epoch or own.report_count < held.report_count
+
+    def _is_removed(self, held: AgentKey) -> bool:
+        """Return whether the history has the deletion or renaming of the host since it was held."""
+        query = HistoryQuery(host=held.host, nodename=WHOLE_HOST)
+        return is_removed(held, self._store.list_history_page(query).items)
 
     def _read_own(self) -> ServiceRecord | None:
         found = self._store.list_services(self._settings.host, COMPUTE_BINARY)

@@ -20,7 +20,7 @@ class WarningRegistry:
     """The active warnings of one host, as they were last stored.
 
     Args:
-        rows: of the host, with the clock's skew and split brains as last loaded.
+        rows: of the host, with the clock's skew as last loaded.
     """
 
     def __init__(self, store: AgentStore, rows: HostRows) -> None:
@@ -29,25 +29,54 @@ class WarningRegistry:
         self._stored: frozenset[HostWarning] | None = None
         self._stored_loads = 0
         self._reported_skew = 0.0
+        self._split_brains: list[SplitBrain] = []
+        self._looked_loads = 0
+        self._is_look_due = False
+        self._seen_generations: dict[str, tuple[int, int]] = {}
 
-    def list_host_warnings(self, listing_error: str | None) -> list[HostWarning]:
+    def list_host_warnings(self, host: str, listing_error: str | None) -> list[HostWarning]:
         """Return warnings of the host itself and of split brains.
 
         Args:
             listing_error: why not all nodes are listed, or None.
+
+        Raises:
+            StoreError: the database did not answer.
         """
         warnings = self._evaluate_clock(self._rows.clock_skew_seconds or 0.0)
         if listing_error is not None:
             warnings.append(
                 HostWarning(WarningKind.DRIVER_NOT_READY, WHOLE_HOST, NO_ITEM, listing_error)
             )
-        return warnings + [explain_split_brain(found) for found in self._rows.split_brains]
+        return warnings + [explain_split_brain(found) for found in self._find_split_brains(host)]
 
-    def list_kept(self, read: Collection[str]) -> list[HostWarning]:
-        """Return the warnings that a reading of only these nodes leaves active."""
+    def list_kept(self, host: str, read: Collection[str]) -> list[HostWarning]:
+        """Return the warnings that a reading of only these nodes leaves active.
+
+        Raises:
+            StoreError: the database did not answer.
+        """
         others = [w for w in self._stored or () if w.nodename not in read]
-        found = [found for found in self._rows.split_brains if found.nodename in read]
+        found = [found for found in self._find_split_brains(host) if found.nodename in read]
         return others + [explain_split_brain(split_brain) for split_brain in found]
+
+    def _find_split_brains(self, host: str) -> list[SplitBrain]:
+        """Return the split brains; look again if there were some, or after rows changed.
+
+        The look follows in the audit after the one that wrote or read a change, so that
+        neither costs more. The host that changed last sees a new one. One may end by a
+        change of the other host, and all are looked for whenever all rows are loaded.
+        """
+        generations = {name: (row.id, row.generation) for name, row in self._rows.items()}
+        is_loaded = self._rows.full_loads != self._looked_loads
+        if is_loaded or self._split_brains or self._is_look_due:
+            self._split_brains = self._store.list_split_brains(host)
+            self._looked_loads = self._rows.full_loads
+            self._is_look_due = False
+        else:
+            self._is_look_due = generations != self._seen_generations
+        self._seen_generations = generations
+        return self._split_brains
 
     def list_unseen(self, run: AuditRun, is_listing_complete: bool) -> list[HostWarning]:
         """Return the active warnings that an audit could not evaluate; see `unseen.list_unseen`.

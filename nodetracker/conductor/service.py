@@ -8,6 +8,7 @@ from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.row_purge import INTERVAL_SECONDS
 from nodetracker.loops import PeriodicLoop
 from nodetracker.outage import OutageLog
 from nodetracker.ports import CallServer, FleetStore
@@ -28,6 +29,7 @@ class ConductorService:
         notifier: sends the store's notifications, None without a broker.
         report_interval: seconds between heartbeats, and between checks of the broker.
         graceful_shutdown_timeout: seconds for running calls to end.
+        purge: called each hour, None = never; it may take long.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ConductorService:
         notifier: NotificationSender | None,
         report_interval: float,
         graceful_shutdown_timeout: float,
+        purge: Callable[[], None] | None = None,
     ) -> None:
         self.graceful_shutdown_timeout = graceful_shutdown_timeout
         self._host = host
@@ -55,6 +58,9 @@ class ConductorService:
             PeriodicLoop("heartbeats", self._report_state, report_interval, self._fail),
             PeriodicLoop("broker", self._check_broker, report_interval, self._fail),
         )
+        self._slow_loops: Sequence[PeriodicLoop] = ()
+        if purge is not None:
+            self._slow_loops = (PeriodicLoop("purge", purge, INTERVAL_SECONDS, self._fail),)
         self._on_fatal: Callable[[BaseException], None] | None = None
 
     def start(
@@ -64,7 +70,7 @@ class ConductorService:
         self._on_fatal = on_fatal
         for server in self._servers:
             server.start()
-        for loop in self._loops:
+        for loop in (*self._loops, *self._slow_loops):
             loop.start()
             loop.wake()
         LOG.info("Conductor %s is ready", self._host)
@@ -77,7 +83,7 @@ class ConductorService:
             Whether all ended in time.
         """
         deadline = time.monotonic() + self.graceful_shutdown_timeout
-        for loop in self._loops:
+        for loop in (*self._loops, *self._slow_loops):
             loop.stop()
         stopped = [server.stop(deadline - time.monotonic()) for server in self._servers]
         has_reported = self._loops[0].join(deadline - time.monotonic())

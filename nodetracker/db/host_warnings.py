@@ -29,7 +29,7 @@ _Key = tuple[str, str, str]
 def sync_warnings(
     connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
 ) -> list[WarningRecord]:
-    """See `Store.sync_warnings`. A warning that returns keeps its ``first_seen``."""
+    """See `Store.sync_warnings`."""
     now = lock_service(connection, agent)
     known = _lock_known(connection, agent.host)
     wanted = _by_key(active)
@@ -104,7 +104,14 @@ def _raise(
     known: Mapping[_Key, Any],
     wanted: Mapping[_Key, HostWarning],
 ) -> None:
-    """Update known warnings and insert new ones."""
+    """Begin warnings again that were resolved, update known ones and insert new ones."""
+    again = [known[key].id for key in wanted if key in known and known[key].resolved_at is not None]
+    if again:
+        connection.execute(
+            sa.update(tables.warnings)
+            .where(_warnings.id.in_(again))
+            .values(first_seen=utc_now(), count=0, earlier=_warnings.earlier + 1)
+        )
     seen = [
         {"p_id": known[key].id, "p_message": warning.message}
         for key, warning in wanted.items()
@@ -130,7 +137,7 @@ def _raise(
     if raised:
         connection.execute(
             sa.insert(tables.warnings).values(
-                host=host, first_seen=utc_now(), last_seen=utc_now(), count=1
+                host=host, first_seen=utc_now(), last_seen=utc_now(), count=1, earlier=0
             ),
             raised,
         )
@@ -203,6 +210,7 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
         count=row["count"],
         resolved_at=row["resolved_at"],
         id=row["id"],
+        earlier=row["earlier"],
     )
 
 

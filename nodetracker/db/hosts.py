@@ -1,6 +1,7 @@
 """Delete and rename hosts with all their rows."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,8 +13,9 @@ from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.nodes import delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
-from nodetracker.model.change import ChangeKind
+from nodetracker.model.change import ChangeKind, removed_diff
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.warning import WHOLE_HOST
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
@@ -33,7 +35,8 @@ def delete_service(
     )
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
-    checks.check_deletion(service_codec.decode_service(row), row["now"], service_down_time)
+    service = service_codec.decode_service(row)
+    checks.check_deletion(service, row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(is_service))
     if binary != COMPUTE_BINARY:
         return  # the host's nodes belong to its agent
@@ -41,13 +44,16 @@ def delete_service(
     checks.check_unclaimed(f"host {host}", list_active_uuids(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
-        history.insert(
-            connection,
-            [
+    history.insert(
+        connection,
+        [
+            *(
                 history.line(row["now"], node_id, host, nodename, ChangeKind.DELETE)
                 for node_id, nodename in nodes.items()
-            ],
-        )
+            ),
+            _removed_line(row["now"], service),
+        ],
+    )
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
 
 
@@ -72,7 +78,7 @@ def rename_host(
     checks.check_expected(expected, found)
     epoch = max([row.epoch for row in nodes] + ([found.epoch] if found else [])) + 1
     _rename_rows(connection, old, new, binary, epoch, found is not None and has_ended(found))
-    _log_rename(connection, old, new, nodes)
+    _log_rename(connection, old, new, nodes, found)
     return len(nodes)
 
 
@@ -106,23 +112,37 @@ def _rename_rows(
         )
 
 
-def _log_rename(connection: sa.Connection, old: str, new: str, nodes: Sequence[Any]) -> None:
-    """Insert a history row for each node."""
+def _log_rename(
+    connection: sa.Connection,
+    old: str,
+    new: str,
+    nodes: Sequence[Any],
+    service: ServiceRecord | None,
+) -> None:
+    """Insert a history row for each node, and one of the old name."""
     now = connection.execute(sa.select(utc_now())).scalar_one()
     history.insert(
         connection,
         [
-            history.line(
-                now,
-                row.id,
-                new,
-                new if row.hypervisor_hostname == old else row.hypervisor_hostname,
-                ChangeKind.UPDATE,
-                checks.renamed_diff(old, new, row.hypervisor_hostname),
-            )
-            for row in nodes
+            *(
+                history.line(
+                    now,
+                    row.id,
+                    new,
+                    new if row.hypervisor_hostname == old else row.hypervisor_hostname,
+                    ChangeKind.UPDATE,
+                    checks.renamed_diff(old, new, row.hypervisor_hostname),
+                )
+                for row in nodes
+            ),
+            *([] if service is None else [_removed_line(now, service, new)]),
         ],
     )
+
+
+def _removed_line(now: datetime, service: ServiceRecord, new: str | None = None) -> dict[str, Any]:
+    diff = removed_diff(service, new)
+    return history.line(now, 0, service.host, WHOLE_HOST, ChangeKind.DELETE, diff)
 
 
 def _renamed(column: "sa.ColumnElement[str]", old: str, new: str) -> "sa.ColumnElement[str]":

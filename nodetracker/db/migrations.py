@@ -1,5 +1,6 @@
 """List ``migrations``, with their claims and the current nodes of these."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from nodetracker.model.page import Page
 
 _migrations = tables.migrations.c
 _ACTIVE = [state.value for state in ACTIVE_STATES]
+IS_OPEN = _migrations.status.in_([status.value for status in OPEN])
 source_claim = tables.claims.alias("source_claims")
 dest_claim = tables.claims.alias("dest_claims")
 _source_node = tables.compute_nodes.alias("source_nodes")
@@ -120,13 +122,16 @@ def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Pag
 
 
 def load_moves(
-    connection: sa.Connection, workloads: "sa.Select[tuple[str]]"
+    connection: sa.Connection, workload_uuids: Sequence[str] | None = None
 ) -> dict[int, tuple[Move, ...]]:
-    """Return the open migrations of workloads by the ids of their nodes, in one statement.
+    """Return open migrations by the ids of their nodes, in one statement.
 
     Args:
-        workloads: query of the workloads' uuids.
+        workload_uuids: only of these workloads; None = of all.
     """
+    conditions = [IS_OPEN]
+    if workload_uuids is not None:
+        conditions.append(_migrations.workload_uuid.in_(workload_uuids))
     found: dict[int, tuple[Move, ...]] = {}
     rows = connection.execute(
         select_migrations(
@@ -134,10 +139,7 @@ def load_moves(
             dest_claim.c.state.label("dest_state"),
             source_claim.c.compute_node_id.label("source_node_id"),
             dest_claim.c.compute_node_id.label("dest_node_id"),
-        ).where(
-            _migrations.status.in_([status.value for status in OPEN]),
-            _migrations.workload_uuid.in_(workloads),
-        )
+        ).where(*conditions)
     ).mappings()
     for row in rows:
         move = Move(

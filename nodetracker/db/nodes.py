@@ -1,17 +1,18 @@
 """Load, list and delete ``compute_nodes`` with their guests and devices."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.db import checks, codec, history, migrations, provider_removals
-from nodetracker.db.claims import list_active_uuids
+from nodetracker.db.claims import list_active_uuids, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind
-from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, ReleaseReason
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.migration import Move
@@ -19,10 +20,16 @@ from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AdminState
+from nodetracker.model.warning import REPORT_LIFETIME
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
+_guests = tables.guests.c
 _claims = tables.claims.c
+_migrations = tables.migrations.c
+_IS_EXPIRED = sa.and_(
+    _claims.state == ClaimState.RELEASED.value, _claims.reason == ReleaseReason.EXPIRED.value
+)
 CHILDREN = (tables.guests, tables.pci_devices)
 """Tables whose rows only their node's agent writes."""
 
@@ -36,6 +43,7 @@ def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVers
         sa.select(
             _services.epoch,
             _services.uuid.label("service_uuid"),
+            _services.report_count,
             _services.disabled,
             _services.maintenance,
             utc_now().label("now"),
@@ -53,6 +61,7 @@ def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVers
         now=rows[0].now,
         epoch=rows[0].epoch,
         service_uuid=rows[0].service_uuid,
+        report_count=rows[0].report_count,
         by_nodename={
             row.hypervisor_hostname: NodeVersion(row.id, row.generation, row.node_epoch)
             for row in rows
@@ -71,8 +80,12 @@ def load_nodes(
     condition = _nodes.host == host
     if node_ids is not None and len(node_ids) <= _MAX_IDS:
         condition = sa.and_(condition, _nodes.id.in_(sorted(node_ids)))
-    node_rows = connection.execute(sa.select(tables.compute_nodes).where(condition)).mappings()
-    found = {row["id"]: row for row in node_rows if node_ids is None or row["id"] in node_ids}
+    rows = sa.select(tables.compute_nodes, utc_now().label("now")).where(condition)
+    found = {
+        row["id"]: row
+        for row in connection.execute(rows).mappings()
+        if node_ids is None or row["id"] in node_ids
+    }
     if not found:
         return []
     guests: dict[int, dict[str, Guest]] = {}
@@ -82,12 +95,14 @@ def load_nodes(
     for row in _select_children(connection, tables.pci_devices, condition):
         devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
     claims: dict[int, dict[str, Claim]] = {}
-    for row in _select_children(connection, tables.claims, condition, _is_relevant):
+    workloads: set[str] = set()
+    for row in connection.execute(_select_claims(host, found)).mappings():
         node = found[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
+        workloads.add(claim.workload.uuid)
     # Without claims there are no migrations.
-    moves = _load_moves(connection, condition) if claims else {}
+    moves = _load_moves(connection, workloads) if claims else {}
     return [
         codec.decode_node(
             row,
@@ -100,19 +115,47 @@ def load_nodes(
     ]
 
 
-# Active claims, and expired ones, which a late guest reopens.
-_is_relevant = sa.or_(
-    _claims.state != ClaimState.RELEASED.value,
-    _claims.reason == ReleaseReason.EXPIRED.value,
-)
+def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.CompoundSelect[Any]:
+    """Select the active claims of nodes, and those expired ones that an audit may need.
+
+    They have just expired, or their workload has an unclaimed guest or an open
+    migration. Released claims are never read by their node alone: they become many.
+
+    Args:
+        found: id -> row of all nodes, or of more than `_MAX_IDS` of the host's.
+    """
+    ids: Any = sorted(found)
+    if len(found) > _MAX_IDS:
+        ids = sa.select(_nodes.id).where(_nodes.host == host)
+    here = _claims.compute_node_id.in_(ids)
+    now = next(row["now"] for row in found.values())
+    is_guest = sa.and_(
+        _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
+    )
+    is_moved = _migrations.workload_uuid == _claims.workload_uuid
+    claims = sa.select(tables.claims)
+    return sa.union_all(
+        claims.where(here, _claims.state.in_([state.value for state in ACTIVE_STATES])),
+        claims.where(here, _IS_EXPIRED, _claims.updated_at > now - REPORT_LIFETIME),
+        claims.join(tables.guests, is_guest).where(here, _IS_EXPIRED, _guests.claim_uuid.is_(None)),
+        claims.join(tables.migrations, is_moved).where(here, _IS_EXPIRED, migrations.IS_OPEN),
+    )
+
+
+def list_expired_claims(
+    connection: sa.Connection, host: str, workload_uuids: Collection[str]
+) -> list[Claim]:
+    """See `Store.list_expired_claims`."""
+    is_wanted = _claims.workload_uuid.in_(sorted(workload_uuids))
+    return select_claims(connection, _nodes.host == host, is_wanted, _IS_EXPIRED)
 
 
 def _load_moves(
-    connection: sa.Connection, condition: sa.ColumnElement[bool]
+    connection: sa.Connection, workloads: Collection[str]
 ) -> dict[int, tuple[Move, ...]]:
-    joined = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
-    workloads = sa.select(_claims.workload_uuid).select_from(joined).where(condition, _is_relevant)
-    return migrations.load_moves(connection, workloads)
+    if len(workloads) > _MAX_IDS:
+        return migrations.load_moves(connection)
+    return migrations.load_moves(connection, sorted(workloads))
 
 
 def _select_children(

@@ -4,7 +4,7 @@ A transaction of all of them would hold the locks of their nodes for minutes, an
 Galera rejects one that is too large.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -27,13 +27,21 @@ _PURGES: dict[str, Purge] = {
 }
 
 
-def purge(database: Database, before: datetime) -> dict[str, int]:
+def purge(
+    database: Database, before: datetime, tables: Collection[str] = (), is_part: bool = False
+) -> dict[str, int]:
     """See `Store.purge`."""
-    return {name: _purge_table(database, delete, before) for name, delete in _PURGES.items()}
+    return {
+        name: _purge_table(database, delete, before, is_part)
+        for name, delete in _PURGES.items()
+        if name in (tables or _PURGES)
+    }
 
 
-def _purge_table(database: Database, delete: Purge, before: datetime) -> int:
+def _purge_table(database: Database, delete: Purge, before: datetime, is_part: bool) -> int:
     deleted = 0
     while part := database.write(lambda c: delete(c, before, PURGED_AT_ONCE)):
         deleted += part
+        if is_part:
+            break
     return deleted

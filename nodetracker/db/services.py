@@ -94,6 +94,7 @@ def register_agent(
     version: str,
     incarnation: Incarnation,
     expected: ServiceRecord | None,
+    held_epoch: int,
 ) -> ServiceRecord:
     """See `Store.register_agent`. Locks the services row first, then the nodes in id order."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
@@ -101,7 +102,7 @@ def register_agent(
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
-    epoch = max(node_epoch, 0 if expected is None else expected.epoch) + 1
+    epoch = max(node_epoch, 0 if expected is None else expected.epoch, held_epoch) + 1
     columns = service_codec.encode_incarnation(incarnation) | {
         "topic": topic,
         "version": version,
@@ -281,4 +282,5 @@ def _is_held_by(agent: AgentKey) -> "sa.ColumnElement[bool]":
         _services.uuid == agent.service_uuid,
         _services.agent_id == agent.agent_id,
         _services.epoch == agent.epoch,
+        _services.report_count >= agent.report_count,
     )

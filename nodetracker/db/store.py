@@ -97,11 +97,12 @@ class SqlStore(SqlReader, SqlPlacing, SqlRemovals):
         version: str,
         incarnation: Incarnation,
         expected: ServiceRecord | None,
+        held_epoch: int = 0,
     ) -> ServiceRecord:
         """See `Store`."""
         return self._database.write(
             lambda c: services.register_agent(
-                c, host, binary, topic, version, incarnation, expected
+                c, host, binary, topic, version, incarnation, expected, held_epoch
             )
         )
 
@@ -156,6 +157,10 @@ class SqlStore(SqlReader, SqlPlacing, SqlRemovals):
         """See `Store`."""
         return self._database.write(lambda c: claims.abort_claim(c, uuid))
 
+    def list_expired_claims(self, host: str, workload_uuids: Collection[str]) -> list[Claim]:
+        """See `Store`."""
+        return self._database.read(lambda c: nodes.list_expired_claims(c, host, workload_uuids))
+
     def list_split_brains(self, host: str) -> list[SplitBrain]:
         """See `Store`."""
         return self._database.read(lambda c: split_brains.list_split_brains(c, host))
@@ -206,9 +211,11 @@ class SqlStore(SqlReader, SqlPlacing, SqlRemovals):
         """See `Store`."""
         self._database.write(lambda c: nodes.adopt_uuid(c, host, nodename, before, uuid))
 
-    def purge(self, before: datetime) -> Mapping[str, int]:
+    def purge(
+        self, before: datetime, tables: Collection[str] = (), is_part: bool = False
+    ) -> Mapping[str, int]:
         """See `Store`."""
-        return purging.purge(self._database, before)
+        return purging.purge(self._database, before, tables, is_part)
 
     def _grant(
         self, grant: Callable[[sa.Connection], T], find: Callable[[sa.Connection], T | None]

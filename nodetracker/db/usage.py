@@ -30,6 +30,7 @@ def _sum_claims(host: str | None, project_id: str | None) -> "sa.Select[tuple[An
     # Its guest may know the project that a claim lacks; no other claim needs its guest.
     is_guest = sa.and_(
         _claims.project_id == "",
+        _guests.claim_uuid.is_not(None),
         _guests.compute_node_id == _claims.compute_node_id,
         _guests.uuid == _claims.workload_uuid,
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.reports.workloads import charge_larger_guests
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
@@ -16,6 +17,7 @@ _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 _guests = tables.guests.c
 _claimed = tables.guests.alias("claimed_guests")
+_SIZE = ("vcpu_milli", "memory_mb", "disk_mb")
 _ACTIVE = [state.value for state in ACTIVE_STATES]
 _PLACE = (
     _nodes.uuid.label("node_uuid"),
@@ -80,10 +82,16 @@ def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[Work
         .mappings()
         .all()
     )
+    listed_guests = {
+        row["claim_uuid"]: (row["guest_vcpu_milli"], row["guest_memory_mb"], row["guest_disk_mb"])
+        for row in rows
+        if row["guest_vcpu_milli"] is not None
+    }
+    workloads = [codec.decode_workload(row) for row in rows if row["uuid"] is not None]
     uuids = list(dict.fromkeys(row["uuid"] for row in rows if row["uuid"] is not None))
     on_page = set(uuids[: query.limit])
     return Page(
-        tuple(codec.decode_workload(row) for row in rows if row["uuid"] in on_page),
+        tuple(row for row in charge_larger_guests(workloads, listed_guests) if row.uuid in on_page),
         rows[0]["now"],
         uuids[query.limit - 1] if len(uuids) > query.limit else None,
     )
@@ -94,6 +102,7 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
     is_its_guest = sa.and_(
         _claimed.c.compute_node_id == _claims.compute_node_id,
         _claimed.c.uuid == _claims.workload_uuid,
+        _claimed.c.claim_uuid.is_not(None),
     )
     name = sa.func.coalesce(
         sa.func.nullif(_claims.workload_name, ""), _claimed.c.name, sa.literal("")
@@ -134,7 +143,11 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
             _claims.pcpus,
             _claims.memory_mb,
             _claims.disk_mb,
-            _claimed.c.power_state,
+            sa.case((_claimed.c.missing_since.is_(None), _claimed.c.power_state)).label(
+                "power_state"
+            ),
+            _claimed.c.missing_since,
+            *_select_listed_size(),
             *_select_optional(query, _claimed.c.details, _claims.numa),
         ),
         tuple(conditions),
@@ -172,10 +185,18 @@ def _select_unclaimed(query: WorkloadQuery) -> _Branch:
             _guests.memory_mb,
             _guests.disk_mb,
             _guests.power_state,
+            sa.null().label("missing_since"),
+            *(sa.null().label(f"guest_{name}") for name in _SIZE),
             *_select_optional(query, _guests.details, _guests.pins),
         ),
         tuple(conditions),
     )
+
+
+def _select_listed_size() -> "list[sa.ColumnElement[Any]]":
+    """Select the size of the claim's guest if it is listed and assigned to this claim."""
+    is_own = sa.and_(_claimed.c.missing_since.is_(None), _claimed.c.claim_uuid == _claims.uuid)
+    return [sa.case((is_own, _claimed.c[name])).label(f"guest_{name}") for name in _SIZE]
 
 
 def _select_optional(

@@ -4,7 +4,7 @@ One value is the source of the row, its history, notifications, metrics and the 
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -14,6 +14,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Move
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.service import AgentKey, ServiceRecord
 
 T = TypeVar("T")
 
@@ -87,6 +88,33 @@ class HistoryEntry:
     what: ChangeKind
     diff: Mapping[str, Any]
     id: int = 0
+
+
+def removed_diff(service: ServiceRecord, new: str | None = None) -> dict[str, Any]:
+    """Return the history entry of a host that is deleted or renamed, without a nodename.
+
+    An agent that does not find its services row looks for it: a database that was restored
+    from an older backup has neither.
+
+    Args:
+        service: the row of the host's agent as it was.
+        new: the host's new name.
+    """
+    diff: dict[str, Any] = {"service": [service.uuid, None], "epoch": [service.epoch, None]}
+    return diff if new is None else {"host": [service.host, new], **diff}
+
+
+def is_removed(agent: AgentKey, history: Iterable[HistoryEntry]) -> bool:
+    """Return whether an agent's host was deleted or renamed after the agent took it.
+
+    Args:
+        history: the host's entries without a nodename, see `removed_diff`.
+    """
+    return any(
+        entry.diff["service"][0] == agent.service_uuid and entry.diff["epoch"][0] >= agent.epoch
+        for entry in history
+        if "service" in entry.diff
+    )
 
 
 @dataclass(frozen=True, slots=True)

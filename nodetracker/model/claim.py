@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.guest import Guest, PartialGuest, WorkloadKind
 from nodetracker.model.migration import MoveRequest
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.numa_request import NumaLimits, NumaRequest
@@ -54,6 +54,14 @@ class Workload:
     name: str = ""
     project_id: str = ""
     user_id: str = ""
+
+    def may_be(self, guest: Guest | PartialGuest) -> bool:
+        """Return whether a guest with this uuid is the workload, and not another with its uuid.
+
+        Its kind is the same, and so is its project as far as both are known.
+        """
+        projects = {self.project_id, guest.project_id or ""} - {""}
+        return self.kind is guest.kind and len(projects) <= 1
 
 
 @dataclass(frozen=True, slots=True)

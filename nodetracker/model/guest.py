@@ -138,6 +138,7 @@ class GuestListing:
             accounting uses the stored data of each.
         unseen_kinds: those of `unread_kinds` whose source failed, so that it
             lists no guest.
+        has_source: False of a driver whose nodes have no guests that it could list.
     """
 
     guests: tuple[Guest, ...] = ()
@@ -145,6 +146,7 @@ class GuestListing:
     unread_kinds: frozenset[WorkloadKind] | None = None
     partial: tuple[PartialGuest, ...] = ()
     unseen_kinds: frozenset[WorkloadKind] = frozenset()
+    has_source: bool = True
 
     @property
     def all_guests(self) -> tuple[Guest | PartialGuest, ...]:

@@ -144,11 +144,13 @@ class WorkloadRow:
         claim_uuid, claim_state: None for an unclaimed guest.
         vcpu_milli: shared CPUs in thousandths; all CPUs of an unclaimed guest.
         pcpus: dedicated CPUs of a claim.
-        memory_mb, disk_mb: MiB. Amounts are the claim's, else the guest's.
-        power_state: None when its guest has not been listed.
+        memory_mb, disk_mb: MiB. Amounts are what is charged without the driver's overhead:
+            the claim's and what its guest has beyond all claims, or an unclaimed guest's.
+        power_state: None when its guest is not listed.
         details: further data from its driver as plain JSON.
         numa: what it occupies of the node's cells: the placement of the claim, or the
             pins of an unclaimed guest; None without either.
+        missing_since: since when the claim's guest has vanished, else None.
     """
 
     uuid: str
@@ -168,6 +170,7 @@ class WorkloadRow:
     power_state: PowerState | None
     details: Mapping[str, Any] = field(default_factory=dict)
     numa: NumaPlacement | None = None
+    missing_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime
 
+from nodetracker.model.guest import WorkloadKind
+
 
 class MigrationType(enum.StrEnum):
     """The type of a move, with Nova's values."""
@@ -80,11 +82,13 @@ class MoveRequest:
     Attributes:
         uuid: uuid of the migration to create.
         source_claim: uuid of the workload's current claim.
+        workload_kind: as requested, None = that of the source.
     """
 
     uuid: str
     migration_type: MigrationType
     source_claim: str
+    workload_kind: WorkloadKind | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,14 +232,15 @@ class HostVersions:
 
     Attributes:
         now: the database's clock, UTC.
-        epoch, service_uuid: of the host's services row; an agent that took
-            over another row, or has a lower epoch, is fenced.
+        epoch, service_uuid, report_count: of the host's services row; an agent that
+            took over another row, or has a lower epoch, is fenced.
         admin: of that row.
     """
 
     now: datetime
     epoch: int
     service_uuid: str
+    report_count: int
     by_nodename: Mapping[str, NodeVersion]
     admin: AdminState = field(default_factory=AdminState)
 

@@ -58,6 +58,11 @@ def list_traits_of(device: TrackedDevice) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def has_physical_network(device: TrackedDevice) -> bool:
+    """Return whether a managed device is for networks, by its tags, and so not in placement."""
+    return bool((device.tags or {}).get("physical_network"))
+
+
 def is_one_time(device: TrackedDevice) -> bool:
     """Return whether a managed device is to be used once only, by its tags."""
     return (device.tags or {}).get("one_time_use") == "true"

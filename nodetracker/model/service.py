@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.errors import RequestError
-from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
+from nodetracker.model.text import LONG_TEXT_LENGTH, has_control_characters, sanitize_text
 
 COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
@@ -50,6 +50,8 @@ class AgentKey:
     Attributes:
         service_uuid: of the services row that it took; a row that was deleted
             and created again counts epochs from the start.
+        report_count: number of the last heartbeat that was written for certain; a row
+            with a lower one was restored from a backup.
     """
 
     host: str
@@ -57,6 +59,7 @@ class AgentKey:
     agent_id: str
     epoch: int
     service_uuid: str
+    report_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,8 @@ class ServiceChange:
             a later reason changes neither.
 
     Raises:
-        RequestError: the reason cannot be stored, or has the prefix of agents' reasons.
+        RequestError: the reason has control characters or the prefix of agents' reasons,
+            or cannot be stored.
     """
 
     disabled: bool | None = None
@@ -171,6 +175,8 @@ class ServiceChange:
             raise RequestError("disabled_reason", f"{reason!r} has the prefix of agents' reasons")
         if len(reason) > LONG_TEXT_LENGTH:
             raise RequestError("disabled_reason", f"is longer than {LONG_TEXT_LENGTH} characters")
+        if has_control_characters(reason):
+            raise RequestError("disabled_reason", f"{reason!r} has control characters")
         if sanitize_text(reason, LONG_TEXT_LENGTH) != reason:
             problem = f"{reason!r} has characters that cannot be stored"
             raise RequestError("disabled_reason", problem)

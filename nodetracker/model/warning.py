@@ -36,7 +36,9 @@ class WarningKind(enum.StrEnum):
     DRIFT = "drift"
     PCI_DEVICE_MISSING = "pci_device_missing"
     CLAIM_EXPIRED = "claim_expired"
+    CLAIM_UNUSED = "claim_unused"
     CLAIMED_TWICE = "claimed_twice"
+    CLAIM_MISMATCH = "claim_mismatch"
     AGENT_UNREACHABLE = "agent_unreachable"
     HOST_DOWN = "host_down"
     PLACEMENT_NAME_CONFLICT = "placement_name_conflict"
@@ -109,7 +111,10 @@ class HostWarning:
 class WarningRecord:
     """A warning as stored, with its first and last report, their count and its end.
 
+    One that returns after its end begins again.
+
     Attributes:
+        earlier: how often it was raised and resolved before.
         id: of the row, 0 while it is not stored, and in answers of conductors
             that do not return it.
     """
@@ -121,6 +126,7 @@ class WarningRecord:
     count: int
     resolved_at: datetime | None
     id: int = 0
+    earlier: int = 0
 
 
 def is_counted_again(last_seen: datetime, resolved_at: datetime | None, now: datetime) -> bool:

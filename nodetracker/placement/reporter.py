@@ -36,6 +36,7 @@ from nodetracker.placement.reconciler import Ledger, Reconciler
 from nodetracker.placement.removal_worker import HostRemovals
 from nodetracker.placement.request_counts import RequestCounts
 from nodetracker.placement.slots import LAST_RETRY_SECONDS, Slot, Slots, Turn
+from nodetracker.rendering import count_noun
 from nodetracker.settings import PlacementSettings
 
 LOG = logging.getLogger(__name__)
@@ -104,7 +105,9 @@ class PlacementReporter:
         self._start_threads()
         left = self._slots.wait_reported(self._settings.timeout)
         if left:
-            LOG.warning("%d nodes were not reported to placement: the next audit does that", left)
+            LOG.warning(
+                "Placement: %s not reported; the next audit does that", count_noun(left, "node")
+            )
         elif self._removals is not None:
             self._removals.work_once(self._settings.timeout)
         for warning in self.list_warnings():  # there is no further audit that would store them

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from nodetracker.model.change import ApplyResult, NodeChange
-from nodetracker.model.claim import SplitBrain
+from nodetracker.model.claim import Claim, SplitBrain
 from nodetracker.model.node import HostVersions
 from nodetracker.model.service import AgentKey, AuditState, Incarnation, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
@@ -29,12 +29,15 @@ class AgentStore(FleetStore, Protocol):
         version: str,
         incarnation: Incarnation,
         expected: ServiceRecord | None,
+        held_epoch: int = 0,
     ) -> ServiceRecord:
         """Create or take over the services row; raise its epoch and that of the host's nodes.
 
         Args:
             expected: the row on which the decision to take over rests, None
                 when it did not exist.
+            held_epoch: epoch of this run so far; the new one is above it, too, where a
+                backup was restored.
 
         Raises:
             ConflictError: the row has changed since; decide again.
@@ -55,7 +58,8 @@ class AgentStore(FleetStore, Protocol):
             is_last: the process ends, so that the service is down until it is taken over.
 
         Raises:
-            FencedError: no row has this agent_id and epoch and a lower report_count.
+            FencedError: no row has this agent_id and epoch, a lower report_count, and
+                at least the one of `agent`.
         """
 
     @repeatable
@@ -76,6 +80,10 @@ class AgentStore(FleetStore, Protocol):
         Raises:
             NotFoundError: the host has no services row.
         """
+
+    @repeatable
+    def list_expired_claims(self, host: str, workload_uuids: Collection[str]) -> list[Claim]:
+        """Return the expired claims of workloads on a host's nodes, by one statement."""
 
     @repeatable
     def list_split_brains(self, host: str) -> list[SplitBrain]:

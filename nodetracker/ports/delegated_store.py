@@ -25,6 +25,7 @@ class DelegatedStore(DelegatedFleetReader):
     report_state = delegated(AgentStore.report_state)
     mark_service = delegated(AgentStore.mark_service)
     load_versions = delegated(AgentStore.load_versions)
+    list_expired_claims = delegated(AgentStore.list_expired_claims)
     list_split_brains = delegated(AgentStore.list_split_brains)
     apply_changes = delegated(AgentStore.apply_changes)
     sync_warnings = delegated(AgentStore.sync_warnings)

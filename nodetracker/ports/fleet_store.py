@@ -51,6 +51,9 @@ class FleetStore(Protocol):
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """Return nodes of a host with guests and devices, by a fixed number of statements.
 
+        They have their active claims, and of the expired ones those that expired within
+        the last hour and those whose workload has an unclaimed guest or an open migration.
+
         Args:
             node_ids: only these rows; None = all of the host's.
         """

@@ -1,6 +1,6 @@
 """The part of the store that operators use, by command line or through an agent."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -73,10 +73,16 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
             NotFoundError: no such node.
         """
 
-    def purge(self, before: datetime) -> Mapping[str, int]:
+    def purge(
+        self, before: datetime, tables: Collection[str] = (), is_part: bool = False
+    ) -> Mapping[str, int]:
         """Delete what ended before `before`; return table -> rows deleted.
 
         History, resolved warnings, migrations, released claims to which no
         migration refers any more, and removals of providers that nobody attempted.
         A request whose claim was purged is a new one.
+
+        Args:
+            tables: only these; none = all.
+            is_part: delete at most 1,000 rows of each table, in one transaction each.
         """

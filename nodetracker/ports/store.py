@@ -10,12 +10,12 @@ from nodetracker.ports.removal_store import RemovalStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 
 
-class HostStore(AgentStore, LedgerStore, RemovalStore, Protocol):
-    """An agent's own rows, the ledger for claims on its host, and its deleted nodes' providers."""
-
-
 class WatchStore(AgentStore, FleetReader, Protocol):
-    """What a process that watches all hosts uses."""
+    """The services row and warnings of one process, and lists of whole fleets."""
+
+
+class HostStore(WatchStore, LedgerStore, RemovalStore, Protocol):
+    """An agent's own rows, the ledger for claims on its host, and its deleted nodes' providers."""
 
 
 class Store(HostStore, SchedulerStore, OperatorStore, Protocol):

@@ -9,7 +9,7 @@ from typing import TypeVar
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.accounting.ledger.grants import find_existing_grant, require_amounts
-from nodetracker.accounting.ledger.moves import move_of
+from nodetracker.accounting.ledger.moves import complete_move, move_of
 from nodetracker.errors import ClaimRefusedError, MoveSourceError, NodeBusyError, NotFoundError
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Claim, ClaimRequest
@@ -61,7 +61,7 @@ class Scheduler:
             limit: maximum number of candidates; None = all.
         """
         size = min(max(PAGE_SIZE, limit or LARGE_PAGE_SIZE), LARGE_PAGE_SIZE)
-        source = self._find_source(request)
+        request, source = self._complete(request)
         found: list[CandidateNode] = []
         for page in self._find_pages(request, CandidateOrder.NAMED, size):
             nodes = self._list_accepting(request, page)
@@ -72,7 +72,7 @@ class Scheduler:
 
     def explain(self, request: ClaimRequest) -> Exclusions:
         """Return how many nodes each check excludes, and the nearest one with what it lacks."""
-        return self._store.count_exclusions(request, self._policy)
+        return self._store.count_exclusions(self._complete(request)[0], self._policy)
 
     def create_claim(self, request: ClaimRequest) -> Claim:
         """Claim on the best candidate that grants it; the same request returns the same claim.
@@ -117,6 +117,7 @@ class Scheduler:
             return self._move_to_claim(request, request.uuid)
 
         if wanted.migration_type not in SAME_NODE_REQUIRED:
+            request, _ = self._complete(request)
             return self._ask_each(request, ask, find)
         migration = self._move_to_claim(request, wanted.source_claim) or find()
         if migration is None:
@@ -220,10 +221,15 @@ class Scheduler:
         }
         return [node for node in nodes if node.id not in refusing]
 
-    def _find_source(self, request: ClaimRequest) -> Claim | None:
-        """Return the claim that a move leaves, None if it does not exist or this is no move."""
-        uuid = None if request.migration is None else request.migration.source_claim
-        return next(iter(self._store.list_claims(uuid=uuid)), None) if uuid else None
+    def _complete(self, request: ClaimRequest) -> tuple[ClaimRequest, Claim | None]:
+        """Return a request as the ledger will evaluate it, and the claim that a move leaves.
+
+        The claim is None if it does not exist or the request is for no move.
+        """
+        if request.migration is not None:
+            for source in self._store.list_claims(uuid=request.migration.source_claim):
+                return complete_move(request, source), source
+        return request, None
 
     def _move_to_claim(self, request: ClaimRequest, uuid: str) -> Migration | None:
         """Request a move to the node of a claim, None when the claim does not exist."""

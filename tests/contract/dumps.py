@@ -184,6 +184,8 @@ def _label_rest(
         yield f"warning {row['host']} {row['kind']} {row['nodename']} {row['item']}".rstrip(), row
     seen: Counter[str] = Counter()
     for row in sorted(history, key=lambda row: row["at"]):
+        if "service" in row["diff"]:  # whose uuid no two stores have in common
+            row = {**row, "diff": row["diff"] | {"service": None}}
         label = f"history {row['host']} {row['nodename']} {row['what']}"
         seen[label] += 1
         yield f"{label} {seen[label]}", row

@@ -161,6 +161,14 @@ def test_limits_of_the_request_replace_the_node_s_own_and_include_what_is_reserv
         assert find(store, ask(limits=limits, **refused)) == [], (limits, refused)
 
 
+def test_a_driver_s_overhead_counts_against_limits_of_instances_alone(store: Store) -> None:
+    make_node(store, "one", overhead={"memory_mb": 100})
+    for kind, most in ((WorkloadKind.INSTANCE, 3484), (WorkloadKind.CONTAINER, 3584)):
+        limits = {"MEMORY_MB": 4096}
+        assert find(store, ask(limits=limits, memory_mb=most, kind=kind)) == ["one"]
+        assert find(store, ask(limits=limits, memory_mb=most + 1, kind=kind)) == []
+
+
 def test_no_claim_is_larger_than_the_node_whatever_the_ratio(store: Store) -> None:
     make_node(store, "one", cpu_allocation_ratio=16.0, ram_allocation_ratio=1.5)
     assert find(store, ask(vcpu_milli=8000, memory_mb=8192)) == ["one"]
@@ -233,7 +241,7 @@ def test_a_host_that_accepts_no_claims_is_left_out_but_counts_for_the_scale(stor
     assert find(store, ask(vcpu_milli=1)) == ["big", "mid", "small"]
 
 
-def test_a_host_whose_agent_ended_is_left_out(store: Store) -> None:
+def test_a_host_whose_agent_ended_is_left_out_until_it_starts_again(store: Store) -> None:
     make_node(store, "one")
     agent = register(store, "two", "agent-of-two")
     store.report_state(agent, 9, AuditState())
@@ -242,6 +250,8 @@ def test_a_host_whose_agent_ended_is_left_out(store: Store) -> None:
     assert find(store, request) == ["two", "one"]
     store.report_state(agent, 10, AuditState(), is_last=True)
     assert find(store, request) == ["one"]
+    register(store, "two", "agent-of-two")
+    assert find(store, request) == ["two", "one"]
 
 
 def test_a_node_without_a_service_is_left_out_and_ends_no_page(store: Store) -> None:

@@ -1,8 +1,10 @@
 """Schedulers read all versions of any store, and of some nodes what admission needs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.guest import GuestPins
 from nodetracker.model.node import admission_values
 from nodetracker.model.service import (
     COMPUTE_BINARY,
@@ -91,6 +93,29 @@ def test_a_node_comes_with_its_active_claims_and_unclaimed_guests(store: Store) 
     assert found.larger == {large.uuid: record.guests[large.uuid]}
     for name in ("vcpus", "cpu_used", "reserved", "inventory", "traits", "facts", "overhead"):
         assert getattr(found.values, name) == getattr(record.values, name)
+
+
+def test_a_guest_that_exceeds_its_claim_by_any_amount_or_is_bound_is_loaded(store: Store) -> None:
+    changes: dict[str, dict[str, Any]] = {
+        "equal": {},
+        "cpu": {"vcpu_milli": 1001},
+        "memory": {"memory_mb": 1025},
+        "disk": {"disk_mb": 1025},
+        "bound": {"pins": GuestPins(devices=("0000:81:00.0",))},
+    }
+    size = {"vcpu_milli": 1000, "memory_mb": 1024, "disk_mb": 1024}
+    guests = tuple(make_guest(name, **{**size, **own}) for name, own in changes.items())
+    make_node(store, guests)
+    for guest in guests:
+        request = ask(guest.uuid, VCPU=1, MEMORY_MB=1024, DISK_GB=1)
+        store.create_claim(request, "alpha", "node-1", ADMISSION_POLICY)
+    (found,) = store.load_ledger_nodes([node(store).id])
+    assert sorted(guest.name for guest in found.larger.values()) == [
+        "bound",
+        "cpu",
+        "disk",
+        "memory",
+    ]
 
 
 def test_only_the_columns_that_admission_needs_are_loaded(store: Store) -> None:

@@ -341,6 +341,7 @@ class TestUsage:
             make_guest("ftp"),
             make_guest("pod", **container),
             make_guest("old", project_id=""),
+            make_guest("bare", project_id="p1"),
             own,
         )
         make_node(store, guests)
@@ -361,20 +362,45 @@ class TestUsage:
         old = UsageSum("", instance, False, 1, 1500, 0, 2048, 20480)
         on_alpha = UsageSum("p1", instance, True, 1, 1000, 1, 3, 0)
         p1 = UsageSum("p1", instance, True, 2, 3000, 1, 7, 1024)
+        bare = UsageSum("p1", instance, False, 1, 1500, 0, 2048, 20480)
         p2 = UsageSum("p2", instance, True, 1, 0, 0, 5, 0)
         pods = UsageSum("prøject", pod, False, 1, 1, 0, 2, 3)
         instances = UsageSum("prøject", instance, False, 2, 3000, 0, 4096, 40960)
-        assert store.sum_usage() == [old, p1, p2, pods, instances]
-        assert store.sum_usage(host="alpha") == [old, on_alpha, p2, pods, instances]
-        assert store.sum_usage(project_id="p1") == [p1]
-        assert store.sum_usage("alpha", "p1") == [on_alpha]
+        assert store.sum_usage() == [old, p1, bare, p2, pods, instances]
+        assert store.sum_usage(host="alpha") == [old, on_alpha, bare, p2, pods, instances]
+        assert store.sum_usage(project_id="p1") == [p1, bare]
+        assert store.sum_usage("alpha", "p1") == [on_alpha, bare]
         assert store.sum_usage("alpha", "") == [old]
         assert store.sum_usage("gamma") == store.sum_usage(project_id="P1") == []
+
+    def test_a_claim_without_a_project_has_that_of_the_guest_on_its_own_node(
+        self, store: Store
+    ) -> None:
+        for host, project in (("alpha", "p1"), ("beta", "p2")):
+            make_node(store, (make_guest(project_id=project),), host=host)
+        request = ask(make_guest().uuid, MEMORY_MB=5)
+        unknown = dataclasses.replace(request.workload, project_id="")
+        request = dataclasses.replace(request, workload=unknown)
+        store.create_claim(request, "alpha", "node-1", ADMISSION_POLICY)
+        claimed = UsageSum("p1", WorkloadKind.INSTANCE, True, 1, 0, 0, 5, 0)
+        assert [found for found in store.sum_usage() if found.is_claimed] == [claimed]
+
+    def test_claims_of_a_project_are_summed_by_kind(self, store: Store) -> None:
+        make_node(store)
+        for kind in (WorkloadKind.INSTANCE, WorkloadKind.CONTAINER):
+            request = ask(VCPU=1)
+            workload = dataclasses.replace(request.workload, kind=kind)
+            request = dataclasses.replace(request, workload=workload)
+            store.create_claim(request, "alpha", "node-1", ADMISSION_POLICY)
+        assert store.sum_usage() == [
+            UsageSum("p1", kind, True, 1, 1000, 0, 0, 0)
+            for kind in (WorkloadKind.CONTAINER, WorkloadKind.INSTANCE)
+        ]
 
     def test_a_workload_that_moves_is_one_with_both_amounts(self, store: Store) -> None:
         make_node(store)
         make_node(store, host="beta")
         claim = store.create_claim(ask(VCPU=1), "alpha", "node-1", ADMISSION_POLICY)
-        second = ask(claim.workload.uuid, VCPU=2)
+        second = dataclasses.replace(ask(VCPU=2), workload=claim.workload)
         store.create_claim(second, "beta", "node-1", ADMISSION_POLICY)
         assert store.sum_usage() == [UsageSum("p1", WorkloadKind.INSTANCE, True, 1, 3000, 0, 0, 0)]

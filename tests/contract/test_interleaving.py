@@ -2,7 +2,7 @@
 
 import dataclasses
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from nodetracker.db import codec, limits
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.errors import FencedError
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey, ApplyResult
@@ -161,6 +162,31 @@ def test_a_confirmation_that_waited_for_an_audit_sees_the_guest_that_it_found(
     (record,) = store.load_nodes("alpha")
     assert record.guests[guest.uuid].claim_uuid is None
     assert record.values.memory_mb_used == 512 + guest.memory_mb
+
+
+def test_a_purge_that_waited_for_an_audit_keeps_the_claim_that_it_reopened(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_ledger_node(store)
+    body = {"workload": {"uuid": make_guest().uuid}, "resources": {"VCPU": 1}}
+    reopened, other = (
+        store.create_claim(parse_claim_request(body), "alpha", "node-1", ADMISSION_POLICY)
+        for _ in range(2)
+    )
+    for claim in (reopened, other):
+        store.abort_claim(claim.uuid)
+    rival.execute(sa.update(tables.compute_nodes).values(generation=9))
+    rival.execute(
+        sa.update(tables.claims)
+        .where(tables.claims.c.uuid == reopened.uuid)
+        .values(state=ClaimState.CONFIRMED.value)
+    )
+    future = pool.submit(store.purge, store.now() + timedelta(days=1))
+    with pytest.raises(TimeoutError):
+        future.result(timeout=WAIT_SECONDS)
+    rival.commit()
+    assert future.result()["claims"] == 1
+    assert [claim.uuid for claim in store.list_claims()] == [reopened.uuid]
 
 
 def test_readers_do_not_wait_for_writers(store: SqlStore, rival: sa.Connection) -> None:

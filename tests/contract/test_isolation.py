@@ -196,7 +196,8 @@ WRITES = [
         "delete_service",
         "agent",
         lambda scene: scene.store.delete_service("gamma", COMPUTE_BINARY, ALWAYS_DOWN),
-        rows("service gamma compute", "node g1", "warning gamma *", "history gamma n1 delete 1")
+        rows("service gamma compute", "node g1", "warning gamma *")
+        | rows("history gamma n1 delete 1", "history gamma  delete 1")
         | CHILDREN_OF_G1,
     ),
     Write(
@@ -281,7 +282,7 @@ WRITES = [
         lambda scene: scene.store.sync_warnings(scene.agents["alpha"], [CPU, PAST]),
         {
             "warning alpha clock_skew": {"resolved_at"},
-            "warning alpha fact_held n2 cpu": {"count", "last_seen", "resolved_at"},
+            "warning alpha fact_held n2 cpu": {"earlier", "first_seen", "last_seen", "resolved_at"},
         },
     ),
     Write(

@@ -23,6 +23,7 @@ from nodetracker.errors import (
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import GuestPins, WorkloadKind
+from nodetracker.model.listing import WorkloadQuery
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDeviceType, PciStatus
@@ -40,6 +41,7 @@ from tests.contract.values import (
     register,
     update,
 )
+from tests.oracle import check_usage
 from tests.statements import count_statements
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
@@ -57,6 +59,7 @@ def make_node(
     host: str = "alpha",
     gpus: tuple[dict[str, Any], ...] = (),
     inventory: dict[str, Any] | None = None,
+    overhead_mb: int = 0,
 ) -> AgentKey:
     """Create a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
     agent = register(store, host, f"agent-of-{host}")
@@ -71,7 +74,7 @@ def make_node(
         ram_allocation_ratio=1.0,
         disk_allocation_ratio=1.0,
         reserved=RESERVED,
-        overhead={},
+        overhead={"memory_mb": overhead_mb},
         facts={},
         gpus=list(gpus),
         numa_topology={"cells": [make_cell(0), make_cell(1)]},
@@ -104,9 +107,11 @@ def make_cell(number: int) -> dict[str, Any]:
 
 
 def ask(workload: str | None = None, claim: str | None = None, **resources: Any) -> Any:
+    """Build a request for project p1, or for a workload whose guest may know its project."""
+    project = resources.pop("project_id", "p1" if workload is None else None)
     numa, pci = resources.pop("numa", None), resources.pop("pci_requests", None)
     body: dict[str, Any] = {
-        "workload": {"uuid": workload or str(uuid.uuid4()), "project_id": "p1"},
+        "workload": {"uuid": workload or str(uuid.uuid4()), "project_id": project},
         "resources": resources,
         "numa": numa,
         "pci_requests": pci,
@@ -344,7 +349,7 @@ class TestNuma:
             for cpu in granted.numa.cells[0].pins.values()
         ]
         assert sorted(pins) == [4, 9]
-        with pytest.raises(ClaimRefusedError, match="Free pcpu 0.00") as caught:
+        with pytest.raises(ClaimRefusedError, match="Free PCPU 0.00") as caught:
             claim(store, ask(PCPU=1))
         assert "NUMA topology cannot fit" in caught.value.reasons[-1]
 
@@ -411,7 +416,7 @@ class TestBoundGuests:
         granted = self.claim(store, ask(PCPU=1))
         assert granted.numa is not None
         assert list(granted.numa.cells[0].pins.values()) == [9]
-        with pytest.raises(ClaimRefusedError, match="Free pcpu 0.00"):
+        with pytest.raises(ClaimRefusedError, match="Free PCPU 0.00"):
             self.claim(store, ask(PCPU=1))
 
     def test_a_claim_takes_over_its_guest_s_pins(self, store: Store) -> None:
@@ -586,6 +591,25 @@ class TestGuests:
         assert after.values == before.values
         assert after.guests[self.GUEST.uuid].claim_uuid == granted.uuid
 
+    def test_a_guest_of_another_kind_is_not_adopted(self, store: Store) -> None:
+        stranger = dataclasses.replace(self.GUEST, kind=WorkloadKind.CONTAINER)
+        make_node(store, (stranger,), self.CHARGE)
+        before = node(store)
+        with pytest.raises(ClaimRefusedError, match="Free vcpu 5.00"):
+            claim(store, ask(self.GUEST.uuid, VCPU=6))
+        granted = claim(store, ask(self.GUEST.uuid, VCPU=5))
+        assert granted.state is ClaimState.HELD
+        assert node(store).guests[stranger.uuid].claim_uuid is None
+        assert node(store).values.vcpus_used == before.values.vcpus_used + 5
+        check_usage(store, "alpha")
+        rows = store.list_workloads(WorkloadQuery()).items
+        assert [(row.claim_uuid, row.kind, row.power_state) for row in rows] == [
+            (granted.uuid, WorkloadKind.INSTANCE, None),
+            (None, WorkloadKind.CONTAINER, stranger.power_state),
+        ]
+        store.abort_claim(granted.uuid)
+        assert (node(store).values, node(store).guests) == (before.values, before.guests)
+
     def test_adoption_may_use_what_is_free_and_the_guest_s_own_charge(self, store: Store) -> None:
         make_node(store, (self.GUEST,), self.CHARGE)
         claim(store, ask(VCPU=5))
@@ -593,6 +617,28 @@ class TestGuests:
             claim(store, ask(self.GUEST.uuid, VCPU=3))
         claim(store, ask(self.GUEST.uuid, VCPU=2))
         assert node(store).values.vcpus_used == 8
+
+    def test_on_an_overcommitted_node_a_guest_may_be_claimed_with_what_it_is_charged(
+        self, store: Store
+    ) -> None:
+        make_node(store, (self.GUEST,), Charge(10_000, 9_000, 200 * 1024))
+        before = node(store)
+        request = ask(self.GUEST.uuid, VCPU=2, MEMORY_MB=1024, DISK_GB=10)
+        with pytest.raises(ClaimRefusedError) as caught:
+            claim(store, ask(self.GUEST.uuid, VCPU=3, MEMORY_MB=1024, DISK_GB=11))
+        assert caught.value.reasons == (
+            "Free vcpu -1.00 VCPU < requested 3 VCPU",
+            "Free disk -90.00 GB < requested 11 GB",
+        )
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        assert [found.host for found in scheduler.select(request)] == ["alpha"]
+        assert scheduler.explain(request).counts == {}
+        granted = scheduler.create_claim(request)
+        assert node(store).values == before.values
+        with pytest.raises(ClaimRefusedError, match="Free vcpu -3.00"):
+            claim(store, ask(self.GUEST.uuid, VCPU=1))
+        store.abort_claim(granted.uuid)
+        assert node(store).values == before.values
 
     def test_a_guest_whose_claim_is_aborted_counts_as_unclaimed_again(self, store: Store) -> None:
         make_node(store, (self.GUEST,), self.CHARGE)

@@ -315,10 +315,10 @@ class TestWorkloads:
             project_id="p1",
             claim_uuid=claims["a"].uuid,
             claim_state=ClaimState.CONFIRMED,
-            vcpu_milli=1000,
+            vcpu_milli=1500,  # its guest has more of these
             pcpus=0,
             memory_mb=64,
-            disk_mb=1024,
+            disk_mb=20480,
             power_state=PowerState.RUNNING,
         )
         unlisted = rows[claims["b"].uuid]
@@ -327,6 +327,24 @@ class TestWorkloads:
         adopted = rows[claims["c"].uuid]
         assert (adopted.name, adopted.project_id, adopted.node_uuid) == ("c", "p9", beta.uuid)
         assert claims["d"].uuid not in rows
+
+    def test_what_a_guest_has_beyond_all_claims_is_shown_once(
+        self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]
+    ) -> None:
+        second = claim(store, "a", name="web", project_id="p1")
+        list_guest(store, agents["alpha"], "a", claim_uuid=second.uuid, vcpu_milli=5000)
+        rows = {row.claim_uuid: row for row in store.list_workloads(WorkloadQuery()).items}
+        assert [rows[claims["a"].uuid].vcpu_milli, rows[second.uuid].vcpu_milli] == [1000, 4000]
+
+    def test_a_vanished_guest_is_neither_running_nor_charged(
+        self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]
+    ) -> None:
+        gone = {"claim_uuid": claims["a"].uuid, "missing_since": store.now()}
+        list_guest(store, agents["alpha"], "a", vcpu_milli=5000, **gone)
+        query = WorkloadQuery(uuid=make_guest("a").uuid)
+        (row,) = store.list_workloads(query).items
+        assert (row.power_state, row.missing_since) == (None, gone["missing_since"])
+        assert row.vcpu_milli == 1000
 
     def test_a_guest_without_a_claim_has_its_own_amounts(
         self, store: Store, agents: Mapping[str, AgentKey]

@@ -17,6 +17,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.errors import (
     ClaimConflictError,
     ClaimRefusedError,
+    MoveSourceError,
     NotFoundError,
     RefusedError,
     RequestError,
@@ -40,9 +41,10 @@ CHARGE = Charge(2000, 1024, 10240)
 WORKLOAD = GUEST.uuid
 
 
-def ask(workload: str = WORKLOAD, **more: Any) -> Any:
+def ask(workload: str | dict[str, Any] = WORKLOAD, **more: Any) -> Any:
     resources = {"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 10} | more.pop("resources", {})
-    return parse_claim_request({"workload": {"uuid": workload}, "resources": resources} | more)
+    known = {"uuid": workload} if isinstance(workload, str) else {"uuid": WORKLOAD, **workload}
+    return parse_claim_request({"workload": known, "resources": resources} | more)
 
 
 def ask_move(source: Claim, kind: str = "migration", **more: Any) -> Any:
@@ -196,6 +198,9 @@ class TestBeginning:
         for side in (source.uuid, first.dest_claim):
             with pytest.raises(ClaimRefusedError, match=f"migration {first.uuid}, which is accept"):
                 move(store, ask_move(find(store, side)), "gamma")
+        second = claim(store, ask(), "gamma")
+        make_node(store, host="delta")
+        assert move(store, ask_move(second), "delta").dest_host == "delta"
         store.revert_migration(first.uuid)
         assert move(store, ask_move(source), "gamma").dest_host == "gamma"
 
@@ -210,6 +215,82 @@ class TestBeginning:
         assert again.status is MigrationStatus.CONFIRMED
         with pytest.raises(ClaimConflictError, match=name):
             move(store, ask_move(source, uuid=name, resources={"VCPU": 6}))
+
+
+class TestWorkload:
+    """What a request for a move says of the workload, and what the source's claim does."""
+
+    KNOWN: ClassVar[Any] = {
+        "kind": "container", "name": "job", "project_id": "p1", "user_id": "u1",
+    }  # fmt: skip
+
+    @pytest.fixture
+    def batch(self, store: Store) -> Claim:
+        """A container's claim with fractions of a CPU on alpha; beta adds memory to instances."""
+        make_node(store)
+        make_node(store, host="beta", overhead_mb=512)
+        return claim(store, ask(self.KNOWN, resources={"VCPU": 0.5}))
+
+    @staticmethod
+    def ask_move(source: Claim, **more: Any) -> Any:
+        workload = {"uuid": source.workload.uuid} | more.pop("workload", {})
+        resources = {"VCPU": 0.5, "MEMORY_MB": 1024, "DISK_GB": 10}
+        wanted = {"type": "migration", "source_claim": source.uuid}
+        body = {"workload": workload, "resources": resources, "migration": wanted} | more
+        return parse_claim_request(body)
+
+    def test_what_a_move_leaves_out_comes_from_the_source(self, store: Store, batch: Claim) -> None:
+        name = str(uuid.uuid4())
+        there = move(store, self.ask_move(batch, uuid=name))
+        dest = find(store, there.dest_claim)
+        assert dest.workload == batch.workload
+        assert node(store, "beta").values.memory_mb_used == 512 + 1024  # without the overhead
+        assert move(store, self.ask_move(batch, uuid=name)) == there
+        with pytest.raises(ClaimConflictError, match=name):
+            move(store, self.ask_move(batch, uuid=name, workload={"project_id": "p1"}))
+        store.confirm_migration(there.uuid)
+        back = move(store, self.ask_move(find(store, dest.uuid)), "alpha")
+        assert find(store, back.dest_claim).workload == batch.workload
+
+    def test_what_only_the_request_knows_is_kept(self, store: Store, source: Claim) -> None:
+        workload = {**self.KNOWN, "kind": "instance"}
+        dest = find(store, move(store, ask_move(source, workload=workload)).dest_claim)
+        assert (dest.workload.project_id, dest.workload.user_id) == ("p1", "u1")
+
+    def test_a_workload_may_have_another_name_than_its_claim(
+        self, store: Store, batch: Claim
+    ) -> None:
+        renamed = self.ask_move(batch, workload={"name": "nightly"})
+        assert find(store, move(store, renamed).dest_claim).workload.name == "nightly"
+
+    @pytest.mark.parametrize(
+        ("more", "reason"),
+        [
+            ({"project_id": "p2"}, "workload.project_id: expected 'p1' as in claim {}, got 'p2'"),
+            ({"user_id": "u2"}, "workload.user_id: expected 'u1' as in claim {}, got 'u2'"),
+        ],
+    )
+    def test_a_contradiction_is_refused_with_both_values(
+        self, store: Store, batch: Claim, more: Any, reason: str
+    ) -> None:
+        with pytest.raises(MoveSourceError) as caught:
+            move(store, self.ask_move(batch, workload=more))
+        assert caught.value.reasons == (reason.format(batch.uuid),)
+
+    def test_so_is_another_kind(self, store: Store, batch: Claim) -> None:
+        wrong = self.ask_move(batch, workload={"kind": "instance"}, resources={"MEMORY_MB": 1})
+        with pytest.raises(MoveSourceError) as caught:
+            move(store, wrong)
+        assert caught.value.reasons == (
+            f"workload.kind: expected 'container' as in claim {batch.uuid}, got 'instance'",
+        )
+
+    def test_an_instance_moves_with_whole_cpus(self, store: Store, source: Claim) -> None:
+        with pytest.raises(MoveSourceError) as caught:
+            move(store, self.ask_move(source))
+        assert caught.value.reasons == (
+            "resources.VCPU: expected a whole number for an instance, got 0.5",
+        )
 
 
 class TestEnding:
@@ -480,7 +561,11 @@ class TestPurging:
             store.create_claim(ask(str(uuid.uuid4())), "beta", "node-1", ADMISSION_POLICY).uuid
         )
         later = store.now() + timedelta(seconds=1)
-        assert counted(store.purge(later)) == (0, 1)
+        assert store.purge(later, ("migrations",), is_part=True) == {"migrations": 0}
+        assert store.purge(later, ("migrations", "claims"), is_part=True) == {
+            "migrations": 0,
+            "claims": 1,
+        }
         store.confirm_migration(migration.uuid)
         assert counted(store.purge(store.now() - timedelta(days=1))) == (0, 0)
         assert counted(store.purge(store.now() + timedelta(seconds=1))) == (1, 1)
@@ -509,6 +594,29 @@ class TestSplitBrains:
         store.abort_claim(other.uuid)
         assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
 
+    def test_a_claim_on_a_third_node_is_reported_with_both_ends_of_an_open_migration(
+        self, store: Store, source: Claim
+    ) -> None:
+        make_node(store, host="gamma")
+        move(store, ask_move(source))
+        claim(store, ask(), "gamma")
+        found = {host: store.list_split_brains(host) for host in ("alpha", "beta", "gamma")}
+        gamma = SplitBrain("node-1", WORKLOAD, "gamma", "node-1")
+        assert found == {
+            "alpha": [gamma],
+            "beta": [gamma],
+            "gamma": [SplitBrain("node-1", WORKLOAD, host, "node-1") for host in ("alpha", "beta")],
+        }
+
+    def test_other_workloads_and_their_migrations_do_not_matter(
+        self, store: Store, source: Claim
+    ) -> None:
+        make_node(store, (GUEST,), CHARGE, host="gamma")
+        move(store, ask_move(claim(store, ask(str(uuid.uuid4())), "beta")), "alpha")
+        assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
+        running = [SplitBrain("node-1", WORKLOAD, source.host, "node-1", is_claimed=False)]
+        assert store.list_split_brains("gamma") == running
+
     @pytest.mark.parametrize(
         ("changes", "is_reported"),
         [({}, True), ({"power_state": PowerState.SHUTDOWN}, False)],
@@ -522,8 +630,10 @@ class TestSplitBrains:
         expected = [SplitBrain("node-1", WORKLOAD, "alpha", "node-1", is_claimed=False)]
         assert store.list_split_brains("gamma") == (expected if is_reported else [])
         assert store.list_split_brains("alpha") == store.list_split_brains("beta") == []
-        move(store, ask_move(source))
+        migration = move(store, ask_move(source))
         assert store.list_split_brains("gamma") == []
+        store.revert_migration(migration.uuid)
+        assert store.list_split_brains("gamma") == (expected if is_reported else [])
 
 
 class TestAudits:

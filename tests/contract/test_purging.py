@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.db.ledger import claims
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.ports import Store
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ask, claim, make_node, node
+from tests.contract.test_ledger import ADMISSION_POLICY, ask, claim, make_node, node
 
 
 def sql(store: Store) -> SqlStore:
@@ -36,7 +37,8 @@ def test_no_transaction_of_a_purge_deletes_more_than_a_thousand_rows(store: Stor
 
     sa.event.listen(engine, "after_cursor_execute", note_deleted)
     sa.event.listen(engine, "commit", lambda _: deleted.append(0))
-    assert store.purge(store.now())["history"] == 2001
+    assert store.purge(store.now(), ("history",), is_part=True) == {"history": 1000}
+    assert store.purge(store.now())["history"] == 1001
     assert [part for part in deleted if part] == [1000, 1000, 1]
 
 
@@ -53,3 +55,23 @@ def test_claims_are_purged_in_parts_that_leave_the_others(store: Store) -> None:
     assert parts == [2, 1, 0]
     assert [found.uuid for found in store.list_claims()] == [kept.uuid]
     assert node(store).generation == before + 2
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_migrations_are_purged_in_parts(store: Store) -> None:
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+    held = claim(store, ask(VCPU=1))
+    for _ in range(3):
+        request = parse_claim_request(
+            {
+                "workload": {"uuid": held.workload.uuid},
+                "resources": {"VCPU": 1},
+                "migration": {"type": "migration", "source_claim": held.uuid},
+            }
+        )
+        move = store.create_migration(request, "beta", "node-1", ADMISSION_POLICY)
+        store.revert_migration(move.uuid)
+    later = store.now() + timedelta(seconds=1)
+    with sql(store).engine.connect() as connection:
+        assert [migrations.purge(connection, later, 2) for _ in range(3)] == [2, 1, 0]

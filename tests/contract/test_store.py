@@ -16,7 +16,7 @@ from nodetracker.errors import (
     NotFoundError,
     RefusedError,
 )
-from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, is_removed
 from nodetracker.model.node import NodeRecord, NodeVersion
 from nodetracker.model.service import (
     COMPUTE_BINARY,
@@ -482,6 +482,21 @@ class TestAgents:
         after = load_one(store)
         assert (after.epoch, after.generation) == (2, node.generation)
 
+    @pytest.mark.parametrize("is_missing", [False, True])
+    def test_a_run_whose_row_was_restored_registers_above_its_own_epoch(
+        self, store: Store, is_missing: bool
+    ) -> None:
+        create_one(store, register(store))
+        if is_missing:
+            store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
+            create_one(store, register(store, "beta", "agent-b"), "beta")
+        before = next(iter(store.list_services("alpha")), None)
+        record = store.register_agent(
+            "alpha", COMPUTE_BINARY, "compute", "1", make_incarnation(), before, 7
+        )
+        assert record.epoch == 8
+        assert [node.epoch for node in store.load_nodes("alpha")] == ([] if is_missing else [8])
+
     def test_a_takeover_does_not_change_other_hosts(self, store: Store) -> None:
         register(store)
         beta = register(store, "beta", "agent-b")
@@ -758,6 +773,18 @@ class TestAdministration:
         with pytest.raises(FencedError):
             store.report_state(agent, 3, AuditState(), is_last=True)
 
+    def test_a_deleted_host_leaves_a_trace_for_its_agent_even_without_nodes(
+        self, store: Store
+    ) -> None:
+        former = register(store)
+        take_service(store, "alpha", make_incarnation("conductor"), CONDUCTOR_BINARY)
+        store.delete_service("alpha", CONDUCTOR_BINARY, ALWAYS_DOWN)
+        assert read_history(store, "alpha") == []
+        store.delete_service("alpha", COMPUTE_BINARY, ALWAYS_DOWN)
+        trace = read_history(store, "alpha", "")
+        assert is_removed(former, trace)
+        assert not is_removed(register(store), trace)
+
     def test_a_service_that_reported_its_end_is_deleted(self, store: Store) -> None:
         store.report_state(register(store), 1, AuditState(), is_last=True)
         store.delete_service("alpha", COMPUTE_BINARY, DOWN_TIME)
@@ -817,7 +844,9 @@ class TestRename:
         create_one(store, agent)
         create_one(store, agent, "pool-1")
         self.rename(store)
-        assert read_history(store, "alpha") == []
+        (removed,) = read_history(store, "alpha")
+        assert (removed.nodename, removed.what) == ("", ChangeKind.DELETE)
+        assert removed.diff["host"] == ["alpha", "omega"]
         made, renamed = read_history(store, "omega", "omega")
         assert made.what is ChangeKind.CREATE
         assert renamed.diff == {
@@ -825,6 +854,16 @@ class TestRename:
             "hypervisor_hostname": ["alpha", "omega"],
         }
         assert read_history(store, "omega", "pool-1")[-1].diff == {"host": ["alpha", "omega"]}
+
+    def test_the_former_run_finds_that_its_host_was_renamed_and_the_next_one_does_not(
+        self, store: Store
+    ) -> None:
+        former = register(store)
+        for old, new in (("alpha", "omega"), ("omega", "alpha")):
+            self.rename(store, old, new)
+        trace = read_history(store, "alpha", "")
+        assert is_removed(former, trace)
+        assert not is_removed(register(store), trace)
 
     def test_the_former_run_is_fenced_and_the_next_one_continues(self, store: Store) -> None:
         old = register(store)
@@ -854,6 +893,17 @@ class TestRename:
             self.rename(store)
         with pytest.raises(RefusedError, match="already has that name"):
             self.rename(store, "alpha", "alpha")
+
+    def test_conductors_keep_their_names_and_take_none(self, store: Store) -> None:
+        register(store)
+        for host in ("alpha", "omega"):
+            take_service(store, host, make_incarnation(f"conductor-{host}"), CONDUCTOR_BINARY)
+        assert self.rename(store) == 0
+        assert sorted((one.host, one.binary) for one in store.list_services()) == [
+            ("alpha", CONDUCTOR_BINARY),
+            ("omega", COMPUTE_BINARY),
+            ("omega", CONDUCTOR_BINARY),
+        ]
 
     def test_nodes_that_would_have_the_same_name_are_refused(self, store: Store) -> None:
         agent = register(store)
@@ -921,6 +971,18 @@ class TestHeartbeat:
         store.report_state(agent, 4, AuditState())
         assert store.list_services()[0].report_count == 4
 
+    def test_a_row_that_lacks_the_agent_s_last_heartbeat_is_not_written(self, store: Store) -> None:
+        agent = register(store)
+        store.report_state(agent, 3, AuditState())
+        assert store.load_versions("alpha", COMPUTE_BINARY).report_count == 3
+        (before,) = store.list_services()
+        newer = dataclasses.replace(agent, report_count=4)
+        with pytest.raises(FencedError):
+            store.report_state(newer, 5, AuditState())
+        store.mark_service(newer, "AUTO: libvirt is away")
+        assert store.list_services() == [before]
+        store.report_state(dataclasses.replace(agent, report_count=3), 5, AuditState())
+
     @pytest.mark.parametrize("change", [{"agent_id": "other"}, {"epoch": 2}, {"binary": "other"}])
     def test_only_its_own_row(self, store: Store, change: dict[str, object]) -> None:
         agent = register(store)
@@ -985,10 +1047,23 @@ class TestWarnings:
         store.sync_warnings(agent, [self.MISMATCH])
         held, mismatch = sorted(store.list_warnings("alpha"), key=lambda r: r.warning)
         assert held.resolved_at is not None
-        assert (mismatch.count, mismatch.resolved_at) == (2, None)
-        assert mismatch.first_seen < mismatch.last_seen
-        assert [r.host for r in store.list_warnings()] == ["alpha", "alpha", "beta"]
+        assert (mismatch.count, mismatch.resolved_at) == (1, None)
+        assert [r.host for r in store.list_warnings()] == ["alpha", "beta", "alpha"]
         assert store.list_warnings("beta")[0].count == 1
+
+    def test_a_warning_that_returns_begins_again_with_a_count_of_earlier_ones(
+        self, store: Store
+    ) -> None:
+        agent = register(store)
+        begun = []
+        for earlier in range(3):
+            store.sync_warnings(agent, [self.HELD])
+            store.raise_warning("alpha", self.HELD)
+            (record,) = store.list_warnings()
+            assert (record.earlier, record.count) == (earlier, 2)
+            begun.append(record.first_seen)
+            store.sync_warnings(agent, [])
+        assert begun == sorted(set(begun))
 
     @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
     def test_an_unresolved_warning_is_counted_once_per_ten_minutes(self, store: Store) -> None:

@@ -59,3 +59,16 @@ def test_all_means_every_extra() -> None:
     [line] = extras["all"]
     named = re.fullmatch(rf"{PROJECT['name']}\[(.*)\]", line)[1].split(",")
     assert sorted(named) == sorted(extras.keys() - {"all"})
+
+
+def test_no_archive_is_unpacked_with_what_python_3_11_2_lacks() -> None:
+    calls = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("nodetracker", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in {"extract", "extractall", "unpack_archive"}
+        if any(keyword.arg == "filter" for keyword in node.keywords)
+    ]
+    assert calls == [], "use tests.hosts.test_captures.unpack"

@@ -103,6 +103,7 @@ def _merge_guests(
         frozenset(unread | unseen),
         tuple(guest for guest in guests if isinstance(guest, PartialGuest)),
         frozenset(unseen),
+        any(fact.value is not None and fact.value.has_source for _, fact in facts),
     )
     return Fact(source, listing, errors or None), warnings
 

@@ -14,6 +14,8 @@ _EVALUATED_FROM: Mapping[WarningKind, frozenset[str]] = {
     WarningKind.GUEST_LISTED_TWICE: frozenset({"guests"}),
     WarningKind.GUEST_VANISHED: frozenset({"guests"}),
     WarningKind.CLAIM_LOST: frozenset({"guests"}),
+    WarningKind.CLAIM_MISMATCH: frozenset({"guests"}),
+    WarningKind.CLAIM_UNUSED: frozenset({"guests"}),
     WarningKind.DISK_UNREADABLE: frozenset({"guests", "storage"}),
     WarningKind.HOST_DATA: frozenset({"cpu", "memory", "numa", "storage", "pci", "system"}),
     WarningKind.MEMORY_MISMATCH: frozenset({"memory", "numa", "cpu"}),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting import usage
@@ -27,7 +27,7 @@ from nodetracker.accounting.ledger.reconcile import (
     Reconciliation,
     reconcile_claims,
 )
-from nodetracker.accounting.ledger.warnings import find_ledger_warnings
+from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.accounting.numa.overlap import locate_devices
 from nodetracker.accounting.numa.usage import decode_host_cells, restrict_pins
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
@@ -68,7 +68,8 @@ def account(
     cpu_set_warnings = list_cpu_set_warnings(snapshot, policy)
     before = stored.values if stored else NodeValues()
     snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
-    reconciliation = _reconcile(snapshot, stored, time or ListingTime(now))
+    time = time or ListingTime(now)
+    reconciliation = _reconcile(snapshot, stored, time)
     guests, claims = reconciliation.guests, reconciliation.claims
     moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _assign_devices(snapshot, stored, policy, reconciliation)
@@ -90,6 +91,14 @@ def account(
             *cpu_set_warnings,
             *reconciliation.warnings,
             *move_warnings,
+            *find_unused_claims(
+                snapshot.nodename,
+                snapshot.guests.value,
+                guests,
+                claims.values(),
+                moves,
+                time.started_at - timedelta(seconds=policy.claim_timeout),
+            ),
             *find_ledger_warnings(snapshot.nodename, values, guests, devices, claims, moves, now),
         ),
         unread=_list_unread(snapshot),
@@ -121,12 +130,14 @@ def _reconcile(
 ) -> Reconciliation:
     if stored is None:
         return reconcile_claims(snapshot.nodename, {}, {}, snapshot.guests, time)
+    moving = list_moving(stored.moves)
+    deleted = {uuid: at for uuid, at in time.deleted.items() if uuid not in moving}
     return reconcile_claims(
         snapshot.nodename,
         stored.claims,
         stored.guests,
         snapshot.guests,
-        replace(time, deleted=time.deleted - list_moving(stored.moves)),
+        replace(time, deleted=deleted),
         decode_host_cells(stored.values.numa_topology),
         stored.devices,
         list_departing(stored.moves),

@@ -56,7 +56,7 @@ class _Unit:
 
     Attributes:
         parts: whole parts in one unit; amounts are whole numbers of parts.
-        label, suffix: in reasons, worded as Nova words them.
+        label, suffix: in reasons; worded as in Nova, whose users parse them, where it has any.
         check: the check that fails when too little is free.
     """
 
@@ -68,7 +68,7 @@ class _Unit:
 
 _UNITS = {
     VCPU: _Unit(MILLI, "vcpu", " VCPU", AdmissionCheck.CPU),
-    PCPU: _Unit(1, "pcpu", " PCPU", AdmissionCheck.PCPU),
+    PCPU: _Unit(1, "PCPU", "", AdmissionCheck.PCPU),
     MEMORY: _Unit(1, "memory", " MB", AdmissionCheck.RAM),
     DISK: _Unit(MIB_PER_GIB, "disk", " GB", AdmissionCheck.DISK),
 }
@@ -85,6 +85,7 @@ class ResourceVerdict:
         excess: how much more than `max_unit` the claim requests, without the
             driver's overhead; None if it does not, or brings a limit, null included.
         max_unit: the largest amount of one claim, None = the total.
+        is_growing: whether the claim takes more than its workload is charged already.
     """
 
     resource: str
@@ -97,6 +98,7 @@ class ResourceVerdict:
     requested: float
     excess: float | None = None
     max_unit: float | None = None
+    is_growing: bool = True
 
     @property
     def is_free(self) -> bool:
@@ -105,8 +107,12 @@ class ResourceVerdict:
 
     @property
     def fits(self) -> bool:
-        """True when enough is free for a claim of this size; a request for nothing always fits."""
-        return not self.requested or (self.is_free and self.excess is None)
+        """True when enough is free for a claim of this size.
+
+        A claim that takes no more than its workload is charged already always
+        fits, as on a node that is overcommitted with its guest.
+        """
+        return not self.is_growing or (self.is_free and self.excess is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +157,9 @@ def admit(
     """Evaluate a request against one node's row.
 
     Limits in the request replace the node's own; an amount equal to what is
-    free fits. Of a class without a limit in the request no claim is larger than
-    the node, whatever the allocation ratio.
+    free fits, and so does one that its workload is charged already. Of a class
+    without a limit in the request no claim that takes more is larger than the
+    node, whatever the allocation ratio.
 
     Args:
         charge: amounts that the claim takes, the driver's overhead included.
@@ -212,6 +219,7 @@ def _evaluate(
         requested=demand.requested / parts,
         excess=excess / parts if excess > 0 and resource not in limits else None,
         max_unit=None if capacity.max_unit is None else capacity.max_unit / parts,
+        is_growing=demand.requested > max(0, demand.credited),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.rendering import count_noun
 from nodetracker.units import MIB_PER_GIB, MILLI, render_amount
 
 MOST_EVALUATED = 1000
@@ -135,7 +136,7 @@ def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:
         return f"no node exists{place}"
     return ", ".join(
         f"{check}: {'at least ' if check in exclusions.lower_bounds else ''}"
-        f"{exclusions.counts[check]} of {exclusions.total} nodes"
+        f"{exclusions.counts[check]} of {count_noun(exclusions.total, 'node')}"
         for check in AdmissionCheck
         if exclusions.counts.get(check)
     )

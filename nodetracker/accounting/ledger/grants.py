@@ -39,6 +39,7 @@ def decide_grant(
     Raises:
         ClaimRefusedError: with these reasons and all of the node's.
     """
+    node = node.for_workload(request.workload)
     admission = evaluate_claim(request, node, policy)
     if reasons or admission.reasons:
         raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks)
@@ -51,6 +52,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
 
     A node whose driver does not track resources never refuses a claim for its size.
     """
+    node = node.for_workload(request.workload)
     refusals = _evaluate_service(node, policy.service_down_time)
     if not node.values.tracks_resources:
         return Admission((), tuple(refusals))
@@ -202,7 +204,7 @@ def _fit_numa(
         *(
             placement
             for uuid, placement in node.guest_placements.items()
-            if uuid != request.workload.uuid
+            if node.guest is None or uuid != node.guest.uuid
         ),
     ]
     stats = node.values.pci_stats

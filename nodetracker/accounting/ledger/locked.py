@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.usage import Charge, charge_of_claims, charge_of_workload
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, Workload
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
 from nodetracker.model.migration import Migration
@@ -65,6 +65,12 @@ class LockedNode:
     def unclaimed_guest(self) -> Guest | None:
         """The workload's guest unless a claim is assigned to it."""
         return None if self.guest is None or self.guest.claim_uuid is not None else self.guest
+
+    def for_workload(self, workload: Workload) -> "LockedNode":
+        """Return the node as a claim of a workload sees it: without a guest that is another."""
+        if self.guest is None or workload.may_be(self.guest):
+            return self
+        return replace(self, guest=None)
 
     @property
     def has_cells(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from nodetracker.accounting.ledger.claims import confirmed_claim, released_claim
 from nodetracker.accounting.ledger.grants import decide_grant, evaluate_claim
 from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
-from nodetracker.accounting.ledger.moves import move_of
+from nodetracker.accounting.ledger.moves import complete_move, list_contradictions, move_of
 from nodetracker.accounting.ledger.node_claims import confirm_devices, diff_node, remove_claim
 from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
 from nodetracker.errors import MoveSourceError, RefusedError
@@ -36,6 +36,8 @@ def decide_move(
         RequestError: the request is not for a move.
     """
     source = locked.claims.get(move_of(request).source_claim)
+    if source is not None:
+        request = complete_move(request, source)
     reasons = _list_source_refusals(request, source, locked.migrations)
     if source is None or reasons:
         admission = evaluate_claim(request, locked.dest, policy)
@@ -177,6 +179,8 @@ def _list_source_refusals(
     reasons = []
     if source.workload.uuid != request.workload.uuid:
         reasons.append(f"claim {uuid} belongs to workload {source.workload.uuid}")
+    else:
+        reasons += list_contradictions(request, source)
     if not source.is_active:
         reasons.append(f"claim {uuid} is released ({source.reason})")
     reasons += [

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nodetracker.errors import RefusedError, RequestError
-from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.claim import Claim, ClaimRequest, Workload
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.migration import (
     Migration,
     MigrationStatus,
@@ -12,6 +13,8 @@ from nodetracker.model.migration import (
     MoveRequest,
 )
 from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.rendering import render_value
+from nodetracker.units import MILLI, whole_units
 
 
 def move_of(request: ClaimRequest) -> MoveRequest:
@@ -23,6 +26,42 @@ def move_of(request: ClaimRequest) -> MoveRequest:
     if request.migration is None:
         raise RequestError("migration", "is missing")
     return request.migration
+
+
+def complete_move(request: ClaimRequest, source: Claim) -> ClaimRequest:
+    """Return a request for a move with what it leaves out of the workload as in the source."""
+    given, known = request.workload, source.workload
+    workload = Workload(
+        given.uuid,
+        move_of(request).workload_kind or known.kind,
+        given.name or known.name,
+        given.project_id or known.project_id,
+        given.user_id or known.user_id,
+    )
+    return replace(request, workload=workload)
+
+
+def list_contradictions(request: ClaimRequest, source: Claim) -> list[str]:
+    """Return what a completed request says of the workload that cannot be true of the source's.
+
+    A workload may have been renamed since it was claimed.
+    """
+    given, known = request.workload, source.workload
+    reasons = [
+        f"workload.{name}: expected {render_value(expected)} as in claim {source.uuid}, "
+        f"got {render_value(value)}"
+        for name, expected, value in (
+            ("kind", known.kind.value, given.kind.value),
+            ("project_id", known.project_id, given.project_id),
+            ("user_id", known.user_id, given.user_id),
+        )
+        if expected not in ("", value)
+    ]
+    vcpu_milli = request.amounts.vcpu_milli
+    if given.kind is WorkloadKind.INSTANCE and vcpu_milli % MILLI:
+        vcpus = whole_units(vcpu_milli, MILLI)
+        reasons.append(f"resources.VCPU: expected a whole number for an instance, got {vcpus}")
+    return reasons
 
 
 def require_open(migration: Migration) -> Migration:

@@ -38,7 +38,11 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
         claimed=node.claimed + charge_on(node, claim),
         guest=None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid),
         claim_placements={**node.claim_placements, **placed},
-        guest_placements=_without(node.guest_placements, claim.workload.uuid),
+        guest_placements=(
+            node.guest_placements
+            if node.guest is None
+            else _without(node.guest_placements, node.guest.uuid)
+        ),
     )
     if claim.devices:
         after = _replace_devices(after, _assign_devices(node, claim))
@@ -67,16 +71,22 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
         others: the workload's other active claims on the node, oldest first.
     """
     guest = node.guest
+    own = [other for other in others if guest is not None and other.workload.may_be(guest)]
     if guest is not None and guest.claim_uuid == claim.uuid:
-        if others:
-            guest = replace(guest, claim_uuid=others[-1].uuid)
+        if own:
+            guest = replace(guest, claim_uuid=own[-1].uuid)
         elif guest.missing_since is None:
             guest = replace(guest, claim_uuid=None)
         else:
             guest = None
     after = replace(
         node,
-        values=_replace_inventory(node.values, _listed_guest(node), (claim, *others), others),
+        values=_replace_inventory(
+            node.values,
+            None if node.unclaimed_guest else _listed_guest(node),
+            (claim, *own),
+            own,
+        ),
         claimed=node.claimed - charge_on(node, claim),
         guest=guest,
         claim_placements=_without(node.claim_placements, claim.uuid),

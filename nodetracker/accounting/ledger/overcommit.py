@@ -10,7 +10,7 @@ from nodetracker.model.node import NodeValues
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
-_UNITS = {VCPU: (MILLI, ""), PCPU: (1, ""), MEMORY: (1, " MB"), DISK: (MIB_PER_GIB, " GB")}
+_UNITS = {VCPU: (MILLI, ""), PCPU: (1, ""), MEMORY: (1, " MiB"), DISK: (MIB_PER_GIB, " GiB")}
 
 
 def find_capacity_warnings(
@@ -47,8 +47,8 @@ def _explain_guest(
         f"{whole_units(amount, unit)} of {total} {label}"
         for resource, amount, unit, total, label in (
             (VCPU, guest.vcpu_milli, MILLI, cpus, "CPUs"),
-            (MEMORY, guest.memory_mb, 1, values.memory_mb, "MB of memory"),
-            (DISK, guest.disk_mb, MIB_PER_GIB, values.local_gb, "GB of disk"),
+            (MEMORY, guest.memory_mb, 1, values.memory_mb, "MiB of memory"),
+            (DISK, guest.disk_mb, MIB_PER_GIB, values.local_gb, "GiB of disk"),
         )
         if amount > total * unit and resource not in unread
     ]

@@ -4,7 +4,11 @@ One listing of a guest confirms its claim; only complete listings show that a
 guest is absent. A held claim expires when a complete listing that started
 after its expiry time lacks its guest, so an outage prolongs it. A confirmed
 claim whose guest vanished is flagged and remains charged, unless the driver
-reported the guest as undefined or destroyed: then it is released.
+reported since the claim's creation that the guest was undefined or destroyed:
+then it is released.
+
+A guest of another kind or project than a claim, such as a container with
+somebody else's uuid in its label, is not the claim's guest.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +18,7 @@ from datetime import datetime
 from nodetracker.accounting.numa.usage import find_conflicts
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.fact import Fact
-from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind
 from nodetracker.model.numa_host import HostCell
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -31,13 +35,13 @@ class ListingTime:
         started_at: start of the listing by the database's clock.
         absences: claim uuid -> consecutive complete listings, this one
             included, without its guest since the claim was known.
-        deleted: uuids of guests that the driver reported as undefined or
-            destroyed before this listing started.
+        deleted: uuid -> when the driver reported the guest as undefined or
+            destroyed, before this listing started.
     """
 
     started_at: datetime
     absences: Mapping[str, int] = field(default_factory=dict)
-    deleted: frozenset[str] = frozenset()
+    deleted: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +81,21 @@ def reconcile_claims(
     listing = fact.value
     if listing is None:
         return Reconciliation(claims, stored)
-    listed, present = {guest.uuid: guest for guest in listing.guests}, listing.uuids
+    listed, present = {guest.uuid: guest for guest in listing.guests}, _list_present(listing)
     reconciled = {
-        uuid: _reconcile_claim(claim, present, listing, time) for uuid, claim in claims.items()
+        uuid: _reconcile_claim(claim, present, stored, listing, time)
+        for uuid, claim in claims.items()
     }
-    holders = _find_holders(reconciled.values())
-    expired = _find_expired(reconciled.values())
-    warnings = []
-    for uuid in sorted((listed.keys() & expired.keys()) - holders.keys()):
-        late = expired[uuid]
+    active = _group_claims(claim for claim in reconciled.values() if claim.is_active)
+    expired = _group_claims(c for c in reconciled.values() if c.reason == ReleaseReason.EXPIRED)
+    holders = _find_holders(listed.values(), active)
+    warnings = [
+        _mismatch(nodename, listed[uuid], active[uuid][-1])
+        for uuid in sorted((listed.keys() & active.keys()) - holders.keys())
+    ]
+    late_claims = _find_holders(listed.values(), expired)
+    for uuid in sorted(late_claims.keys() - holders.keys()):
+        late = late_claims[uuid]
         others = (g for g in listed.values() if g.uuid not in holders and g.uuid != uuid)
         if not _may_reopen(late, reconciled.values(), others, cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
@@ -95,11 +105,11 @@ def reconcile_claims(
         uuid: replace(guest, claim_uuid=_uuid_of(holders.get(uuid)), missing_since=None)
         for uuid, guest in listed.items()
     }
-    unlisted, vanished = _keep_unlisted(stored, listing, holders, time)
+    unlisted, vanished = _keep_unlisted(stored, listing, active, time)
     warnings += [
-        _vanished(nodename, guest, holders[guest.uuid])
-        for guest in vanished
-        if holders[guest.uuid].uuid not in departing
+        _vanished(nodename, guest, holder)
+        for guest, holder in vanished
+        if holder.uuid not in departing
     ]
     guests |= unlisted
     return Reconciliation(reconciled, guests, tuple(warnings))
@@ -108,20 +118,21 @@ def reconcile_claims(
 def _keep_unlisted(
     stored: Mapping[str, Guest],
     listing: GuestListing,
-    holders: Mapping[str, Claim],
+    active: Mapping[str, Sequence[Claim]],
     time: ListingTime,
-) -> tuple[dict[str, Guest], list[Guest]]:
+) -> tuple[dict[str, Guest], list[tuple[Guest, Claim]]]:
     """Return the stored guests that are not listed and remain in the row.
 
     Args:
-        holders: workload uuid -> its active claim.
+        active: workload uuid -> its active claims, oldest first.
 
     Returns:
-        The guests, and those of them that vanished though they have a claim.
+        The guests, and those of them that vanished though they have a claim, with it.
     """
     listed = listing.uuids
     kept: dict[str, Guest] = {}
-    vanished: list[Guest] = []
+    vanished: list[tuple[Guest, Claim]] = []
+    holders = _find_holders(stored.values(), active)
     for uuid, guest in stored.items():
         holder = holders.get(uuid)
         if uuid in listed:
@@ -134,7 +145,7 @@ def _keep_unlisted(
                 missing = time.started_at
             kept[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
             if missing is not None:
-                vanished.append(guest)
+                vanished.append((guest, holder))
     return kept, vanished
 
 
@@ -151,30 +162,64 @@ def count_absences(
     """
     if fact.value is None:
         return dict(before)
-    listed = fact.value.uuids
+    present = _list_present(fact.value)
     counts = {}
     for claim in known:
         if fact.value.is_complete_for(claim.workload.kind):
-            if claim.workload.uuid not in listed:
+            if not _is_present(claim, present):
                 counts[claim.uuid] = before.get(claim.uuid, 0) + 1
         elif claim.uuid in before:
             counts[claim.uuid] = before[claim.uuid]
     return counts
 
 
-def _find_holders(claims: Iterable[Claim]) -> dict[str, Claim]:
-    """Return workload uuid -> its active claim, the newest of several."""
-    return {claim.workload.uuid: claim for claim in _by_age(claims) if claim.is_active}
+def _list_present(listing: GuestListing) -> dict[str, Guest | PartialGuest]:
+    """Return uuid -> guest of all that exist, as complete as they are known."""
+    present: dict[str, Guest | PartialGuest] = {guest.uuid: guest for guest in listing.partial}
+    return present | {guest.uuid: guest for guest in listing.guests}
+
+
+def _is_present(claim: Claim, present: Mapping[str, Guest | PartialGuest]) -> bool:
+    guest = present.get(claim.workload.uuid)
+    return guest is not None and claim.workload.may_be(guest)
+
+
+def _group_claims(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """Return workload uuid -> its claims, oldest first."""
+    groups: dict[str, list[Claim]] = {}
+    for claim in sorted(claims, key=lambda claim: (claim.created_at, claim.uuid)):
+        groups.setdefault(claim.workload.uuid, []).append(claim)
+    return groups
+
+
+def _find_holders(
+    guests: Iterable[Guest], groups: Mapping[str, Sequence[Claim]]
+) -> dict[str, Claim]:
+    """Return uuid of a guest -> the newest of those claims of `groups` whose guest it may be."""
+    return {
+        guest.uuid: claim
+        for guest in guests
+        for claim in groups.get(guest.uuid, ())
+        if claim.workload.may_be(guest)
+    }
 
 
 def _reconcile_claim(
-    claim: Claim, present: Collection[str], listing: GuestListing, time: ListingTime
+    claim: Claim,
+    present: Mapping[str, Guest | PartialGuest],
+    stored: Mapping[str, Guest],
+    listing: GuestListing,
+    time: ListingTime,
 ) -> Claim:
     if not (claim.is_active and listing.is_complete_for(claim.workload.kind)):
         return claim
-    is_listed = claim.workload.uuid in present
+    is_listed = _is_present(claim, present)
     if claim.state is ClaimState.CONFIRMED:
-        is_deleted = claim.workload.uuid in time.deleted and time.absences.get(claim.uuid, 0) > 0
+        uuid = claim.workload.uuid
+        deleted_at = time.deleted.get(uuid)
+        is_deleted = deleted_at is not None and claim.created_at < deleted_at
+        if is_deleted and uuid in stored and not claim.workload.may_be(stored[uuid]):
+            return claim  # another guest with its uuid was deleted
         return claim if is_listed or not is_deleted else _released(claim, ReleaseReason.DELETED)
     if is_listed:
         return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
@@ -189,19 +234,6 @@ def _reopen(claim: Claim) -> Claim:
 
 def _released(claim: Claim, reason: ReleaseReason) -> Claim:
     return replace(claim, state=ClaimState.RELEASED, reason=reason.value)
-
-
-def _by_age(claims: Iterable[Claim]) -> list[Claim]:
-    return sorted(claims, key=lambda claim: (claim.created_at, claim.uuid))
-
-
-def _find_expired(claims: Iterable[Claim]) -> dict[str, Claim]:
-    """Return workload uuid -> its newest claim that expired."""
-    return {
-        claim.workload.uuid: claim
-        for claim in _by_age(claims)
-        if claim.reason == ReleaseReason.EXPIRED
-    }
 
 
 def _may_reopen(
@@ -238,6 +270,22 @@ def _lost(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
         f"guest {guest.name or guest.uuid} appeared after its claim {claim.uuid} had expired, and "
         "its CPUs, pages or devices are in use by now; it counts as unclaimed",
     )
+
+
+def _mismatch(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
+    return HostWarning(
+        WarningKind.CLAIM_MISMATCH,
+        nodename,
+        guest.uuid,
+        f"guest {guest.name or guest.uuid} ({_describe(guest.kind, guest.project_id)}) has the "
+        f"workload uuid of claim {claim.uuid} "
+        f"({_describe(claim.workload.kind, claim.workload.project_id)}); it does not confirm the "
+        "claim and counts as unclaimed",
+    )
+
+
+def _describe(kind: WorkloadKind, project_id: str) -> str:
+    return f"{kind}, project {project_id}" if project_id else f"{kind}, project unknown"
 
 
 def _vanished(nodename: str, guest: Guest, claim: Claim) -> HostWarning:

@@ -36,7 +36,7 @@ def parse_claim_request(
             the message begins with its path.
     """
     check(value, CLAIM_REQUEST)
-    body = cast("Mapping[str, Any]", value)
+    body = _rename_node(cast("Mapping[str, Any]", value))
     uuid = body.get("uuid")
     limits = dict(body.get("limits") or {})
     numa_limits = parse_numa_limits(limits.pop("numa", None))
@@ -57,8 +57,18 @@ def parse_claim_request(
         numa_limits=numa_limits,
         pci_requests=tuple(map(_parse_pci_request, body.get("pci_requests") or ())),
         required_traits=tuple(sorted(set(body.get("required_traits") or ()))),
-        migration=_parse_migration(body.get("migration"), make_uuid),
+        migration=_parse_migration(body, make_uuid),
     )
+
+
+def _rename_node(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a body whose nodename has that key, as it may also be ``node``."""
+    if body.get("node") is None:
+        return body
+    if body.get("nodename") is not None:
+        raise RequestError("node", "cannot be combined with nodename, which is the same")
+    renamed = {key: item for key, item in body.items() if key != "node"}
+    return renamed | {"nodename": body["node"]}
 
 
 def hash_request(body: Mapping[str, Any]) -> str:
@@ -74,13 +84,14 @@ def _parse_workload(body: Mapping[str, Any]) -> Workload:
     return Workload(_parse_uuid(body["uuid"], "workload.uuid"), kind, **texts)
 
 
-def _parse_migration(
-    body: Mapping[str, Any] | None, make_uuid: Callable[[], str]
-) -> MoveRequest | None:
-    if body is None:
+def _parse_migration(body: Mapping[str, Any], make_uuid: Callable[[], str]) -> MoveRequest | None:
+    migration, kind = body.get("migration"), body["workload"].get("kind")
+    if migration is None:
         return None
-    source = _parse_uuid(body["source_claim"], "migration.source_claim")
-    return MoveRequest(make_uuid(), MigrationType(body["type"]), source)
+    source = _parse_uuid(migration["source_claim"], "migration.source_claim")
+    return MoveRequest(
+        make_uuid(), MigrationType(migration["type"]), source, kind and WorkloadKind(kind)
+    )
 
 
 def _parse_amounts(body: Mapping[str, Any]) -> Amounts:

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from nodetracker.accounting.ledger.moves import list_moving
 from nodetracker.accounting.ledger.overcommit import find_capacity_warnings
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
-from nodetracker.model.guest import Guest
+from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.migration import Move
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciStatus, TrackedDevice
@@ -52,7 +53,9 @@ def _find_expired_claims(
     for claim in claims:
         is_recent = now - claim.updated_at < REPORT_LIFETIME
         is_expired = not claim.is_active and claim.reason == ReleaseReason.EXPIRED.value
-        if is_expired and is_recent and claim.workload.uuid not in guests:
+        guest = guests.get(claim.workload.uuid)
+        has_guest = guest is not None and claim.workload.may_be(guest)
+        if is_expired and is_recent and not has_guest:
             yield HostWarning(
                 WarningKind.CLAIM_EXPIRED,
                 nodename,
@@ -60,6 +63,43 @@ def _find_expired_claims(
                 f"claim {claim.uuid} of workload {claim.workload.uuid} expired because its guest "
                 "did not appear",
             )
+
+
+def find_unused_claims(
+    nodename: str,
+    listing: GuestListing | None,
+    guests: Mapping[str, Guest],
+    claims: Iterable[Claim],
+    moves: Iterable[Move],
+    before: datetime,
+) -> list[HostWarning]:
+    """Return claims that were confirmed by command and whose guest has not been listed since.
+
+    They never expire. A guest that is moving may not have arrived yet.
+
+    Args:
+        listing: the newest; one that failed or is incomplete proves no absence.
+        guests: uuid -> guest that is listed, or was.
+        before: a claim confirmed since then may still get its guest.
+    """
+    if listing is None or not listing.has_source:
+        return []
+    moving = list_moving(moves)
+    return [
+        HostWarning(
+            WarningKind.CLAIM_UNUSED,
+            nodename,
+            claim.uuid,
+            f"claim {claim.uuid} of workload {claim.workload.uuid} is confirmed and charged, but "
+            "its guest has not been listed since",
+        )
+        for claim in claims
+        if claim.state is ClaimState.CONFIRMED
+        and claim.updated_at < before
+        and claim.workload.uuid not in guests
+        and claim.workload.uuid not in moving
+        and listing.is_complete_for(claim.workload.kind)
+    ]
 
 
 def _find_drift(
@@ -72,7 +112,7 @@ def _find_drift(
             by_workload[claim.workload.uuid].append(claim)
     for uuid, mine in by_workload.items():
         guest = guests.get(uuid)
-        if guest is None or guest.missing_since is not None:
+        if guest is None or guest.missing_since is not None or guest.claim_uuid is None:
             continue
         cpu_milli = sum(c.amounts.vcpu_milli + c.amounts.pcpus * MILLI for c in mine)
         memory_mb = sum(c.amounts.memory_mb for c in mine)
@@ -81,8 +121,8 @@ def _find_drift(
             f"{whole_units(own, parts)} {what} instead of {whole_units(claimed, parts)}"
             for own, claimed, parts, what in (
                 (guest.vcpu_milli, cpu_milli, MILLI, "CPUs"),
-                (guest.memory_mb, memory_mb, 1, "MB of memory"),
-                (guest.disk_mb, disk_mb, 1, "MB of disk"),
+                (guest.memory_mb, memory_mb, 1, "MiB of memory"),
+                (guest.disk_mb, disk_mb, 1, "MiB of disk"),
             )
             if 0 < claimed < own
         ]

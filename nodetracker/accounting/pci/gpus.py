@@ -51,7 +51,11 @@ def ledger_gpu_columns(
     if not counted:
         return {"gpus": shown, "inventory": rest}
     claimed = _sum_gpus(active)
-    bound_by_claims = sum(min(count_bound(shown, uuid), amount) for uuid, amount in claimed.items())
+    bound_by_claims = sum(
+        min(count_bound(shown, guest.uuid), claimed[guest.uuid])
+        for guest in guests
+        if guest.claim_uuid is not None
+    )
     used = sum(bool(gpu["guests"]) for gpu in counted)
     entry = {
         "total": len(counted),

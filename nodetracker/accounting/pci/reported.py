@@ -1,13 +1,14 @@
 """Check device specs for contradictions that a report of devices to placement cannot express.
 
-A card is one provider with one resource class and one set of traits, as in Nova.
+A card is one provider with one resource class and one set of traits, as in Nova. Devices with
+a physical network are not reported, so they contradict nothing.
 """
 
 from collections.abc import Iterable, Sequence
 
 from nodetracker.errors import ConfigError
 from nodetracker.model.pci import PciDeviceType, TrackedDevice, track_device
-from nodetracker.model.pci_class import list_traits_of, resource_class_of
+from nodetracker.model.pci_class import has_physical_network, list_traits_of, resource_class_of
 from nodetracker.model.pci_spec import DeviceSpec, find_spec
 
 _OPTION = "[pci] device_spec"
@@ -31,6 +32,8 @@ def check_reported_specs(specs: Sequence[DeviceSpec], devices: Iterable[TrackedD
         if spec is None:
             continue
         tagged = track_device(device, tags=spec.tags)
+        if has_physical_network(tagged):
+            continue
         if device.dev_type is PciDeviceType.VF and spec.tags.get("one_time_use") == "true":
             raise ConfigError(
                 f"{_OPTION}: {spec}: one_time_use is not supported for the virtual function "

@@ -25,11 +25,11 @@ from nodetracker.accounting.placement.tree import (
 from nodetracker.accounting.usage import (
     Charge,
     charge_of_claims,
-    charge_of_workload,
+    list_node_workloads,
 )
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
 from nodetracker.model.fact import FactState
-from nodetracker.model.guest import Guest, WorkloadKind
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.units import MIB_PER_GIB, MILLI
 
@@ -147,17 +147,10 @@ def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
 def _list_charges(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
     """Return uuid of a workload -> what it is charged of each class with columns, in parts."""
     overhead_mb = int(record.values.overhead.get("memory_mb", 0))
-    by_workload: dict[str, list[Claim]] = {uuid: [] for uuid in record.guests}
-    for claim in claims:
-        by_workload.setdefault(claim.workload.uuid, []).append(claim)
-    return {
-        uuid: _amounts_of(_charge(mine, record.guests.get(uuid), overhead_mb))
-        for uuid, mine in by_workload.items()
-    }
-
-
-def _charge(claims: list[Claim], guest: Guest | None, overhead_mb: int) -> Charge:
-    return charge_of_workload(charge_of_claims(claims, overhead_mb), guest, overhead_mb)
+    charges: dict[str, Charge] = {}
+    for item in list_node_workloads(claims, record.guests, overhead_mb):
+        charges[item.uuid] = charges.get(item.uuid, Charge()) + item.charge
+    return {uuid: _amounts_of(charge) for uuid, charge in charges.items()}
 
 
 def _amounts_of(charge: Charge) -> dict[str, int]:

@@ -10,10 +10,12 @@ from nodetracker.accounting.placement.tree import LedgerClass, Provider
 from nodetracker.model.claim import Claim
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.pci_class import is_one_time, list_traits_of, resource_class_of
-
-PHYSICAL_NETWORK_TAG = "physical_network"
-"""Tag of devices that networks request; placement does not have them."""
+from nodetracker.model.pci_class import (
+    has_physical_network,
+    is_one_time,
+    list_traits_of,
+    resource_class_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def describe_devices(record: NodeRecord) -> DeviceProviders:
     cards: dict[str, list[TrackedDevice]] = {}
     for address in sorted(record.devices):
         device = record.devices[address]
-        if device.is_managed and PHYSICAL_NETWORK_TAG not in (device.tags or {}):
+        if device.is_managed and not has_physical_network(device):
             cards.setdefault(device.parent_addr or address, []).append(device)
     workload_of = {claim.uuid: claim.workload.uuid for claim in record.claims.values()}
     providers: list[Provider] = []

@@ -6,6 +6,7 @@ from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
 from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
+from nodetracker.rendering import count_noun
 
 _NODE_KINDS = frozenset(
     {
@@ -84,8 +85,8 @@ def explain_foreign(nodename: str, foreign: Collection[str]) -> Iterator[HostWar
             WarningKind.PLACEMENT_FOREIGN,
             nodename,
             NO_ITEM,
-            f"{len(foreign)} consumers that are not nodetracker's have allocations on the node, "
-            f"first {min(foreign)}: the ledger does not charge them",
+            f"the node has allocations of {count_noun(len(foreign), 'consumer')} not "
+            f"nodetracker's, first {min(foreign)}: the ledger does not charge them",
         )
 
 
@@ -110,8 +111,7 @@ def explain_name_conflict(
         traits: of the other provider.
         allocations: number of consumers that have allocations on it.
     """
-    consumers = "1 consumer" if allocations == 1 else f"{allocations} consumers"
-    facts = [consumers if allocations else "no allocations"]
+    facts = [count_noun(allocations, "consumer") if allocations else "no allocations"]
     way_out = (
         f"Either placement adopt {record.host} {record.nodename} gives the node that uuid, or "
         "placement heal deletes the provider if it is empty"

@@ -4,8 +4,9 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodetracker.accounting.reports.values import count_noun, render_gib, render_mib, render_plain
+from nodetracker.accounting.reports.values import render_gib, render_mib, render_plain
 from nodetracker.model.change import ChangeKind, HistoryEntry
+from nodetracker.rendering import count_noun
 from nodetracker.units import MILLI
 
 _KEYS = ("id", "size_kb", "uuid", "address", "name")  # by which items of lists are matched
@@ -73,7 +74,8 @@ def describe_entry(entry: HistoryEntry, names: Names) -> list[ChangeText]:
         names: see `collect_names`.
     """
     if entry.what is ChangeKind.DELETE:
-        return [ChangeText("deleted", ChangeLevel.BAD)]
+        name = (entry.diff.get("host") or (None, None))[1]
+        return [ChangeText(f"renamed to {name}" if name else "deleted", ChangeLevel.BAD)]
     if entry.what is ChangeKind.CREATE:
         return [ChangeText(f"created: {_render_size(entry.diff)}", ChangeLevel.GOOD)]
     texts = [*_describe_columns(entry.diff), *_describe_items(entry, names)]

@@ -27,6 +27,9 @@ def render_claim(claim: Claim) -> dict[str, Any]:
         "disk_gb": whole_units(disk_mb, MIB_PER_GIB),
         "expires_at": render_time(claim.expires_at),
         "reason": claim.reason,
+        "pcpus": claim.amounts.pcpus,
+        "resources": dict(claim.amounts.resources),
+        "devices": list(claim.devices),
     }
 
 
@@ -36,10 +39,7 @@ def render_claim_details(claim: Claim) -> dict[str, Any]:
         "workload_kind": claim.workload.kind.value,
         "workload_name": claim.workload.name,
         "project_id": claim.workload.project_id,
-        "pcpus": claim.amounts.pcpus,
-        "resources": dict(claim.amounts.resources),
         "numa": None if claim.numa is None else encode_placement(claim.numa),
-        "devices": list(claim.devices),
         "migration_uuid": claim.migration_uuid,
         "created_at": render_time(claim.created_at),
         "updated_at": render_time(claim.updated_at),

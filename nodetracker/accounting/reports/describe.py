@@ -21,13 +21,12 @@ from nodetracker.accounting.reports.overview import (
 from nodetracker.accounting.reports.summary import audit_age_seconds, state_of
 from nodetracker.accounting.usage import (
     Charge,
-    charge_of_claims,
     charge_of_guest,
-    charge_of_workload,
+    list_node_workloads,
     sum_charges,
 )
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import DISK, MEMORY, VCPU, Claim
+from nodetracker.model.claim import DISK, MEMORY, VCPU
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
@@ -159,24 +158,17 @@ def list_resources(record: NodeRecord) -> list[ResourceLine]:
 
 def list_uses(record: NodeRecord) -> list[WorkloadUse]:
     """Return what each workload uses, the largest share of the node first."""
-    overhead_mb = _overhead_of(record)
-    claims: dict[str, list[Claim]] = {}
-    for claim in record.claims.values():
-        if claim.is_active:
-            claims.setdefault(claim.workload.uuid, []).append(claim)
     capacities = list_capacities(record.values)
     uses = []
-    for uuid in claims.keys() | record.guests.keys():
-        mine = claims.get(uuid, [])
-        guest = record.guests.get(uuid)
-        names = [*(claim.workload.name for claim in mine), guest.name if guest else ""]
-        charge = charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb)
+    for item in list_node_workloads(record.claims.values(), record.guests, _overhead_of(record)):
+        names = [claim.workload.name for claim in item.claims]
+        names.append("" if item.guest is None else item.guest.name)
         uses.append(
             WorkloadUse(
-                uuid,
-                next(filter(None, names), uuid),
-                mine[0].state.value if mine else "unclaimed",
-                charge,
+                item.uuid,
+                next(filter(None, names), item.uuid),
+                item.claims[0].state.value if item.claims else "unclaimed",
+                item.charge,
             )
         )
     return sorted(uses, key=lambda use: (-_share_of(use.charge, capacities), use.name, use.uuid))

@@ -9,13 +9,12 @@ from typing import Any
 
 from nodetracker.accounting.usage import (
     Charge,
-    charge_of_claims,
     charge_of_guest,
     charge_of_row,
-    charge_of_workload,
+    list_node_workloads,
     sum_charges,
 )
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.node import NodeRecord
 from nodetracker.units import (
     MIB_PER_GIB,
@@ -132,22 +131,18 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
 def _list_workloads(record: NodeRecord) -> list[_Workload]:
     """Return every workload that has a claim or that the hypervisor lists, sorted by name."""
     overhead_mb = int(record.values.overhead.get("memory_mb", 0))
-    claims: dict[str, list[Claim]] = {}
-    for claim in record.claims.values():
-        if claim.is_active:
-            claims.setdefault(claim.workload.uuid, []).append(claim)
     found = []
-    for uuid in claims.keys() | record.guests.keys():
-        mine, guest = claims.get(uuid, []), record.guests.get(uuid)
+    for item in list_node_workloads(record.claims.values(), record.guests, overhead_mb):
+        guest = item.guest
         own = Charge() if guest is None else charge_of_guest(guest, overhead_mb)
-        names = [guest.name if guest else "", *(claim.workload.name for claim in mine)]
-        name = next((name for name in names if name not in ("", uuid)), "")
+        names = [guest.name if guest else "", *(claim.workload.name for claim in item.claims)]
+        name = next((name for name in names if name not in ("", item.uuid)), "")
         is_listed = guest is not None and guest.missing_since is None
         found.append(
             _Workload(
-                uuid=uuid,
+                uuid=item.uuid,
                 name=name,
-                ledger=charge_of_workload(charge_of_claims(mine, overhead_mb), guest, overhead_mb),
+                ledger=item.charge,
                 hypervisor=own if is_listed else Charge(),
                 is_listed=is_listed,
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 from nodetracker.model.health import Health, HealthCheck, HealthState
 from nodetracker.model.status import AgentStatus, ApiStatus, PlacementStatus
+from nodetracker.rendering import count_noun
 
 MISSED_INTERVALS = 3
 """Audits that may be missed before the rows count as outdated."""
@@ -107,8 +108,8 @@ def _evaluate_nodes(status: AgentStatus) -> HealthCheck:
     details = {"fine": status.fine_nodes, "nodes": nodes}
     if not nodes:
         return HealthCheck(details=details)
-    total = len(nodes) + status.fine_nodes
-    return HealthCheck(HealthState.WARN, f"{len(nodes)} of {total} nodes are failing", details)
+    total = count_noun(len(nodes) + status.fine_nodes, "node")
+    return HealthCheck(HealthState.WARN, f"{len(nodes)} of {total} failing", details)
 
 
 def _evaluate_clock(status: AgentStatus) -> HealthCheck:
@@ -140,7 +141,7 @@ def _evaluate_placement(status: PlacementStatus | None) -> HealthCheck:
     if status.error is not None:
         return HealthCheck(HealthState.WARN, status.error, details)
     if status.name_conflicts:
-        output = f"other providers have the names of {status.name_conflicts} nodes"
+        output = f"other providers have the names of {count_noun(status.name_conflicts, 'node')}"
         return HealthCheck(HealthState.WARN, output, details)
     return HealthCheck(details=details)
 

@@ -123,8 +123,11 @@ def as_of_now(record: WarningRecord, down: HostDown | None, now: datetime) -> Wa
     """
     if down is None:
         return replace(record, resolved_at=record.resolved_at or now)
-    count = record.count + (record.resolved_at is not None)
-    return replace(record, warning=down.warning, count=count, resolved_at=None)
+    if record.resolved_at is None:
+        return replace(record, warning=down.warning)
+    return WarningRecord(
+        down.warning, record.host, down.since, down.since, 1, None, record.id, record.earlier + 1
+    )
 
 
 def _describe(service: ServiceRecord) -> HostDown:

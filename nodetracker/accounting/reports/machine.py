@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodetracker.accounting.reports.values import count_noun, render_mib, render_speed
+from nodetracker.accounting.reports.values import render_mib, render_speed
 from nodetracker.model.node import NodeValues
+from nodetracker.rendering import count_noun
 from nodetracker.units import KIB_PER_MIB
 
 _MOST_DISKS = 6

@@ -6,6 +6,7 @@
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count, unusable_cpu_sets
@@ -17,6 +18,8 @@ from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.settings import Policy, ReservedPages
 from nodetracker.units import MIB_PER_GIB, capacity_gib_from_mib
+
+_OLD_CLAIMS = timedelta(days=90)
 
 
 class Level(enum.IntEnum):
@@ -119,6 +122,21 @@ def evaluate_liveness(service_down_time: int, report_interval: int) -> Verdict:
     """Evaluate whether heartbeats are frequent enough; both arguments are in seconds."""
     problem = explain_short_down_time(service_down_time, report_interval)
     return Verdict() if problem is None else failure(problem)
+
+
+def evaluate_old_claims(released_at: datetime | None, now: datetime) -> Verdict:
+    """Evaluate whether old released claims are deleted.
+
+    Args:
+        released_at: when the oldest one was released, None without any.
+    """
+    if released_at is None or now - released_at < _OLD_CLAIMS:
+        return Verdict()
+    return warning(
+        f"the database has claims that were released before {now - _OLD_CLAIMS:%Y-%m-%d}, and "
+        "nothing deletes them: set [database] released_claims_days and history_days for the "
+        "conductors and API services, or run nodetracker-manage db purge"
+    )
 
 
 def evaluate_host_name(host: str, agent_id: str, services: Iterable[ServiceRecord]) -> Verdict:

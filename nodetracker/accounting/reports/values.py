@@ -105,12 +105,3 @@ def count_many(number: int, noun: str) -> str:
     ('1 node', '12,345 nodes')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def count_noun(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun.
-
-    >>> count_noun(1, "node"), count_noun(2, "node")
-    ('1 node', '2 nodes')
-    """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

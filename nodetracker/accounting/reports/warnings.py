@@ -19,4 +19,5 @@ def render_warning(record: WarningRecord) -> dict[str, Any]:
         "last_seen": render_time(record.last_seen),
         "count": record.count,
         "resolved_at": render_time(record.resolved_at),
+        "earlier": record.earlier,
     }

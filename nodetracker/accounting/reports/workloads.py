@@ -1,13 +1,15 @@
 """List the workloads of a node from its claims and unclaimed guests, and render them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import encode_placement
+from nodetracker.rendering import render_time
 from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 
@@ -40,6 +42,7 @@ def render_place(row: WorkloadRow) -> dict[str, Any]:
         "memory_mb": row.memory_mb,
         "disk_gb": whole_units(row.disk_mb, MIB_PER_GIB),
         "power_state": None if row.power_state is None else row.power_state.value,
+        "missing_since": render_time(row.missing_since),
         "details": dict(row.details),
     }
 
@@ -70,6 +73,8 @@ def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
     """
     claim = record.claims.get(row.claim_uuid or "")
     guest = record.guests.get(row.uuid)
+    if guest is not None and (guest.claim_uuid is None) is not (claim is None):
+        guest = None  # of another kind or project than the claim
     placement = claim.numa if claim is not None else None
     devices = claim.devices if claim is not None else ()
     if guest is not None:
@@ -84,17 +89,82 @@ def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
 
 def list_workloads(record: NodeRecord) -> list[WorkloadRow]:
     """Return a node's workloads: one row for each active claim and each unclaimed guest."""
-    claimed = [
-        _describe_claim(claim, record.guests.get(claim.workload.uuid), record)
-        for claim in record.claims.values()
-        if claim.is_active
-    ]
+    assigned = {uuid: guest for uuid, guest in record.guests.items() if guest.claim_uuid}
+    claimed = charge_larger_guests(
+        (
+            _describe_claim(claim, assigned.get(claim.workload.uuid), record)
+            for claim in record.claims.values()
+            if claim.is_active
+        ),
+        {
+            str(guest.claim_uuid): (guest.vcpu_milli, guest.memory_mb, guest.disk_mb)
+            for guest in assigned.values()
+            if guest.missing_since is None
+        },
+    )
     unclaimed = [
         _describe_guest(guest, record)
         for guest in record.guests.values()
         if guest.claim_uuid is None
     ]
     return claimed + unclaimed
+
+
+def charge_larger_guests(
+    rows: Iterable[WorkloadRow], guests: Mapping[str, tuple[int, int, int]]
+) -> list[WorkloadRow]:
+    """Return the rows of claims with what listed guests have beyond all claims of their workload.
+
+    Args:
+        guests: claim uuid -> thousandths of CPUs, MiB of memory and of disk of the
+            guest that is assigned to the claim.
+    """
+    rows = list(rows)
+    claimed: dict[tuple[int, str], list[WorkloadRow]] = {}
+    for row in rows:
+        claimed.setdefault((row.node_id, row.uuid), []).append(row)
+    return [
+        _charge_guest(row, claimed[row.node_id, row.uuid], guests.get(row.claim_uuid or ""))
+        for row in rows
+    ]
+
+
+def _charge_guest(
+    row: WorkloadRow, mine: Sequence[WorkloadRow], guest: tuple[int, int, int] | None
+) -> WorkloadRow:
+    if guest is None:
+        return row
+    vcpu_milli, memory_mb, disk_mb = guest
+    return replace(
+        row,
+        vcpu_milli=row.vcpu_milli
+        + max(0, vcpu_milli - sum(item.vcpu_milli + item.pcpus * MILLI for item in mine)),
+        memory_mb=row.memory_mb + max(0, memory_mb - sum(item.memory_mb for item in mine)),
+        disk_mb=row.disk_mb + max(0, disk_mb - sum(item.disk_mb for item in mine)),
+    )
+
+
+def find_lost_guests(record: NodeRecord, warned: Collection[str]) -> list[WorkloadRow]:
+    """Return the confirmed claims whose guest is not listed.
+
+    Args:
+        warned: guests that vanished and claims that are unused, by the agent's warnings: it
+            knows whether its listings are complete, and which guests are being moved.
+    """
+    return [
+        row
+        for row in list_workloads(record)
+        if row.claim_state is ClaimState.CONFIRMED
+        and (row.uuid in warned or row.claim_uuid in warned)
+        and ((guest := record.guests.get(row.uuid)) is None or guest.missing_since is not None)
+    ]
+
+
+def find_guests_to_adopt(record: NodeRecord) -> list[WorkloadRow]:
+    """Return the guests without a claim; those of a claim that does not match them are left out."""
+    claimed = {claim.workload.uuid for claim in record.claims.values() if claim.is_active}
+    rows = list_workloads(record)
+    return [row for row in rows if row.claim_uuid is None and row.uuid not in claimed]
 
 
 def _describe_claim(claim: Claim, guest: Guest | None, node: NodeRecord) -> WorkloadRow:
@@ -114,9 +184,10 @@ def _describe_claim(claim: Claim, guest: Guest | None, node: NodeRecord) -> Work
         pcpus=amounts.pcpus,
         memory_mb=amounts.memory_mb,
         disk_mb=amounts.disk_mb,
-        power_state=guest.power_state if guest else None,
+        power_state=guest.power_state if guest and guest.missing_since is None else None,
         details=guest.details if guest else {},
         numa=claim.numa,
+        missing_since=guest.missing_since if guest else None,
     )
 
 

@@ -69,9 +69,14 @@ def moved_record(
         claims: active ones of the row, oldest first.
     """
     new = created_record(change, row.id, agent, row.created_at)
-    held = {claim.workload.uuid: claim for claim in claims}
+    held = {
+        guest.uuid: claim.uuid
+        for claim in claims
+        if (guest := new.guests.get(claim.workload.uuid)) is not None
+        and claim.workload.may_be(guest)
+    }
     guests = {
-        uuid: dataclasses.replace(guest, claim_uuid=held[uuid].uuid) if uuid in held else guest
+        uuid: dataclasses.replace(guest, claim_uuid=held.get(uuid))
         for uuid, guest in new.guests.items()
     }
     devices = reassign_devices(new.devices, claims, guests.values())

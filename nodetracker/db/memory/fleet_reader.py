@@ -92,7 +92,8 @@ def _list_usages(tables: Tables) -> Iterator[tuple[str, str, UsageSum]]:
         if claim.is_active:
             node, workload, own = tables.nodes[claim.node_id], claim.workload, claim.amounts
             guest = node.guests.get(workload.uuid)
-            owner = workload.project_id or (guest.project_id if guest else "")
+            known = guest.project_id if guest is not None and guest.claim_uuid else ""
+            owner = workload.project_id or known
             amounts = (own.vcpu_milli, own.pcpus, own.memory_mb, own.disk_mb)
             yield node.host, workload.uuid, UsageSum(owner, workload.kind, True, 1, *amounts)
     for node in tables.nodes.values():

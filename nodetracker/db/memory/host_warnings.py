@@ -83,14 +83,11 @@ def _raise_warning(tables: Tables, host: str, warning: HostWarning, now: datetim
     """Raise one warning, or count it again; return it as stored."""
     stored = warning.as_stored()
     known = tables.warnings.get((host, stored.key))
-    record = WarningRecord(
-        warning=stored,
-        host=host,
-        first_seen=known.first_seen if known else now,
-        last_seen=now,
-        count=known.count + 1 if known else 1,
-        resolved_at=None,
-        id=known.id if known else tables.next_id(),
-    )
+    id_ = known.id if known else tables.next_id()
+    record = WarningRecord(stored, host, now, now, 1, None, id_)
+    if known and known.resolved_at is None:
+        record = dataclasses.replace(known, warning=stored, last_seen=now, count=known.count + 1)
+    elif known:
+        record = dataclasses.replace(record, earlier=known.earlier + 1)
     tables.warnings[host, stored.key] = record
     return record

@@ -16,11 +16,13 @@ from nodetracker.db.memory.tables import (
     bump_generation,
     delete_node,
     holder_of,
+    is_expired,
     list_active_uuids,
     with_claims,
 )
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.claim import Claim
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, ApplyResult
@@ -41,19 +43,32 @@ class MemoryNodes(MemoryRows):
                 if record.host == host
             }
             admin = AdminState(service.disabled, service.maintenance)
-            return HostVersions(self._clock(), service.epoch, service.uuid, versions, admin)
+            return HostVersions(
+                self._clock(), service.epoch, service.uuid, service.report_count, versions, admin
+            )
 
     def load_nodes(self, host: str, node_ids: Collection[int] | None = None) -> list[NodeRecord]:
         """See `Store`."""
         with self._reading() as tables:
             return sorted(
                 (
-                    with_claims(tables, record)
+                    with_claims(tables, record, self._clock())
                     for record in tables.nodes.values()
                     if record.host == host and (node_ids is None or record.id in node_ids)
                 ),
                 key=lambda record: record.nodename,
             )
+
+    def list_expired_claims(self, host: str, workload_uuids: Collection[str]) -> list[Claim]:
+        """See `Store`."""
+        with self._reading() as tables:
+            return [
+                dataclasses.replace(claim, host=record.host, nodename=record.nodename)
+                for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)
+                if (record := tables.nodes[claim.node_id]).host == host
+                and claim.workload.uuid in workload_uuids
+                and is_expired(claim)
+            ]
 
     def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:
         """See `Store`."""

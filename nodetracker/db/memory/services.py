@@ -18,7 +18,7 @@ from nodetracker.db.memory.tables import (
     nodes_of,
 )
 from nodetracker.errors import FencedError, NotFoundError
-from nodetracker.model.change import ChangeKind
+from nodetracker.model.change import ChangeKind, removed_diff
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     AuditState,
@@ -26,6 +26,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
+from nodetracker.model.warning import WHOLE_HOST
 from nodetracker.ports import AgentKey
 
 
@@ -40,6 +41,7 @@ class MemoryServices(MemoryRows):
         version: str,
         incarnation: Incarnation,
         expected: ServiceRecord | None,
+        held_epoch: int = 0,
     ) -> ServiceRecord:
         """See `Store`."""
         with self._writing() as tables:
@@ -60,7 +62,7 @@ class MemoryServices(MemoryRows):
                 report_count=0,
                 created_at=now,
             )
-            epoch = max(epochs, default=0) + 1
+            epoch = max([*epochs, held_epoch]) + 1
             record = dataclasses.replace(
                 record,
                 topic=topic,
@@ -90,8 +92,7 @@ class MemoryServices(MemoryRows):
         """See `Store`."""
         with self._writing() as tables:
             record = tables.services.get((agent.host, agent.binary))
-            holder = Holder(agent.agent_id, agent.epoch, agent.service_uuid)
-            if record is None or holder_of(record) != holder:
+            if record is None or not _is_held_by(record, agent):
                 return
             is_own = record.disabled and not record.is_disabled_by_administrator
             if not is_own and (reason is None or record.disabled):
@@ -111,7 +112,7 @@ class MemoryServices(MemoryRows):
         with self._writing() as tables:
             now = self._clock()
             checks.check_deletion(_find_service(tables, host, binary), now, service_down_time)
-            del tables.services[host, binary]
+            service = tables.services.pop((host, binary))
             if binary != COMPUTE_BINARY:
                 return  # the host's nodes belong to its agent
             checks.check_unclaimed(
@@ -120,6 +121,7 @@ class MemoryServices(MemoryRows):
             for record in nodes_of(tables, host):
                 delete_node(tables, record.id, now)
                 tables.add_history(now, host, record.nodename, ChangeKind.DELETE)
+            tables.add_history(now, host, WHOLE_HOST, ChangeKind.DELETE, removed_diff(service))
             for key in [key for key in tables.warnings if key[0] == host]:
                 del tables.warnings[key]
 
@@ -164,6 +166,10 @@ class MemoryServices(MemoryRows):
                 )
                 diff = checks.renamed_diff(old, new, record.nodename)
                 tables.add_history(now, new, nodename, ChangeKind.UPDATE, diff)
+            if found is not None:
+                tables.add_history(
+                    now, old, WHOLE_HOST, ChangeKind.DELETE, removed_diff(found, new)
+                )
             return len(nodes)
 
     def report_state(
@@ -180,7 +186,7 @@ class MemoryServices(MemoryRows):
             record = tables.services.get((agent.host, agent.binary))
             if (
                 record is None
-                or holder_of(record) != Holder(agent.agent_id, agent.epoch, agent.service_uuid)
+                or not _is_held_by(record, agent)
                 or record.report_count >= report_count
             ):
                 raise FencedError(
@@ -230,6 +236,11 @@ def _find_service(tables: Tables, host: str, binary: str) -> ServiceRecord:
         return tables.services[host, binary]
     except KeyError:
         raise NotFoundError(f"no such service: {binary} on host {host}") from None
+
+
+def _is_held_by(record: ServiceRecord, agent: AgentKey) -> bool:
+    holder = Holder(agent.agent_id, agent.epoch, agent.service_uuid)
+    return holder_of(record) == holder and record.report_count >= agent.report_count
 
 
 def _rename_warnings(tables: Tables, old: str, new: str) -> None:

@@ -1,7 +1,8 @@
 """Combine the parts of the memory store, and store history in a list."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import Any
 
 from nodetracker.db.memory.candidates import MemoryCandidates
 from nodetracker.db.memory.exclusions import MemoryExclusions
@@ -36,45 +37,49 @@ class MemoryStore(
         """See `Store`."""
         return self._clock()
 
-    def purge(self, before: datetime) -> Mapping[str, int]:
+    def purge(
+        self, before: datetime, tables: Collection[str] = (), is_part: bool = False
+    ) -> Mapping[str, int]:
         """See `Store`."""
-        with self._writing() as tables:
-            history = [entry for entry in tables.history if entry.at >= before]
+        with self._writing() as rows:
+            history = [entry for entry in rows.history if entry.at >= before]
             warnings = {
                 key: record
-                for key, record in tables.warnings.items()
+                for key, record in rows.warnings.items()
                 if record.resolved_at is None or record.resolved_at >= before
             }
             migrations = {
                 migration.uuid: migration
-                for migration in tables.migrations.values()
+                for migration in rows.migrations.values()
                 if migration.is_open or migration.updated_at >= before
             }
             referenced = {m.source_claim for m in migrations.values()}
             referenced |= {m.dest_claim for m in migrations.values()}
             claims = {
                 claim.uuid: claim
-                for claim in tables.claims.values()
+                for claim in rows.claims.values()
                 if claim.is_active or claim.updated_at >= before or claim.uuid in referenced
             }
-            for node_id in {c.node_id for c in tables.claims.values() if c.uuid not in claims}:
-                bump_generation(tables, node_id)
             removals = {
                 row_id: removal
-                for row_id, removal in tables.provider_removals.items()
+                for row_id, removal in rows.provider_removals.items()
                 if removal.attempts or removal.created_at >= before
             }
-            kept = {
+            kept: dict[str, Any] = {
                 "history": history,
                 "warnings": warnings,
                 "migrations": migrations,
                 "claims": claims,
                 "provider_removals": removals,
             }
-            deleted = {name: len(getattr(tables, name)) - len(kept[name]) for name in kept}
-            tables.history, tables.warnings = history, warnings
-            tables.migrations, tables.claims = migrations, claims
-            tables.provider_removals = removals
+            kept = {name: kept[name] for name in tables or kept}
+            deleted = {name: len(getattr(rows, name)) - len(kept[name]) for name in kept}
+            if "claims" in kept:
+                gone = rows.claims.keys() - claims.keys()
+                for node_id in {rows.claims[uuid].node_id for uuid in gone}:
+                    bump_generation(rows, node_id)
+            for name, remaining in kept.items():
+                setattr(rows, name, remaining)
             return deleted
 
     def close(self) -> None:

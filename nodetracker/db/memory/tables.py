@@ -16,7 +16,7 @@ from nodetracker.model.migration import Migration, Move
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.removal import ProviderRemoval
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.warning import WarningRecord
+from nodetracker.model.warning import REPORT_LIFETIME, WarningRecord
 
 Clock = Callable[[], datetime]
 
@@ -149,15 +149,30 @@ def node_ids_of(tables: Tables, migration: Migration) -> set[int]:
     }
 
 
-def with_claims(tables: Tables, record: NodeRecord) -> NodeRecord:
-    """Return a record with its open migrations, its active claims and its expired ones.
+def is_expired(claim: Claim) -> bool:
+    """Return whether a claim was released because its guest did not appear in time."""
+    return not claim.is_active and claim.reason == ReleaseReason.EXPIRED
 
-    A late guest reopens an expired claim.
+
+def with_claims(tables: Tables, record: NodeRecord, now: datetime | None = None) -> NodeRecord:
+    """Return a record with its active claims and their open migrations.
+
+    Args:
+        now: the time for which expired claims are added, as in `Store.load_nodes`.
     """
+    awaited = {guest.uuid for guest in record.guests.values() if guest.claim_uuid is None}
+    awaited |= {move.workload_uuid for move in tables.migrations.values() if move.is_open}
+
+    def is_needed(claim: Claim) -> bool:
+        return now is not None and (
+            claim.workload.uuid in awaited or now - claim.updated_at < REPORT_LIFETIME
+        )
+
     claims = {
         claim.uuid: dataclasses.replace(claim, host=record.host, nodename=record.nodename)
         for claim in sorted(tables.claims.values(), key=lambda claim: claim.created_at)
-        if claim.node_id == record.id and (claim.is_active or claim.reason == ReleaseReason.EXPIRED)
+        if claim.node_id == record.id
+        and (claim.is_active or (is_expired(claim) and is_needed(claim)))
     }
     workloads = {claim.workload.uuid for claim in claims.values()}
     found = tuple(

@@ -66,15 +66,15 @@ def test_free_may_be_negative():
     assert columns["free_disk_gb"] == -10
 
 
-def test_container_counts_add_up_in_all_states():
-    guests = [
-        make_guest(number, kind=WorkloadKind.CONTAINER, power_state=state)
-        for number, state in enumerate(PowerState)
-    ]
-    columns = count_columns(guests)
-    parts = ("running_containers", "paused_containers", "stopped_containers")
-    assert columns["total_containers"] == len(PowerState) == sum(columns[name] for name in parts)
-    assert columns["running_vms"] == 0
+@pytest.mark.parametrize("state", PowerState)
+def test_a_container_of_any_state_is_running_paused_or_stopped(state):
+    name = {PowerState.RUNNING: "running", PowerState.PAUSED: "paused"}.get(state, "stopped")
+    if state is PowerState.SUSPENDED:
+        name = "paused"
+    columns = count_columns([make_guest(kind=WorkloadKind.CONTAINER, power_state=state)])
+    counts = {f"{part}_containers": int(part == name) for part in ("running", "paused", "stopped")}
+    expected = {"total_containers": 1, "running_vms": 0, **counts}
+    assert {column: columns[column] for column in expected} == expected
 
 
 def test_guests_that_vanished_are_not_counted():
@@ -83,6 +83,7 @@ def test_guests_that_vanished_are_not_counted():
         for number, kind in enumerate(WorkloadKind, 1)
     ]
     assert count_columns(guests) == count_columns([])
+    assert count_columns([*guests, make_guest(9)]) == count_columns([make_guest(9)])
 
 
 def test_instances_are_counted_by_state_and_project():

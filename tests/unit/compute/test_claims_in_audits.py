@@ -5,14 +5,23 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.settings import Policy
-from tests.unit.compute.test_resource_tracker import HOST, Clock, TrackedHost, guest, node
+from tests.unit.compute.test_resource_tracker import (
+    HOST,
+    Clock,
+    ClockTimer,
+    TrackedHost,
+    guest,
+    node,
+)
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 
@@ -21,7 +30,9 @@ class AgentWithClaimants(TrackedHost):
     """An agent, and clients that claim on its node."""
 
     def __init__(self, clock, tmp_path, policy=None):
-        super().__init__(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock, policy)
+        self.queue = AuditQueue(ClockTimer(clock))
+        path = tmp_path / "inventory.yaml"
+        super().__init__(MemoryStore(clock.now), path, clock, policy, queue=self.queue)
         self.store.report_state(self.key, 1, AuditState())
         self.audit(node(1))
 
@@ -30,6 +41,10 @@ class AgentWithClaimants(TrackedHost):
             {"workload": {"uuid": guest(number)["uuid"]}, "resources": resources or {"VCPU": 2}}
         )
         return self.store.create_claim(request, HOST, "node-1", ADMISSION_POLICY)
+
+    def delete(self, number=1):
+        self.clock.seconds += 1
+        self.queue.put_event(NodeEvent("node-1", EventKind.GONE, guest(number)["uuid"]))
 
     def find(self, claim):
         (found,) = self.store.list_claims(uuid=claim.uuid)
@@ -73,6 +88,23 @@ def test_one_complete_listing_confirms(claimed_host):
     assert claimed_host.audit().changes == ()
 
 
+def test_a_guest_of_another_kind_is_charged_beside_the_claim_of_its_uuid(claimed_host, clock):
+    claim = claimed_host.claim(1, VCPU=3)
+    stranger = guest(1, kind="container")
+    claimed_host.audit(node(1, stranger))
+    assert claimed_host.find(claim).state is ClaimState.HELD
+    assert claimed_host.used == 3 + 2
+    assert len(claimed_host.warnings(WarningKind.CLAIM_MISMATCH)) == 1
+    assert claimed_host.audit().changes == ()
+    claimed_host.audit(node(1, stranger), fail={"node-1": "boom"})
+    assert len(claimed_host.warnings(WarningKind.CLAIM_MISMATCH)) == 1
+    claimed_host.audit(node(1, stranger))
+    claimed_host.store.abort_claim(claim.uuid)
+    assert claimed_host.used == 2
+    claimed_host.audit()
+    assert claimed_host.warnings(WarningKind.CLAIM_MISMATCH) == []
+
+
 def test_an_incomplete_listing_confirms_nothing(claimed_host):
     claim = claimed_host.claim(1)
     claimed_host.audit(node(1, guest(1), {"uuid": "broken"}))
@@ -113,6 +145,29 @@ def test_a_late_guest_reopens_its_expired_claim(claimed_host, clock):
         "",
     )
     assert claimed_host.used == 3
+
+
+def test_a_guest_that_is_a_day_late_reopens_its_claim_by_one_more_statement(
+    claimed_host, clock, monkeypatch
+):
+    claim = claimed_host.claim(1, VCPU=3)
+    clock.seconds += 3600
+    claimed_host.audit()
+    clock.seconds += 86400
+    claimed_host.audit()  # all rows are read again
+    asked = []
+    list_expired = claimed_host.store.list_expired_claims
+    monkeypatch.setattr(
+        claimed_host.store,
+        "list_expired_claims",
+        lambda host, uuids: asked.append(uuids) or list_expired(host, uuids),
+    )
+    assert claim.uuid not in claimed_host.records()["node-1"].claims
+    claimed_host.audit(node(1, guest(1)))
+    assert claimed_host.find(claim).state is ClaimState.CONFIRMED
+    claimed_host.audit(node(1, guest(1), guest(2)))
+    claimed_host.audit()
+    assert asked == [[guest(1)["uuid"]], [guest(2)["uuid"]]]
 
 
 def test_an_aborted_claim_is_not_reopened(claimed_host):
@@ -273,7 +328,6 @@ def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_a_warning(claimed_
     assert f"another on node node-2 of host {HOST}" in here.message
     assert there.nodename == "node-2"
     claimed_host.store.abort_claim(other.uuid)
-    clock.seconds += 601
     claimed_host.audit()
     assert claimed_host.warnings(WarningKind.SPLIT_BRAIN) == []
 
@@ -282,17 +336,32 @@ def test_a_guest_whose_claim_is_on_another_host_is_a_warning(claimed_host, clock
     claimed_host.audit(node(1), node(2))
     claimed_host.claim(1)
     claimed_host.audit(node(1, guest(1)), node(2, guest(1)))
-    clock.seconds += 601
-    claimed_host.audit()
     (warning,) = claimed_host.warnings(WarningKind.SPLIT_BRAIN)
     assert (warning.nodename, warning.item) == ("node-2", guest(1)["uuid"])
     assert (
         f"runs here without a claim and holds one on node node-1 of host {HOST}" in warning.message
     )
     claimed_host.audit(node(1, guest(1)), node(2))
-    clock.seconds += 601
-    claimed_host.audit()
     assert claimed_host.warnings(WarningKind.SPLIT_BRAIN) == []
+
+
+def test_split_brains_are_looked_for_only_after_changes_and_while_there_are_some(claimed_host):
+    looks = []
+    look = claimed_host.store.list_split_brains
+    claimed_host.store.list_split_brains = lambda host: looks.append(host) or look(host)
+
+    def count(*nodes):
+        looks.clear()
+        claimed_host.audit(*nodes)
+        return len(looks)
+
+    claimed_host.audit(node(1), node(2))
+    assert (count(), count()) == (1, 0)
+    claimed_host.claim(1)
+    assert (count(), count(), count()) == (0, 1, 0)
+    assert count(node(1, guest(1)), node(2, guest(1))) == 0
+    assert (count(), count()) == (1, 1)  # the other side may end it
+    assert (count(node(1, guest(1)), node(2)), count()) == (1, 0)
 
 
 def test_two_claims_of_a_migration_are_not_a_split_brain(claimed_host, clock):
@@ -301,7 +370,6 @@ def test_two_claims_of_a_migration_are_not_a_split_brain(claimed_host, clock):
     move = {"type": "migration", "source_claim": claim.uuid}
     body = {"workload": {"uuid": claim.workload.uuid}, "resources": {"VCPU": 1}, "migration": move}
     claimed_host.store.create_migration(parse_claim_request(body), HOST, "node-2", ADMISSION_POLICY)
-    clock.seconds += 601
     claimed_host.audit()
     assert claimed_host.warnings(WarningKind.SPLIT_BRAIN) == []
 
@@ -340,7 +408,7 @@ def confirm(claimed_host, number=1):
 
 def test_a_confirmed_guest_that_was_undefined_releases_its_claim(claimed_host):
     claim = confirm(claimed_host)
-    claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
+    claimed_host.delete(1)
     claimed_host.audit(node(1))
     assert (claimed_host.find(claim).state, claimed_host.find(claim).reason) == (
         ClaimState.RELEASED,
@@ -353,7 +421,7 @@ def test_a_confirmed_guest_that_was_undefined_releases_its_claim(claimed_host):
 
 def test_only_a_complete_listing_decides_that_a_guest_is_deleted(claimed_host):
     claim = confirm(claimed_host)
-    claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
+    claimed_host.delete(1)
     claimed_host.audit(node(1, {"uuid": "broken"}))
     claimed_host.audit(node(1), fail={"node-1": "boom"})
     assert claimed_host.find(claim).state is ClaimState.CONFIRMED
@@ -363,7 +431,7 @@ def test_only_a_complete_listing_decides_that_a_guest_is_deleted(claimed_host):
 
 def test_a_deleted_guest_that_is_listed_again_is_not_deleted(claimed_host):
     claim = confirm(claimed_host)
-    claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
+    claimed_host.delete(1)
     claimed_host.audit(node(1, guest(1)))
     claimed_host.audit(node(1))
     claimed_host.audit(node(1))
@@ -371,8 +439,51 @@ def test_a_deleted_guest_that_is_listed_again_is_not_deleted(claimed_host):
     assert len(claimed_host.warnings(WarningKind.GUEST_VANISHED)) == 1
 
 
+def test_a_claim_that_was_confirmed_and_whose_guest_never_comes_is_a_warning(claimed_host, clock):
+    claim = claimed_host.claim(1)
+    claimed_host.store.confirm_claim(claim.uuid)
+    for seconds, fail, is_raised in (
+        (599, {}, False),
+        (2, {"node-1": "boom"}, False),
+        (0, {}, True),
+        (9000, {"node-1": "boom"}, True),
+    ):
+        clock.seconds += seconds
+        claimed_host.audit(node(1), fail=fail)
+        found = claimed_host.warnings(WarningKind.CLAIM_UNUSED)
+        assert [warning.item for warning in found] == [claim.uuid] * is_raised
+    assert claimed_host.find(claim).state is ClaimState.CONFIRMED
+    claimed_host.audit(node(1, guest(1)))
+    assert claimed_host.warnings(WarningKind.CLAIM_UNUSED) == []
+    claimed_host.audit(node(1))
+    claimed_host.audit(node(1))
+    assert claimed_host.warnings(WarningKind.CLAIM_UNUSED) == []  # but `guest_vanished`
+    assert len(claimed_host.warnings(WarningKind.GUEST_VANISHED)) == 1
+
+
+def test_a_claim_created_since_the_last_audit_is_released_when_its_guest_is_deleted(claimed_host):
+    claimed_host.audit(node(1, guest(1)))
+    claim = claimed_host.claim(1)
+    claimed_host.delete(1)
+    claimed_host.audit(node(1))
+    assert claimed_host.find(claim).reason == "deleted"
+    assert claimed_host.warnings(WarningKind.GUEST_VANISHED) == []
+
+
+def test_a_held_claim_whose_guest_came_and_went_is_released_once_it_is_confirmed(claimed_host):
+    claim = claimed_host.claim(1)
+    claimed_host.delete(1)
+    claimed_host.audit(node(1))
+    assert claimed_host.find(claim).state is ClaimState.HELD
+    assert claimed_host.queue.list_deleted("node-1") != {}
+    claimed_host.store.confirm_claim(claim.uuid)
+    claimed_host.audit()
+    assert claimed_host.find(claim).reason == "deleted"
+    assert claimed_host.queue.list_deleted("node-1") == {}
+
+
 def test_a_claim_created_after_its_guest_was_deleted_is_not_released(claimed_host):
-    claimed_host.tracker.mark_deleted({"node-1": {guest(1)["uuid"]}})
+    claimed_host.delete(1)
     claim = claimed_host.claim(1)
     claimed_host.store.confirm_claim(claim.uuid)
     claimed_host.audit(node(1))

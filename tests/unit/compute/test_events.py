@@ -6,6 +6,7 @@ from nodetracker.compute.events import (
     LONGEST_SECONDS,
     QUIET_SECONDS,
     STOP_SECONDS,
+    DeletedGuests,
     EventBatch,
     PendingEvents,
 )
@@ -16,9 +17,11 @@ class Events:
     def __init__(self):
         self.now = 100.0
         self.pending = PendingEvents()
+        self.deleted = DeletedGuests()
 
     def add(self, kind, uuid="a", nodename="n1"):
-        self.pending.add(NodeEvent(nodename, kind, uuid), self.now)
+        for kept in (self.pending, self.deleted):
+            kept.add(NodeEvent(nodename, kind, uuid), self.now)
 
     def take_after(self, seconds):
         self.now += seconds
@@ -90,32 +93,38 @@ def test_events_of_unwanted_nodes_remain_due(events):
     events.add(EventKind.GONE, "a", "n1")
     events.add(EventKind.GONE, "b", "n2")
     events.now += 1
-    assert events.pending.take(events.now, lambda node: node == "n2").deleted == {
-        "n2": frozenset({"b"})
-    }
+    assert events.pending.take(events.now, lambda node: node == "n2").nodenames == {"n2"}
     assert events.delay < 0
-    assert events.take_after(0) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})
-
-
-def test_deleted_guests_are_returned_with_their_node(events):
-    events.add(EventKind.GONE, "a")
-    events.add(EventKind.STOPPED, "b")
-    assert events.take_after(1) == EventBatch(frozenset({"n1"}), deleted={"n1": frozenset({"a"})})
-
-
-@pytest.mark.parametrize("kind", [EventKind.STOPPED, EventKind.GONE])
-def test_a_guest_that_stopped_after_it_was_deleted_is_deleted(events, kind):
-    events.add(EventKind.GONE, "a")
-    events.add(kind, "a")
-    assert events.take_after(1).deleted == {"n1": frozenset({"a"})}
-
-
-def test_a_guest_that_was_defined_again_is_not_deleted(events):
-    events.add(EventKind.GONE, "a")
-    events.add(EventKind.CHANGED, "a")
-    assert events.take_after(1).deleted == {}
+    assert events.take_after(0) == EventBatch(frozenset({"n1"}))
 
 
 def test_events_of_unknown_nodes_concern_all_and_name_no_deleted_guest(events):
     events.add(EventKind.GONE, "a", ALL_NODES)
     assert events.take_after(1) == EventBatch(has_all_nodes=True)
+    assert events.deleted.of_node("n1") == {}
+
+
+def test_a_guest_was_deleted_at_the_last_such_event(events):
+    events.add(EventKind.STOPPED, "a")
+    assert events.deleted.of_node("n1") == {}
+    for kind, deleted in (
+        (EventKind.GONE, {"a": 101.0}),
+        (EventKind.STOPPED, {"a": 101.0}),
+        (EventKind.GONE, {"a": 103.0}),
+        (EventKind.CHANGED, {}),  # defined again
+    ):
+        events.now += 1
+        events.add(kind, "a")
+        assert events.deleted.of_node("n1") == deleted
+
+
+def test_a_guest_that_was_deleted_again_is_not_forgotten(events):
+    events.add(EventKind.GONE, "a")
+    first = events.deleted.of_node("n1")
+    events.now += 1
+    events.add(EventKind.GONE, "a")
+    second = events.deleted.of_node("n1")
+    events.deleted.forget("n1", first)
+    assert events.deleted.of_node("n1") == second == {"a": events.now}
+    events.deleted.forget("n1", second)
+    assert events.deleted.of_node("n1") == {}

@@ -1,10 +1,12 @@
 import dataclasses
 import logging
 import os
+import resource
 import stat
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +58,25 @@ def test_a_dangling_link_is_an_error_that_names_it(tmp_path, link):
     (tmp_path / link).symlink_to("/nowhere/mounted")
     with pytest.raises(IdentityError, match=f"{tmp_path / link} is a dangling link"):
         ensure_compute_id(tmp_path / "state")
+
+
+def test_a_state_path_that_cannot_be_created_is_an_error_that_names_it():
+    with pytest.raises(
+        IdentityError, match="/proc/none/compute_id does not exist and cannot be created: No such"
+    ):
+        ensure_compute_id(Path("/proc/none"))
+
+
+def test_a_full_disk_leaves_no_empty_file(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(IdentityError, match="cannot be created: File too large"):
+            ensure_compute_id(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+    assert ensure_compute_id(tmp_path) == read_compute_id(tmp_path)
 
 
 def test_reading_the_identity_creates_nothing(tmp_path):

@@ -1,21 +1,30 @@
 import dataclasses
 import logging
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 import yaml
 
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.summary import audit_age_seconds
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import DuplicateAgentError, FencedError, StoreUnavailableError
+from nodetracker.db.memory.copying import copy_row
+from nodetracker.db.memory.tables import Tables
+from nodetracker.errors import (
+    DuplicateAgentError,
+    FencedError,
+    IdentityError,
+    StoreUnavailableError,
+)
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import WarningKind
-from nodetracker.ports import DriverCapability
+from nodetracker.ports import AdmissionPolicy, DriverCapability
 from nodetracker.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from tests.builders import NOW, make_incarnation, take_service
@@ -452,7 +461,7 @@ def test_a_guest_deleted_during_a_database_outage_is_known_as_deleted(managed):
     managed.driver.send(NodeEvent("n1", EventKind.GONE, "a"))
     managed.timer.advance(1)
     managed.manager.handle_events()
-    assert managed.manager._tracker._missing_guests.list_deleted("n1") == {"a"}
+    assert managed.manager._queue.list_deleted("n1").keys() == {"a"}
 
 
 def test_observers_are_notified_of_an_audit_whose_mark_is_not_written(managed):
@@ -532,3 +541,171 @@ def test_a_stop_ends_the_wait_for_events(managed):
     managed.manager.prepare_stop()
     waiting.join(5)
     assert not waiting.is_alive()
+
+
+class TestRestoredDatabase:
+    """A dump that was loaded while its agents ran."""
+
+    @pytest.fixture(params=["report_state", "inventory_host"])
+    def notice(self, request):
+        """What notices first that the rows are older than the agent's."""
+        return request.param
+
+    def dump(self, managed):
+        return copy_row(managed.store._tables)
+
+    def load(self, managed, tables):
+        managed.store._tables = copy_row(tables)
+
+    def warnings(self, caplog):
+        return [r.getMessage() for r in caplog.records if "restored" in r.getMessage()]
+
+    def test_an_agent_that_restarted_since_registers_again_above_every_epoch(
+        self, managed, caplog, notice
+    ):
+        managed.manager.pre_start_hook()
+        dump = self.dump(managed)
+        again = managed.make_manager(process_started_at=4)
+        again.init_host()
+        again.pre_start_hook()
+        third = managed.make_manager(process_started_at=5)
+        third.init_host()
+        third.pre_start_hook()
+        self.load(managed, dump)
+        getattr(third, notice)()
+        assert managed.service().epoch == 4
+        third.inventory_host()
+        third.report_state()
+        assert len(self.warnings(caplog)) == 1
+        assert {node.epoch for node in managed.store.list_nodes()} == {4}
+        for earlier in (managed.manager, again):
+            with pytest.raises(FencedError):
+                earlier.report_state()
+
+    def test_the_heartbeat_that_notices_it_requests_an_audit(self, managed):
+        managed.manager.pre_start_hook()
+        dump = self.dump(managed)
+        managed.manager.report_state()
+        assert not managed.manager.audit_requests.has_request
+        self.load(managed, dump)
+        managed.manager.report_state()
+        assert managed.manager.audit_requests.has_request
+
+    def test_a_restored_generation_that_a_claim_raised_is_read_again(self, managed, notice, caplog):
+        managed.manager.pre_start_hook()
+        dump = self.dump(managed)
+        guest = {"uuid": str(uuid.uuid4()), "vcpus": 2, "memory_mb": 2048, "disk_gb": 20}
+        managed.write(nodes=[NODES[0] | {"guests": [guest]}, NODES[1]])
+        managed.manager.inventory_host()
+        managed.manager.report_state()
+        (known, _) = managed.store.list_nodes(HOST)
+        self.load(managed, dump)
+        body = {"workload": {"uuid": str(uuid.uuid4())}, "resources": {"MEMORY_MB": 512}}
+        request = parse_claim_request(body, lambda: str(uuid.uuid4()))
+        managed.store.create_claim(request, HOST, "n1", AdmissionPolicy(60, 600))
+        (restored, _) = managed.store.list_nodes(HOST)
+        assert restored.generation == known.generation
+        getattr(managed.manager, notice)()
+        managed.manager.inventory_host()
+        (now, _) = managed.store.list_nodes(HOST)
+        assert now.values.memory_mb_used == 512 + 512 + 2048
+        assert len(self.warnings(caplog)) == 1
+
+    def test_an_agent_that_was_added_since_registers_after_a_second_look(self, managed, notice):
+        dump = self.dump(managed)
+        looks = []
+        manager = managed.make_manager(lambda: looks.append(managed.store.list_services()))
+        manager.init_host()
+        manager.pre_start_hook()
+        uuids = {node.uuid for node in managed.store.list_nodes()}
+        self.load(managed, dump)
+        getattr(manager, notice)()
+        assert looks == [[]]
+        manager.inventory_host()
+        assert managed.service().epoch == 2
+        assert {node.uuid for node in managed.store.list_nodes()} == uuids
+
+    def test_a_row_that_is_loaded_meanwhile_is_taken_above_its_epoch(self, managed):
+        managed.manager.pre_start_hook()
+        dump = self.dump(managed)
+        manager = managed.make_manager(lambda: self.load(managed, dump), process_started_at=4)
+        manager.init_host()
+        manager.pre_start_hook()
+        self.load(managed, Tables())
+        manager.report_state()
+        assert (managed.service().epoch, managed.service().uuid) == (
+            3,
+            dump.services[HOST, COMPUTE_BINARY].uuid,
+        )
+
+    @pytest.mark.parametrize("names", [[], ["other"], ["other", "third"]])
+    @pytest.mark.parametrize("is_deleted", [True, False])
+    def test_a_host_that_was_deleted_or_renamed_since_ends_its_agent(
+        self, managed, notice, names, is_deleted
+    ):
+        managed.manager.pre_start_hook()
+        at = HOST
+        for name in names:
+            (seen,) = managed.store.list_services(at)
+            managed.store.rename_host(at, name, COMPUTE_BINARY, seen)
+            at = name
+        if is_deleted or not names:
+            managed.store.delete_service(at, COMPUTE_BINARY, -1)
+        with pytest.raises(IdentityError):
+            getattr(managed.manager, notice)()
+        assert managed.store.list_services(HOST) == []
+
+    def test_a_host_that_was_deleted_and_added_before_is_taken_again(self, managed):
+        managed.manager.pre_start_hook()
+        managed.store.delete_service(HOST, COMPUTE_BINARY, -1)
+        dump = self.dump(managed)
+        manager = managed.make_manager(lambda: None, process_started_at=4)
+        manager.init_host()
+        manager.pre_start_hook()
+        self.load(managed, dump)
+        manager.report_state()
+        assert managed.service().epoch == 2
+
+    def test_a_host_that_was_deleted_and_added_since_is_not_the_former_run_s(self, managed):
+        managed.manager.pre_start_hook()
+        managed.manager.report_state()
+        managed.store.delete_service(HOST, COMPUTE_BINARY, -1)
+        take_service(managed.store, HOST, make_incarnation(process_started_at=4))
+        with pytest.raises(FencedError):
+            managed.manager.report_state()
+
+    def test_a_host_that_another_agent_held_before_is_not_taken(self, managed, notice):
+        other = take_service(managed.store, HOST, make_incarnation(agent_id="another"))
+        dump = self.dump(managed)
+        manager = managed.make_manager(lambda: None)
+        manager.init_host()
+        manager.pre_start_hook()
+        self.load(managed, dump)
+        with pytest.raises(FencedError):
+            getattr(manager, notice)()
+        assert managed.service() == other
+
+    def test_the_reason_of_a_disabled_service_is_written_again(self, managed):
+        managed.manager.pre_start_hook()
+        dump = self.dump(managed)
+        managed.write(ready=False)
+        managed.manager.inventory_host()
+        managed.manager.report_state()
+        assert managed.service().disabled
+        self.load(managed, dump)
+        managed.manager.inventory_host()
+        assert managed.service().disabled
+
+
+@pytest.mark.parametrize("call", ["report_state", "inventory_host"])
+def test_a_failed_call_to_the_store_makes_the_next_audit_read_all_rows(managed, call):
+    managed.manager.pre_start_hook()
+    before = managed.manager._tracker._rows.full_loads
+    managed.manager.inventory_host()
+    assert managed.manager._tracker._rows.full_loads == before
+    managed.store.is_away = True
+    getattr(managed.manager, call)()
+    managed.store.is_away = False
+    managed.manager.inventory_host()
+    managed.manager.inventory_host()
+    assert managed.manager._tracker._rows.full_loads == before + 1

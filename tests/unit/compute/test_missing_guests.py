@@ -2,11 +2,12 @@
 
 import pytest
 
+from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.reading import NodeReading
-from nodetracker.model.fact import failed, fresh
-from nodetracker.model.guest import GuestListing
+from nodetracker.model.event import EventKind, NodeEvent
 from tests.builders import NOW, make_snapshot
+from tests.unit.compute.manual_timer import ManualTimer
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -15,18 +16,26 @@ class Guests:
     """The tracker, and readings of one node as audits make them."""
 
     def __init__(self):
-        self.tracker = MissingGuestTracker()
+        self.queue = AuditQueue(ManualTimer())
+        self.tracker = MissingGuestTracker(self.queue)
+
+    def send(self, kind):
+        self.queue.timer.advance(1)
+        self.queue.put_event(NodeEvent("node-1", kind, UUID))
 
     def delete(self):
-        self.tracker.mark_deleted({"node-1": {UUID}})
+        self.send(EventKind.GONE)
 
-    def start(self, **facts):
+    def start(self):
         return NodeReading(
-            make_snapshot("node-1", **facts), deleted_before=self.tracker.list_deleted("node-1")
+            make_snapshot("node-1"), deleted_before=self.queue.list_deleted("node-1")
         )
 
     def decided_by(self, reading):
-        return self.tracker.listing_time(reading, NOW).deleted
+        return self.tracker.listing_time(reading, NOW, lambda moment: NOW).deleted.keys()
+
+    def account(self, reading):
+        self.tracker.update(reading, None)
 
 
 @pytest.fixture
@@ -38,7 +47,7 @@ def test_guests_deleted_before_a_reading_are_decided_by_it_once(guests):
     guests.delete()
     reading = guests.start()
     assert guests.decided_by(reading) == {UUID}
-    guests.tracker.update(reading)
+    guests.account(reading)
     assert guests.decided_by(guests.start()) == set()
 
 
@@ -46,7 +55,7 @@ def test_a_guest_deleted_during_a_reading_is_decided_by_the_next(guests):
     reading = guests.start()
     guests.delete()
     assert guests.decided_by(reading) == set()
-    guests.tracker.update(reading)
+    guests.account(reading)
     assert guests.decided_by(guests.start()) == {UUID}
 
 
@@ -54,18 +63,17 @@ def test_a_later_reading_that_has_started_does_not_change_what_an_earlier_decide
     earlier = guests.start()
     guests.delete()
     later = guests.start()
-    guests.tracker.update(earlier)
+    guests.account(earlier)
     assert (guests.decided_by(earlier), guests.decided_by(later)) == (set(), {UUID})
-    guests.tracker.update(later)
+    guests.account(later)
     assert guests.decided_by(guests.start()) == set()
 
 
-@pytest.mark.parametrize(
-    "listing",
-    [failed("test", "boom"), fresh("test", GuestListing((), ("domain x",)))],
-    ids=["failed", "incomplete"],
-)
-def test_only_a_complete_listing_decides_on_deleted_guests(guests, listing):
+@pytest.mark.parametrize("kind", [EventKind.CHANGED, EventKind.GONE])
+def test_a_guest_that_is_defined_or_deleted_again_is_not_decided_by_a_reading_before(guests, kind):
     guests.delete()
-    guests.tracker.update(guests.start(guests=listing))
-    assert guests.decided_by(guests.start()) == {UUID}
+    reading = guests.start()
+    guests.send(kind)
+    assert guests.decided_by(reading) == set()
+    guests.account(reading)
+    assert guests.decided_by(guests.start()) == ({UUID} if kind is EventKind.GONE else set())

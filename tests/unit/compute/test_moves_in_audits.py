@@ -5,14 +5,16 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
-from tests.unit.compute.test_resource_tracker import Clock, TrackedHost, guest, node
+from tests.unit.compute.test_resource_tracker import Clock, ClockTimer, TrackedHost, guest, node
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 UUID = guest(1)["uuid"]
@@ -26,6 +28,7 @@ class TwoHosts:
         self.store = MemoryStore(clock.now)
         self.paths = {host: tmp_path / f"{host}.yaml" for host in ("alpha", "beta")}
         self.agents = {}
+        self.queues = {}
         for number, host in enumerate(self.paths, 1):
             self.restart(host)
             self.store.report_state(self.agents[host].key, 1, AuditState())
@@ -40,7 +43,10 @@ class TwoHosts:
             path.write_text("nodes: []")
         number = list(self.paths).index(host)
         agent_id = f"00000000-0000-4000-9000-{number:012d}"
-        self.agents[host] = TrackedHost(self.store, path, self.clock, host=host, agent_id=agent_id)
+        self.queues[host] = AuditQueue(ClockTimer(self.clock))
+        self.agents[host] = TrackedHost(
+            self.store, path, self.clock, host=host, agent_id=agent_id, queue=self.queues[host]
+        )
 
     def ask(self, **more):
         return parse_claim_request({"workload": {"uuid": UUID}, "resources": {"VCPU": 2}} | more)
@@ -116,6 +122,35 @@ def test_a_guest_that_left_for_its_destination_has_not_vanished(two_hosts):
     assert two_hosts.used == (0, 2)
     two_hosts.alpha()
     assert two_hosts.used == (0, 2)
+
+
+def test_the_host_that_changed_last_sees_a_split_brain_until_it_ends(two_hosts):
+    two_hosts.beta(guest(1))
+    two_hosts.beta(guest(1))
+    (message,) = two_hosts.warnings("beta", WarningKind.SPLIT_BRAIN)
+    assert "runs here without a claim" in message
+    two_hosts.store.abort_claim(two_hosts.source.uuid)
+    two_hosts.beta()
+    assert two_hosts.warnings("beta", WarningKind.SPLIT_BRAIN) == []
+
+
+def test_a_claim_that_makes_a_split_brain_is_seen_by_the_host_it_is_on(two_hosts):
+    two_hosts.store.create_claim(two_hosts.ask(), "beta", "node-2", ADMISSION_POLICY)
+    two_hosts.agents["beta"].tracker.audit_nodes(two_hosts.agents["beta"].key, ["node-2"])
+    two_hosts.beta()
+    (message,) = two_hosts.warnings("beta", WarningKind.SPLIT_BRAIN)
+    assert "another on node node-1 of host alpha" in message
+
+
+def test_a_guest_that_was_undefined_at_the_source_of_a_move_keeps_its_claim(two_hosts):
+    migration = two_hosts.move()
+    two_hosts.clock.seconds += 1
+    two_hosts.queues["alpha"].put_event(NodeEvent("node-1", EventKind.GONE, UUID))
+    two_hosts.alpha()
+    assert two_hosts.status(migration) is MigrationStatus.ACCEPTED
+    two_hosts.store.revert_migration(migration.uuid)
+    two_hosts.alpha()  # before it is defined there again
+    assert two_hosts.find(two_hosts.source.uuid).state is ClaimState.CONFIRMED
 
 
 def test_a_resize_on_one_node_keeps_both_amounts_over_audits(two_hosts):

@@ -26,6 +26,7 @@ ONE_HELD = AuditState(2.0, {"n2": {"age_seconds": 90.0, "error": "cpu: no answer
     ("changes", "line"),
     [
         ({}, "Host host-1: 3 nodes, all fine"),
+        ({"fine_nodes": 1}, "Host host-1: 1 node, all fine"),
         ({"has_started": False}, "Host host-1: starting"),
         ({"database_error": "MariaDB at db: refused"}, "Host host-1: MariaDB at db: refused"),
         ({"driver_error": "libvirt: away", "fine_nodes": 0}, "Host host-1: libvirt: away"),

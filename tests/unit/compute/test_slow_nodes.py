@@ -1,6 +1,7 @@
 """Events that come while an audit waits for slow nodes: none is lost, and the audit ends."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -12,7 +13,7 @@ from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.node import NodeListing
 from nodetracker.ports import AdmissionPolicy, DriverCapability
 from nodetracker.settings import AgentSettings, Policy
-from tests.builders import make_guest, make_incarnation, make_snapshot
+from tests.builders import NOW, make_guest, make_incarnation, make_snapshot
 from tests.unit.compute.manual_timer import Gate, ManualTimer, wait_for
 
 HOST = "host-1"
@@ -64,7 +65,7 @@ class TwoNodeAgent:
         self.is_concurrent = max_concurrent > 1
         self.timer = ManualTimer()
         self.driver = GatedDriver()
-        self.store = CountingStore()
+        self.store = CountingStore(self.now)
         self.manager = ComputeManager(
             AgentSettings(
                 HOST,
@@ -77,6 +78,8 @@ class TwoNodeAgent:
             "1",
             self.driver,
             self.store,
+            monotonic=self.timer.now,
+            clock=self.now,
             timer=self.timer,
         )
         self.manager.init_host()
@@ -88,6 +91,9 @@ class TwoNodeAgent:
         self.store.create_claim(request, HOST, "n1", AdmissionPolicy(10**6, 600))
         self.manager.inventory_host()
         self.driver.readings.clear()
+
+    def now(self):
+        return NOW + timedelta(seconds=self.timer.now())
 
     @property
     def claim(self):
@@ -125,6 +131,7 @@ class TwoNodeAgent:
 
     def remove_guest(self):
         self.driver.guests["n1"] = []
+        self.timer.advance(0.001)
         self.driver.send(NodeEvent("n1", EventKind.GONE, GUEST.uuid))
 
 

@@ -141,9 +141,10 @@ class TestWatched:
         assert starting.start().epoch == 2
         assert starting.seconds == pytest.approx(20)
 
-    def test_the_longer_of_both_intervals_is_used(self, starting, elsewhere):
-        starting.hold(run_of(report_interval=30, **elsewhere))
-        starting.start(report_interval=5)
+    @pytest.mark.parametrize(("theirs", "mine"), [(30, 5), (5, 30)])
+    def test_the_longer_of_both_intervals_is_used(self, starting, elsewhere, theirs, mine):
+        starting.hold(run_of(report_interval=theirs, **elsewhere))
+        starting.start(report_interval=mine)
         assert starting.seconds == pytest.approx(60)
 
     def test_an_agent_with_heartbeats_is_not_replaced_and_both_are_named(self, starting, elsewhere):
@@ -215,6 +216,13 @@ class TestOtherHostNames:
         with pytest.raises(IdentityError, match=f"host rename old-name {HOST}'") as caught:
             starting.start()
         assert not isinstance(caught.value, DuplicateAgentError)
+
+    def test_a_row_elsewhere_whose_agent_reported_its_end_is_not_watched(self, starting):
+        key = starting.hold(run_of(boot_id="another boot"), "old-name")
+        starting.store.report_state(key, 1, AuditState(), is_last=True)
+        with pytest.raises(IdentityError, match=f"host rename old-name {HOST}'"):
+            starting.start()
+        assert starting.seconds == 0
 
     def test_after_the_rename_it_starts_immediately(self, starting):
         starting.hold(GONE, "old-name")

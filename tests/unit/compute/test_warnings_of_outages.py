@@ -55,6 +55,15 @@ def test_an_unreadable_list_of_nodes_keeps_the_warnings_of_nodes(host):
     assert [host.find(kind) for kind in kinds] == [[(1, False)], [(1, False)]]
 
 
+def test_a_driver_that_lists_no_nodes_is_a_warning_until_it_does(host):
+    host.audit(node(1))
+    host.path.write_text("{")
+    host.audit()
+    assert host.find(WarningKind.DRIVER_NOT_READY) == [(1, True)]
+    host.audit(node(1))
+    assert host.find(WarningKind.DRIVER_NOT_READY) == [(1, False)]
+
+
 def test_an_agent_that_starts_during_an_outage_keeps_the_warnings_of_the_last_run(host):
     host.audit(UNREADABLE)
     again = TrackedHost(host.store, host.path, host.clock)

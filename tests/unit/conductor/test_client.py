@@ -104,8 +104,8 @@ def test_a_write_whose_answer_is_lost_is_not_repeated():
 
 
 def test_a_fault_of_a_conductor_is_an_error_of_the_store_and_not_an_outage():
-    caller = RecordingCaller(RpcError("c-1 failed at list_nodes: KeyError; see its log"), [])
-    with pytest.raises(StoreError, match="failed at list_nodes") as caught:
+    caller = RecordingCaller(RpcError("c-1 failed (call 'list_nodes'): KeyError; see its log"), [])
+    with pytest.raises(StoreError, match="call 'list_nodes'") as caught:
         open_store(caller).list_nodes()
     assert not isinstance(caught.value, StoreUnavailableError)
     assert len(caller.calls) == 1

@@ -113,7 +113,7 @@ class TestDeviceSpecs:
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            ("{", "is not valid JSON: Expecting property name"),
+            ("{", "not valid JSON: Expecting property name"),
             ('"8086"', "is neither a JSON object nor a list of objects"),
             ('[{}, "8086"]', "is neither a JSON object nor a list of objects"),
             ('{"vendor_id": "80861"}', "vendor_id: '80861' is not a hex number up to ffff"),

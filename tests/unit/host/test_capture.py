@@ -20,14 +20,13 @@ from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
 from nodetracker.virt.machine import MachineProbes
 from nodetracker.virt.probes import ProbeRunner
-from tests.hosts.test_captures import CAPTURES, HERE
+from tests.hosts.test_captures import CAPTURES, HERE, unpack
 
 CPU = {"proc/cpuinfo": "processor\t: 0\n", "proc/meminfo": "MemTotal: 2048 kB\nMemFree: 1024 kB\n"}
 
 
-def unpack(archive: Path, folder: Path) -> Roots:
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+def unpack_roots(archive: Path, folder: Path) -> Roots:
+    unpack(archive, folder)
     root = folder / name_folder(archive)
     return Roots(root / "proc", root / "sys", root)
 
@@ -37,7 +36,7 @@ def capture(roots: Roots, folder: Path) -> Roots:
     folder.mkdir()
     archive = folder / "again.tar.xz"
     write_archive(capture_machine(roots), archive, is_forced=False, at=0)
-    return unpack(archive, folder)
+    return unpack_roots(archive, folder)
 
 
 def read_facts(roots: Roots) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def names_of(found: Capture) -> set[str]:
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_captured_machine_is_captured_again_as_it_is_read(name: str, tmp_path: Path) -> None:
-    original = unpack(HERE / f"{name}.tar.xz", tmp_path)
+    original = unpack_roots(HERE / f"{name}.tar.xz", tmp_path)
     again = capture(original, tmp_path / "again")
     assert read_facts(again) == read_facts(original)
 
@@ -195,7 +194,7 @@ def test_the_suffix_selects_the_archive_s_format(
     magic = {"w:gz": b"\x1f\x8b", "w:bz2": b"BZh", "w:xz": b"\xfd7zXZ", "w:": b"host/"}
     assert path.read_bytes().startswith(magic[SUFFIXES[suffix]])
     (tmp_path / "out").mkdir()
-    assert read_memory_info(unpack(path, tmp_path / "out")) == read_memory_info(roots)
+    assert read_memory_info(unpack_roots(path, tmp_path / "out")) == read_memory_info(roots)
 
 
 @pytest.mark.parametrize("name", ["host.zip", "host", ".tar", "...tar.gz", "host.tar.zst"])

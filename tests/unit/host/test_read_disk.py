@@ -1,6 +1,7 @@
 """Test reading disks and the filesystem that holds guests' disks."""
 
 import os
+import shutil
 from pathlib import Path
 
 import psutil
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodetracker.errors import HostDataError
+from nodetracker.host import disk as disk_module
+from nodetracker.host import roots as roots_module
 from nodetracker.host.disk import parse_vpd_serial, read_disks, read_storage
 from nodetracker.host.filesystem import Mount, find_mount, parse_mountinfo, read_filesystem
 from nodetracker.host.roots import Roots
@@ -98,6 +101,21 @@ def test_a_scsi_serial_number_is_in_its_page(make_roots: MakeRoots) -> None:
 def test_the_other_disks_are_read_when_one_vanishes(make_roots: MakeRoots) -> None:
     roots = make_roots(disk("sdb"), {f"{BLOCK}/sda": "../devices/gone"})
     assert names(roots) == ["sdb"]
+
+
+def test_a_disk_that_is_removed_while_it_is_read_is_no_problem(
+    make_roots: MakeRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = make_roots(disk("sda") | disk("sdb"))
+
+    def read_text(path: Path) -> str:
+        if path.parent.name == "sda":
+            shutil.rmtree(path.parent)
+        return roots_module.read_text(path)
+
+    monkeypatch.setattr(disk_module, "read_text", read_text)
+    found = read_disks(roots)
+    assert ([one.name for one in found.value], found.problems) == (["sdb"], ())
 
 
 @pytest.mark.parametrize("size", ["", "large", "-8"], ids=["blank", "garbage", "negative"])

@@ -183,7 +183,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return {"have" for kind in unseen if kind is GUESTS[number].kind} | {  # "… have not been"
             name
             for name, amount in self.asked(body).items()
-            if amount
+            if amount > room[name]  # else its guest is charged as much already
             and (
                 amount > OWN_LIMITS[name] - used[name] + room[name]
                 or amount - overhead.get(name, 0) > TOTALS[name]

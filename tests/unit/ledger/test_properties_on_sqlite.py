@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.stores import make_stores
+from tests.unit.ledger.test_deletion_properties import DeletionMachine
 from tests.unit.ledger.test_move_properties import MoveMachine
 from tests.unit.ledger.test_properties import LedgerMachine
 
@@ -16,6 +17,10 @@ def stores(request, tmp_path):
     yield from make_stores("sqlite", request, tmp_path)
 
 
-@pytest.mark.parametrize("machine", [LedgerMachine, MoveMachine], ids=["claims", "moves"])
-def test_usage_is_what_there_is_after_each_step(machine, stores):
+@pytest.mark.parametrize(
+    "machine",
+    [LedgerMachine, MoveMachine, DeletionMachine],
+    ids=["claims", "moves", "deleted guests"],
+)
+def test_the_ledger_is_right_after_each_step(machine, stores):
     run_state_machine_as_test(lambda: machine(stores.open_empty), settings=SETTINGS)

@@ -59,7 +59,7 @@ def test_without_an_answer_it_gives_up_and_says_what_is_left(model, caplog) -> N
     model.fail = fail
     removals = report_once(model, timeout=0.1)
     assert removals.attempts == []
-    assert "1 nodes were not reported to placement" in caplog.text
+    assert "Placement: 1 node not reported" in caplog.text
 
 
 def test_its_warnings_are_logged(model, caplog) -> None:

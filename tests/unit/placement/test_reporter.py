@@ -383,7 +383,7 @@ def test_a_full_node_adopts_an_unclaimed_guest(scene) -> None:
     scene.report([], [guest])
     assert scene.reserved("VCPU") == 16
     claim = make_claim(1, vcpu_milli=16000, memory_mb=65024, disk_mb=512000)
-    scene.report([claim], [guest])
+    scene.report([claim], [replace(guest, claim_uuid=claim.uuid)])
     assert scene.held() == {guest.uuid: {NODE: {"VCPU": 16, "MEMORY_MB": 65024, "DISK_GB": 500}}}
     assert (scene.reserved("VCPU"), scene.reserved("MEMORY_MB")) == (12, 512)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
@@ -45,7 +47,11 @@ def test_nodes_by_id_come_in_the_order_of_the_ids(fake_fleet, manager):
     first, second = record(fake_fleet, "n1").id, record(fake_fleet, "n3").id
     found = manager.get_host_states([second, 99999, first])
     assert [state.key for state in found] == [("h1", "n3"), ("h1", "n1")]
-    assert manager.get_host_states([]) == []
+
+
+def test_without_ids_nothing_is_read():
+    store: Any = None
+    assert HostManager(store).get_host_states([]) == []
 
 
 def test_each_request_reads_the_nodes_and_services_as_they_are_now(fake_fleet, manager):

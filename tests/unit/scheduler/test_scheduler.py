@@ -333,6 +333,16 @@ class TestMoves:
         with pytest.raises(ClaimRefusedError, match="Free vcpu 0.00"):
             scheduler.create_migration(ask_move(other, "rebuild", VCPU=1))
 
+    def test_nodes_are_screened_for_the_kind_of_the_source(self, empty_fleet):
+        empty_fleet.add("h1", "here")
+        empty_fleet.add("h2", "there", overhead_mb=8000)
+        scheduler = Scheduler(empty_fleet.store, ADMISSION_POLICY)
+        source = scheduler.create_claim(ask(kind="container", host="h1", MEMORY_MB=1024))
+        request = ask_move(source, "migration", MEMORY_MB=1024)
+        assert [node.nodename for node in scheduler.select(request)] == ["there"]
+        assert scheduler.explain(request).counts == {}
+        assert scheduler.create_migration(request).dest_node == "there"
+
     def test_the_same_request_answers_the_same_migration(self, scheduler):
         source = scheduler.create_claim(ask(VCPU=1))
         request = ask_move(source, "migration", VCPU=1)

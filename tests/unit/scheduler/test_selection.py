@@ -1,3 +1,5 @@
+import uuid
+
 import pytest
 
 from nodetracker.accounting.ledger.exclusions import render_exclusions
@@ -35,7 +37,7 @@ def names(candidates):
         ({}, {"MEMORY_MB": 8193}, "ram"),
         ({"overhead_mb": 1}, {"MEMORY_MB": 8192}, "ram"),
         ({}, {"DISK_GB": 101}, "disk"),
-        ({"pcpus": 1}, {"PCPU": 2}, "pcpu: 1 of 1 nodes, numa"),
+        ({"pcpus": 1}, {"PCPU": 2}, "pcpu: 1 of 1 node, numa"),
         ({}, {"CUSTOM_FPGA": 1}, "classes"),
         ({"inventory": {"CUSTOM_FPGA": {"total": 1}}}, {"CUSTOM_FPGA": 2}, "classes"),
         ({"traits": ["T1"]}, {"required_traits": ["T2"]}, "traits"),
@@ -48,7 +50,7 @@ def names(candidates):
         (
             {"facts": {"pci": LOST["memory"]}},
             {"pci_requests": [{"alias": "nic"}]},
-            "facts: 1 of 1 nodes, pci",
+            "facts: 1 of 1 node, pci",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -57,7 +59,7 @@ def test_each_filter_tells_what_it_dropped(empty_fleet, node, body, told):
     empty_fleet.add(**node)
     request = ask(**body)
     assert select(empty_fleet, request) == []
-    assert explain(empty_fleet, request) == f"{told}: 1 of 1 nodes"
+    assert explain(empty_fleet, request) == f"{told}: 1 of 1 node"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,12 @@ def test_a_nodename_leaves_only_nodes_so_called(empty_fleet):
         empty_fleet.add(host, "b")
     found = [(c.host, c.nodename) for c in select(empty_fleet, ask(nodename="b"))]
     assert found == [("h1", "b"), ("h2", "b")]
+
+
+def test_a_move_of_an_unknown_claim_excludes_no_node(empty_fleet):
+    empty_fleet.add()
+    move = {"type": "migration", "source_claim": str(uuid.uuid4())}
+    assert names(select(empty_fleet, ask(VCPU=1, migration=move))) == ["n1"]
 
 
 def test_an_unclaimed_guest_makes_room_on_its_own_node(empty_fleet):

@@ -151,6 +151,13 @@ def test_measures_traits_overhead_and_warnings_of_all_are_kept():
     assert merged.warnings == (dataclasses.replace(warning, nodename="node-1"),)
 
 
+def test_a_node_has_a_source_of_guests_if_one_driver_lists_any():
+    nothing = fresh("local", GuestListing(has_source=False))
+    local = DriverReading("local", frozenset(), make_snapshot("node-1", guests=nothing))
+    assert merge_readings([local, docker()]).guests.value.has_source
+    assert not merge_readings([local, local]).guests.value.has_source
+
+
 def test_claims_of_a_kind_that_was_not_read_do_not_expire():
     claims = {
         kind.value: Claim(

@@ -42,6 +42,7 @@ def read_claim_request(body, make_uuid):
             "disk",
             "host",
             "nodename",
+            "node",
             "limits",
             "numa",
             "pci_requests",
@@ -49,8 +50,15 @@ def read_claim_request(body, make_uuid):
             "migration",
         ],
     )
+    if read_optional(body, "node", read_text) is not None:
+        if read_optional(body, "nodename", read_text) is not None:
+            raise RefusedError
+        body = {"nodename" if key == "node" else key: item for key, item in body.items()
+                if key != "nodename"}  # fmt: skip
     workload = read_workload(body.get("workload"))
-    amounts = read_amounts(body, workload.kind)
+    kind = body["workload"].get("kind")
+    is_left_out = kind is None and body.get("migration") is not None
+    amounts = read_amounts(body, WorkloadKind.CONTAINER if is_left_out else workload.kind)
     limits = dict(read_optional(body, "limits", read_object) or {})
     numa = read_numa(body.get("numa"), amounts.vcpu_milli, amounts.pcpus, amounts.memory_mb)
     numa_limits = read_numa_limits(limits.pop("numa", None))
@@ -81,7 +89,7 @@ def read_claim_request(body, make_uuid):
                 }
             )
         ),
-        migration=read_migration(body.get("migration"), make_uuid),
+        migration=read_migration(body.get("migration"), kind, make_uuid),
     )
 
 
@@ -102,12 +110,13 @@ def read_workload(value):
     return Workload(read_uuid(body.get("uuid")), kind, **texts)
 
 
-def read_migration(value, make_uuid):
+def read_migration(value, kind, make_uuid):
     if value is None:
         return None
     body = read_object(value, ["type", "source_claim"])
     source = read_uuid(body.get("source_claim"))
-    return MoveRequest(make_uuid(), read_choice(body.get("type"), MigrationType), source)
+    type_ = read_choice(body.get("type"), MigrationType)
+    return MoveRequest(make_uuid(), type_, source, kind and WorkloadKind(kind))
 
 
 def read_amounts(body, kind):
@@ -133,7 +142,7 @@ def read_amounts(body, kind):
         pcpus=read_integer(resources.get("PCPU", 0)),
         memory_mb=read_integer(resources.get("MEMORY_MB", 0)),
         disk_mb=disk_mb,
-        resources={key: item for key, item in further.items() if item},
+        resources={key: item for key, item in sorted(further.items()) if item},
     )
 
 

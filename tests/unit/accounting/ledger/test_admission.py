@@ -53,7 +53,7 @@ def test_what_is_free_is_not_shown_as_large_as_what_is_requested():
     ("resource", "most", "reason"),
     [
         ("VCPU", 28, "Free vcpu 1.00 VCPU < requested 2 VCPU"),  # (8 - 1) x 4
-        ("PCPU", 2, "Free pcpu 1.00 PCPU < requested 2 PCPU"),
+        ("PCPU", 2, "Free PCPU 1.00 < requested 2"),
         ("MEMORY_MB", 11520, "Free memory 1.00 MB < requested 2 MB"),  # (8192 - 512) x 1.5
         ("DISK_GB", 99, "Free disk 1.00 GB < requested 2 GB"),
         ("CUSTOM_FPGA", 2, "Free CUSTOM_FPGA 1.00 < requested 2"),  # (2 - 1) x 2

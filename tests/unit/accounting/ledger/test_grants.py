@@ -72,6 +72,12 @@ def grant(request, node, policy=ALIASES):
             id="of a pinned guest, without cells",
         ),
         pytest.param(
+            ask(VCPU=1, MEMORY_MB=512),
+            CELL_GUEST,
+            USAGE | {"numa_topology"},
+            id="of a pinned guest, of shared CPUs",
+        ),
+        pytest.param(
             ask(VCPU=1, MEMORY_MB=512, PGPU=1),
             GPU_GUEST,
             {"inventory"},

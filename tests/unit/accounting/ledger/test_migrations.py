@@ -229,6 +229,11 @@ class TestEnding:
         with pytest.raises(RefusedError, match=match):
             decide(lock(**sides))
 
+    def test_reverting_ends_a_migration_that_has_lost_both_sides(self):
+        sides = {"source": make_claim(**ABORTED), "dest": make_claim("claim-2", 2, **ABORTED)}
+        write = decide_move_revert(lock(**sides))
+        assert (write.answer.status, write.changed_claims) == (MigrationStatus.REVERTED, ())
+
     @pytest.mark.parametrize(
         ("decide", "lost", "message"),
         [

@@ -7,14 +7,14 @@ import pytest
 from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import failed, fresh
-from nodetracker.model.guest import GuestListing, GuestPins, WorkloadKind
+from nodetracker.model.guest import GuestListing, GuestPins, PartialGuest, WorkloadKind
 from nodetracker.model.numa import PagePool
 from nodetracker.model.numa_host import HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.pci import PciStatus
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, later, make_guest
-from tests.unit.accounting.ledger.fakes import ADDRESS, GUEST, VF, make_claim
+from tests.unit.accounting.ledger.fakes import ADDRESS, GUEST, VF, WORKLOAD, make_claim
 
 EXPIRED = {"state": ClaimState.RELEASED, "reason": "expired", "expires_at": None}
 CONFIRMED = {"state": ClaimState.CONFIRMED, "expires_at": None}
@@ -82,13 +82,18 @@ class TestStates:
 
     def test_a_confirmed_claim_is_released_once_its_guest_is_deleted(self):
         claim = make_claim(**CONFIRMED)
-        for absences, deleted, state in (
-            ({"claim-1": 1}, {GUEST.uuid}, ("released", "deleted")),
-            ({"claim-1": 1}, set(), ("confirmed", "")),
-            ({}, {GUEST.uuid}, ("confirmed", "")),  # created after the listing started
+        for deleted, state in (
+            ({GUEST.uuid: later(1)}, ("released", "deleted")),
+            ({}, ("confirmed", "")),
+            ({GUEST.uuid: NOW}, ("confirmed", "")),  # not later than the claim
         ):
-            time = ListingTime(later(900), absences, frozenset(deleted))
+            time = ListingTime(later(900), deleted=deleted)
             assert state_of(reconcile(claim, time=time)) == state
+
+    def test_a_claim_is_kept_when_its_guest_is_listed_again_after_a_deletion(self):
+        time = ListingTime(later(900), deleted={GUEST.uuid: later(800)})
+        found = reconcile(make_claim(**CONFIRMED), guests=[GUEST], time=time)
+        assert state_of(found) == ("confirmed", "")
 
     def test_a_listing_that_failed_changes_nothing(self):
         claims, stored = {"claim-1": make_claim()}, {GUEST.uuid: GUEST}
@@ -97,9 +102,66 @@ class TestStates:
         assert (found.claims, found.guests, found.warnings) == (claims, stored, ())
 
     def test_a_guest_has_the_newest_of_its_claims(self):
+        for uuid in ("claim-0", "claim-2"):
+            newer = make_claim(uuid, created_at=later(1))
+            found = reconcile(newer, make_claim(), guests=[GUEST])
+            assert found.guests[GUEST.uuid].claim_uuid == uuid
+
+
+class TestStrangers:
+    """A guest of another kind or project than the claim of its uuid is not the claim's guest."""
+
+    CONTAINER = dataclasses.replace(GUEST, kind=WorkloadKind.CONTAINER, project_id="p2")
+
+    def test_it_confirms_nothing_and_a_warning_names_both(self):
+        found = reconcile(make_claim(), guests=[self.CONTAINER], time=ListingTime(NOW))
+        assert state_of(found) == ("held", "")
+        assert found.guests == {WORKLOAD: self.CONTAINER}
+        (warning,) = found.warnings
+        assert (warning.kind, warning.item) == (WarningKind.CLAIM_MISMATCH, WORKLOAD)
+        assert warning.message == (
+            "guest vm-1 (container, project p2) has the workload uuid of claim claim-1 "
+            "(instance, project unknown); it does not confirm the claim and counts as unclaimed"
+        )
+        assert count_absences([make_claim()], fresh("test", GuestListing((self.CONTAINER,))), {})
+
+    @pytest.mark.parametrize(
+        ("claimed", "own", "is_its_guest"),
+        [("p1", "p1", True), ("p1", "", True), ("", "p1", True), ("p1", "p2", False)],
+    )
+    def test_only_known_projects_differ(self, claimed, own, is_its_guest):
+        claim = make_claim(workload=Workload(WORKLOAD, project_id=claimed))
+        found = reconcile(
+            claim, guests=[dataclasses.replace(GUEST, project_id=own)], time=ListingTime(NOW)
+        )
+        assert (found.guests[WORKLOAD].claim_uuid is not None) == is_its_guest
+        assert (found.warnings == ()) == is_its_guest
+
+    def test_the_claim_expires_and_is_not_reopened(self):
+        assert state_of(reconcile(make_claim(), guests=[self.CONTAINER])) == ("released", "expired")
+        found = reconcile(make_claim(**EXPIRED), guests=[self.CONTAINER])
+        assert state_of(found) == ("released", "expired")
+        assert found.warnings == ()
+
+    def test_its_deletion_releases_nothing(self):
+        time = ListingTime(later(900), deleted={WORKLOAD: later(800)})
+        found = reconcile(make_claim(**CONFIRMED), stored=[self.CONTAINER], time=time)
+        assert (state_of(found), found.guests) == (("confirmed", ""), {})
+
+    def test_a_partly_known_guest_is_compared_by_what_is_known(self):
+        for kind, state in ((WorkloadKind.CONTAINER, "held"), (GUEST.kind, "confirmed")):
+            partial = PartialGuest(WORKLOAD, "web", kind, GUEST.power_state)
+            listing = fresh("test", GuestListing(partial=(partial,)))
+            time = ListingTime(NOW)
+            found = reconcile_claims("node-1", {"claim-1": make_claim()}, {}, listing, time)
+            assert state_of(found) == (state, "")
+
+    def test_the_claim_that_is_its_own_is_assigned_to_it(self):
+        own = make_claim(workload=Workload(WORKLOAD, WorkloadKind.CONTAINER))
         newer = make_claim("claim-2", created_at=later(1))
-        found = reconcile(newer, make_claim(), guests=[GUEST])
-        assert found.guests[GUEST.uuid].claim_uuid == "claim-2"
+        found = reconcile(newer, own, guests=[self.CONTAINER], time=ListingTime(NOW))
+        assert found.guests[WORKLOAD].claim_uuid == "claim-1"
+        assert (state_of(found), state_of(found, "claim-2")) == (("confirmed", ""), ("held", ""))
 
 
 class TestLateGuests:
@@ -131,8 +193,9 @@ class TestLateGuests:
         assert count(80) <= 2.5 * count(40)
 
     def test_the_newest_expired_claim_is_reopened(self):
-        older = make_claim("claim-0", created_at=later(-1), **EXPIRED)
-        assert self.late(GUEST, [older])
+        for uuid in ("claim-0", "claim-2"):
+            older = make_claim(uuid, created_at=later(-1), **EXPIRED)
+            assert self.late(GUEST, [older])
 
     def test_a_claim_that_was_aborted_is_not_reopened(self):
         aborted = make_claim(**EXPIRED | {"reason": "aborted"})
@@ -150,6 +213,10 @@ class TestLateGuests:
             "claim-2", numa=place(PINNED), workload=Workload(OTHER.uuid), **CONFIRMED
         )
         assert not self.late(GUEST, [holder], numa=place(PINNED))
+
+    def test_guests_and_claims_without_cells_use_none(self):
+        holder = make_claim("claim-2", workload=Workload(make_guest(3).uuid), **CONFIRMED)
+        assert self.late(GUEST, [holder], [OTHER], numa=place(PINNED))
 
     @pytest.mark.parametrize(("pages", "is_reopened"), [(424, True), (425, False)])
     def test_pages_of_a_guest_that_has_a_claim_count_once(self, pages, is_reopened):

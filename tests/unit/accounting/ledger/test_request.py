@@ -43,6 +43,11 @@ def test_disk_is_counted_in_mib_so_that_a_small_swap_counts():
     assert parse(disk=disk).amounts.disk_mb == 18 * 1024 + 512
 
 
+def test_a_nodename_may_be_given_as_node():
+    one, two = parse(nodename="node-1"), parse(node="node-1")
+    assert (two.nodename, two.request_hash) == ("node-1", one.request_hash)
+
+
 def test_the_hash_ignores_the_uuid_and_the_order_of_keys():
     one = parse(uuid=UUID, resources={"VCPU": 1, "MEMORY_MB": 2})
     two = parse(resources={"MEMORY_MB": 2, "VCPU": 1}, host=None)
@@ -182,6 +187,7 @@ def test_the_hash_ignores_the_uuid_and_the_order_of_keys():
             {"required_traits": [""]},
             "required_traits[0]: expected a text of 1 to 255 characters without control characters or lone surrogates, got ''",
         ),
+        ({"node": "a", "nodename": "a"}, "node: cannot be combined with nodename"),
         (
             {"host": 7},
             "host: expected a text of 1 to 255 characters without control characters or lone surrogates, got 7",

@@ -30,8 +30,8 @@ NASTY = [
     {"swap_mb": 1, "root_gb": 2.0}, {"cpu_allocation_ratio": float("nan")}, {"numa": {"cpu_allocation_ratio": 10**400}},
 ]  # fmt: skip
 KEYS = [
-    "uuid", "workload", "resources", "disk", "host", "nodename", "limits", "numa", "pci_requests",
-    "required_traits", "migration", "kind", "name", "VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_X",
+    "uuid", "workload", "resources", "disk", "host", "nodename", "node", "limits", "numa",
+    "pci_requests", "required_traits", "migration", "kind", "name", "VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_X",
     "root_gb", "cells", "nodes", "cpu_policy", "page_size", "networks", "vcpus", "alias", "count",
     "numa_policy", "type", "source_claim", "cpu_allocation_ratio", "propertyNames", "required", "foo", "", "\0",
     "\ud800", "x" * 255, "x" * 256,

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from nodetracker.accounting.ledger.warnings import find_ledger_warnings
+from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
@@ -94,6 +95,32 @@ def test_an_expired_claim_is_reported_for_an_hour(seconds, guests, is_reported):
     assert found == ([(WarningKind.CLAIM_EXPIRED, "c-1")] if is_reported else [])
 
 
+def test_so_is_one_with_whose_uuid_a_guest_of_another_kind_is_listed():
+    claim = make_claim(state=ClaimState.RELEASED, reason="expired")
+    stranger = dataclasses.replace(GUEST, kind=WorkloadKind.CONTAINER)
+    assert kinds([claim], [stranger]) == [(WarningKind.CLAIM_EXPIRED, "c-1")]
+
+
+@pytest.mark.parametrize(
+    ("listing", "guests", "moves", "before", "is_unused"),
+    [
+        pytest.param(GuestListing(), [], [], later(1), True, id="not listed"),
+        pytest.param(GuestListing(), [GUEST], [], later(1), False, id="listed once"),
+        pytest.param(GuestListing(), [], [], NOW, False, id="too early"),
+        pytest.param(None, [], [], later(1), False, id="no listing"),
+        pytest.param(GuestListing((), ("one",)), [], [], later(1), False, id="not all listed"),
+        pytest.param(GuestListing(has_source=False), [], [], later(1), False, id="no guests ever"),
+        pytest.param(GuestListing(), [], [("c-0", "c-1")], later(1), False, id="moving"),
+    ],
+)
+def test_a_confirmed_claim_whose_guest_was_never_listed(listing, guests, moves, before, is_unused):
+    known = {guest.uuid: guest for guest in guests}
+    claims = [make_claim(), make_claim(2, state=ClaimState.HELD)]
+    moves = [make_move(*ends) for ends in moves]
+    found = find_unused_claims("node-1", listing, known, claims, moves, before)
+    assert [(w.kind, w.item) for w in found] == [(WarningKind.CLAIM_UNUSED, "c-1")] * is_unused
+
+
 def test_an_aborted_claim_is_not_a_warning():
     assert find([make_claim(state=ClaimState.RELEASED, reason="aborted")]) == []
 
@@ -120,8 +147,10 @@ def test_an_aborted_claim_is_not_a_warning():
     ],
 )
 def test_a_guest_that_has_more_than_its_claim_drifts(amounts, drifts):
-    found = kinds([make_claim(amounts=amounts)], [GUEST])
+    guest = dataclasses.replace(GUEST, claim_uuid="c-1")
+    found = kinds([make_claim(amounts=amounts)], [guest])
     assert found == ([(WarningKind.DRIFT, GUEST.uuid)] if drifts else [])
+    assert kinds([make_claim(amounts=amounts)], [GUEST]) == []  # another's guest
 
 
 def test_a_workload_with_two_claims_does_not_drift():
@@ -145,5 +174,5 @@ def test_a_second_claim_that_is_only_held_expires_by_itself():
 
 
 def test_a_guest_that_is_not_listed_does_not_drift():
-    missing = dataclasses.replace(GUEST, missing_since=NOW)
+    missing = dataclasses.replace(GUEST, missing_since=NOW, claim_uuid="c-1")
     assert find([make_claim(amounts=Amounts(vcpu_milli=1000))], [missing]) == []

@@ -53,6 +53,12 @@ def test_each_card_is_a_provider_with_its_functions_together() -> None:
     assert set(second.classes) == {"CUSTOM_FAST_GPU"}
 
 
+@pytest.mark.parametrize("network", [None, ""])
+def test_a_physical_network_that_is_null_or_empty_is_none(network) -> None:
+    _, card = describe(node_with(vf(0, tags={"physical_network": network}))).providers
+    assert card.classes["CUSTOM_PCI_8086_10ED"].total == 1
+
+
 def test_devices_that_are_not_managed_or_of_networks_have_no_provider() -> None:
     devices = [vf(0, tags=None), vf(1, tags={"physical_network": "physnet1"})]
     assert len(describe(node_with(*devices)).providers) == 1
@@ -133,6 +139,16 @@ def test_specs_that_contradict_each_other_are_named(texts, problem) -> None:
     devices = [TrackedDevice(CARD, "8086", "10fb", dev_type=PF), vf(0), vf(1)]
     with pytest.raises(ConfigError, match=problem):
         check_reported_specs(specs, devices)
+
+
+def test_devices_of_networks_contradict_no_other_spec_of_their_card() -> None:
+    texts = [
+        '{"address": "0000:81:10.0", "physical_network": "physnet1", "one_time_use": "true"}',
+        '{"product_id": "10fb"}',
+    ]
+    specs = parse_device_specs(texts, report_in_placement=True)
+    card = TrackedDevice(CARD, "8086", "10fb", dev_type=PF)
+    check_reported_specs(specs, [card, vf(0), vf(1)])
 
 
 def test_specs_that_agree_are_accepted() -> None:

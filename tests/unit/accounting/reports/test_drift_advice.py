@@ -8,12 +8,14 @@ import pytest
 from nodetracker.accounting.reports.drift import compare_usage
 from nodetracker.accounting.reports.drift_advice import explain_usage
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.guest import WorkloadKind
 from tests.builders import NOW
 from tests.unit.accounting.reports.test_drift import WEB, make_claim, make_node
 
 HELD = make_claim(vcpu_milli=2000, memory_mb=1024)
 CONFIRMED = replace(HELD, state=ClaimState.CONFIRMED)
-MISSING = replace(WEB, missing_since=NOW)
+CLAIMED = replace(WEB, claim_uuid=HELD.uuid)
+MISSING = replace(CLAIMED, missing_since=NOW)
 
 
 def explain(claims=(), guests=(), **shown):
@@ -31,10 +33,11 @@ def test_a_node_without_differences_needs_no_sentence():
         ((HELD,), (), f"holds 2 CPUs, 1124 MiB of memory for a guest that is not listed yet.*claim abort {HELD.uuid}"),
         ((replace(HELD, amounts=replace(HELD.amounts, vcpu_milli=1000)),), (), "holds 1 CPU, 1124 MiB"),
         ((CONFIRMED,), (MISSING,), "its guest is missing.*claim abort"),
-        ((replace(CONFIRMED, amounts=replace(HELD.amounts, vcpu_milli=4000)),), (WEB,), "has claimed 2 CPUs more than its guest has"),
-        ((HELD, replace(HELD, uuid="other")), (WEB,), "2 claims, .* more than its guest: it moves"),
+        ((replace(CONFIRMED, amounts=replace(HELD.amounts, vcpu_milli=4000)),), (CLAIMED,), "has claimed 2 CPUs more than its guest has"),
+        ((HELD, replace(HELD, uuid="other")), (CLAIMED,), "2 claims, .* more than its guest: it moves"),
+        ((HELD,), (replace(WEB, kind=WorkloadKind.CONTAINER),), "holds 2 CPUs, 1124 MiB of memory for a guest that is not listed yet"),
     ],
-    ids=["held", "one CPU", "missing", "smaller", "moves"],
+    ids=["held", "one CPU", "missing", "smaller", "moves", "another's guest"],
 )  # fmt: skip
 def test_a_difference_is_explained_with_what_to_do(claims, guests, expected):
     (sentence,) = explain(claims, guests)

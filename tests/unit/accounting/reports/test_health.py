@@ -75,8 +75,8 @@ def test_without_a_broker_its_checks_pass_as_not_configured():
         ("warn", "driver", "qemu: no", {"driver_error": "qemu: no", "fine_nodes": 1}),
         ("fail", "heartbeat", "no heartbeat has been written", {"heartbeat_age_seconds": None}),
         ("fail", "heartbeat", "written 61 s ago", {"heartbeat_age_seconds": 61}),
-        ("warn", "nodes", "1 of 2 nodes are failing", {"audit": AuditState(1, HELD), "fine_nodes": 1}),
-        ("warn", "nodes", "1 of 1 nodes are failing", {"audit": AuditState(1, HELD), "fine_nodes": 0}),
+        ("warn", "nodes", "1 of 2 nodes failing", {"audit": AuditState(1, HELD), "fine_nodes": 1}),
+        ("warn", "nodes", "1 of 1 node failing", {"audit": AuditState(1, HELD), "fine_nodes": 0}),
         ("warn", "rpc", "refused", {"rpc_error": "login was refused"}),
         ("warn", "notifications", "refused", {"notifications_error": "login was refused"}),
         ("warn", "clock", "5.1 s ahead of the database's", {"clock_skew_seconds": 5.1}),
@@ -119,7 +119,7 @@ def test_a_failing_node_is_listed_with_its_age_and_error():
         "status": "warn",
         "fine": 1,
         "nodes": {"node-2": {"age_seconds": 90.0, "output": "memory: /proc/meminfo: no such file"}},
-        "output": "1 of 2 nodes are failing",
+        "output": "1 of 2 nodes failing",
     }
 
 

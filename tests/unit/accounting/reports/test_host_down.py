@@ -87,11 +87,11 @@ def test_a_list_shows_hosts_as_they_are_now() -> None:
         make_record("other", OTHER, first_seen=later(-400)),
     ]
     merged = merge_hosts_down(records, down_since(stays=90, again=80, new=450), NOW)
-    assert [(r.host, r.last_seen, r.count, r.resolved_at) for r in merged] == [
-        ("stays", later(-800), 2, None),
-        ("back", later(-800), 2, NOW),
-        ("again", later(-800), 3, None),
-        ("past", later(-800), 2, later(-9)),
-        ("new", later(-450), 1, None),
-        ("other", later(-800), 2, None),
+    assert [(r.host, r.last_seen, r.count, r.resolved_at, r.earlier) for r in merged] == [
+        ("stays", later(-800), 2, None, 0),
+        ("back", later(-800), 2, NOW, 0),
+        ("past", later(-800), 2, later(-9), 0),
+        ("new", later(-450), 1, None, 0),
+        ("other", later(-800), 2, None, 0),
+        ("again", later(-80), 1, None, 1),
     ]

@@ -10,6 +10,7 @@ from nodetracker.accounting.reports.readiness import (
     evaluate_host_name,
     evaluate_listing,
     evaluate_liveness,
+    evaluate_old_claims,
     evaluate_reserved,
     evaluate_schema,
 )
@@ -18,7 +19,7 @@ from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.settings import Policy, ReservedPages
-from tests.builders import make_incarnation, make_service, make_snapshot
+from tests.builders import NOW, later, make_incarnation, make_service, make_snapshot
 
 AGENT = make_incarnation().agent_id
 
@@ -37,6 +38,15 @@ def level_and_details(verdict):
 
 def cpus(*ids):
     return frozenset(ids)
+
+
+@pytest.mark.parametrize(
+    ("days", "level"), [(None, Level.SUCCESS), (89, Level.SUCCESS), (91, Level.WARNING)]
+)
+def test_claims_that_nothing_deletes_are_named_after_90_days(days, level):
+    verdict = evaluate_old_claims(None if days is None else later(-86400 * days), NOW)
+    assert verdict.level is level
+    assert level is Level.SUCCESS or "released_claims_days" in verdict.details
 
 
 @pytest.mark.parametrize(

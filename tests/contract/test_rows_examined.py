@@ -1,0 +1,82 @@
+"""The rows that a database examines for a load follow what is active, not a node's past."""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db import codec, nodes
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore
+from nodetracker.model.claim import Claim, ClaimState
+from tests.contract.test_ledger import ask, claim, make_node, node
+from tests.contract.values import SINCE, make_guest
+
+pytestmark = pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
+
+_EXAMINED = {
+    "mysql": sa.text(
+        "SELECT SUM(variable_value) FROM information_schema.session_status WHERE variable_name"
+        " LIKE 'Handler_read%' OR variable_name = 'Handler_icp_attempts'"
+    ),
+    "postgresql": sa.text(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+    ),
+}
+
+
+def add_released(store: SqlStore, template: Claim, guests: tuple[str, ...], count: int) -> None:
+    """Add released claims of a claim's node, half of them expired, also of listed guests."""
+    rows = []
+    for number in range(count):
+        workload = guests[number] if number < len(guests) else str(uuid.uuid4())
+        rows.append(
+            codec.encode_claim(template)
+            | {
+                "uuid": str(uuid.uuid4()),
+                "compute_node_id": template.node_id,
+                "workload_uuid": workload,
+                "state": ClaimState.RELEASED.value,
+                "reason": "aborted" if number % 2 else "expired",
+                "created_at": SINCE + timedelta(seconds=number),
+                "updated_at": SINCE + timedelta(seconds=number),
+            }
+        )
+    with store.engine.begin() as connection:
+        connection.execute(sa.insert(tables.claims), rows)
+
+
+def count_examined(store: SqlStore, read: Callable[[sa.Connection], Any]) -> int:
+    """Return how many rows a read examines when the database knows the sizes of its tables."""
+    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        analyze = "ANALYZE TABLE {}" if connection.dialect.name == "mysql" else "ANALYZE {}"
+        for table in tables.metadata.sorted_tables:
+            connection.execute(sa.text(analyze.format(table.name)))
+    examined = _EXAMINED[store.engine.dialect.name]
+    with store.engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.text("SET LOCAL enable_seqscan = off"))  # small tables
+        read(connection)  # the first one reads the sizes of the tables too
+        before = connection.scalar(examined)
+        own = connection.scalar(examined) - before
+        read(connection)
+        return int(connection.scalar(examined) - before - 2 * own)
+
+
+def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> None:
+    listed = tuple(make_guest(f"guest-{number}") for number in range(6))
+    make_node(store, guests=listed)
+    claims = [claim(store, ask(MEMORY_MB=1)) for _ in range(10)]
+    guests = tuple(guest.uuid for guest in listed)
+    add_released(store, claims[0], guests, 2000)
+    load: Callable[[sa.Connection], Any] = lambda c: nodes.load_nodes(c, "alpha", None)  # noqa: E731
+    few = count_examined(store, load)
+    add_released(store, claims[0], (), 6000)
+    many = count_examined(store, load)
+    assert many < few + 100  # pages of an index, not the 6,000 claims
+    held = node(store).claims.values()
+    assert {c.uuid for c in held if c.is_active} == {c.uuid for c in claims}
+    assert {c.workload.uuid for c in held if not c.is_active} == set(guests[::2])
